@@ -7,10 +7,13 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from replview.store.models import Slot, SlotEvent, WatchedSlot
+from replview.store.slot_log import add_line, after_seq
 from replview.store.write.access_record import Action, note
 
 #: ``Slot.problem_code`` of such a slot; starting it creates it anew.
 GIVEN_UP = "given_up"
+#: The columns of a slot with which nothing is wrong.
+NO_PROBLEM = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
 
 
 def give_up(slot: Slot, by: str) -> None:
@@ -28,9 +31,7 @@ def give_up(slot: Slot, by: str) -> None:
 
 
 def reopen_all(source_id: int) -> int:
-    """Have the receivers of a source connect with the address and password it has now; returns
-    how many slots that are. What they hold half received comes again.
-    """
+    """Have a source's receivers connect anew; how many. What is half received comes again."""
     wanted = Slot.objects.filter(source_id=source_id, desired=Slot.Desired.RUNNING)
     return _reopen(list(wanted.exclude(temporary=True).values_list("pk", flat=True)))
 
@@ -67,13 +68,8 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
             Slot.objects.filter(pk=slot.pk).update(**differing)
             what = ", ".join(_WORDS[name] for name in differing)
             was = {name: getattr(row, name) for name in differing}
-            SlotEvent.objects.create(
-                slot=slot,
-                incarnation_id=row.incarnation_id,
-                kind="budget",
-                message=f"Changed by {by}: {what}.",
-                detail={"was": was, "is": differing, "by": by},
-            )
+            detail = {"was": was, "is": differing, "by": by}
+            add_line(row, "budget", f"Changed by {by}: {what}.", detail=detail)
             note(Action.CHANGED_SLOT, subject=f"{slot}: {what}", source_id=row.source_id)
     slot.refresh_from_db()
     return slot
@@ -88,16 +84,13 @@ ANY_WITH_BUDGET = (
 def watched_with_budget() -> QuerySet[WatchedSlot]:
     """Our slots with a budget, or that were about to be dropped, as last seen."""
     ours = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)
-    found = WatchedSlot.objects.filter(ours, slot__temporary=False).exclude(
-        slot__desired=Slot.Desired.REMOVING
-    )
-    return found.select_related("slot__source", "slot__incarnation")
+    found = WatchedSlot.objects.select_related("slot__source", "slot__incarnation")
+    return found.filter(ours, slot__temporary=False).exclude(slot__desired=Slot.Desired.REMOVING)
 
 
 def forget_problem(slot: Slot) -> None:
     """What was wrong is mended."""
-    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
-    Slot.objects.filter(pk=slot.pk).update(**nothing)
+    Slot.objects.filter(pk=slot.pk).update(**NO_PROBLEM)
 
 
 def warned_since_below_half(slot: Slot) -> bool:
@@ -109,37 +102,26 @@ def warned_since_below_half(slot: Slot) -> bool:
 
 def log_budget(slot: Slot, message: str, **detail: Any) -> None:
     """A line about the budget in the slot's log."""
-    SlotEvent.objects.create(
-        slot=slot,
-        incarnation_id=slot.incarnation_id,
-        kind="budget",
-        message=message,
-        lsn=slot.checkpoint_lsn,
-        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
-        detail={**detail, "budget_bytes": slot.wal_budget_bytes},
-    )
+    detail["budget_bytes"] = slot.wal_budget_bytes
+    place = {"lsn": slot.checkpoint_lsn, "after_commit_seq": after_seq(slot)}
+    add_line(slot, "budget", message, detail=detail, **place)
 
 
 def ask_to_stop(slot: Slot, cause: str) -> bool:
-    """Have the receiver stop, since its slot is to be dropped; False where the choice was changed
-    meanwhile, or the slot is being removed.
-    """
-    asked = _as_chosen(slot).exclude(desired=Slot.Desired.REMOVING)
-    return bool(
-        asked.update(desired=Slot.Desired.STOPPED, problem_code=DROPPED, problem_cause=cause)
-    )
+    """Have the receiver stop, since its slot is to be dropped; False: not wanted any more."""
+    stopped = {"desired": Slot.Desired.STOPPED, "problem_code": DROPPED, "problem_cause": cause}
+    return bool(_as_chosen(slot).exclude(desired=Slot.Desired.REMOVING).update(**stopped))
 
 
 def call_off(slot: Slot) -> None:
     """It need not be dropped after all: the receiver may go on."""
-    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
     stopped = Slot.objects.filter(pk=slot.pk, problem_code=DROPPED, desired=Slot.Desired.STOPPED)
-    stopped.update(desired=Slot.Desired.RUNNING, **nothing)
+    stopped.update(desired=Slot.Desired.RUNNING, **NO_PROBLEM)
 
 
 def still_chosen(slot: Slot) -> bool:
     """Whether dropping is what is wanted at this very moment."""
-    return bool(_as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists())
+    return _as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists()
 
 
 def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
@@ -162,6 +144,5 @@ def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> 
 
 def _as_chosen(slot: Slot) -> QuerySet[Slot]:
     """The slot, if what was chosen of it still is."""
-    return Slot.objects.filter(
-        pk=slot.pk, protect=Slot.Protect.DATABASE, wal_budget_bytes=slot.wal_budget_bytes
-    )
+    chosen = {"protect": Slot.Protect.DATABASE, "wal_budget_bytes": slot.wal_budget_bytes}
+    return Slot.objects.filter(pk=slot.pk, **chosen)

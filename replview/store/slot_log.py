@@ -1,7 +1,8 @@
-"""Reading a slot's log: what happened to it, newest first, a page at a time."""
+"""A slot's log: adding a line, and reading what happened, newest first, a page at a time."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Q, QuerySet
 
@@ -9,6 +10,18 @@ from replview.store.models import Slot, SlotEvent
 
 #: Lines that are written in transactions may become visible after lines with a higher number.
 _LOOK_BACK = 200
+
+
+def add_line(slot: Slot, kind: str, message: str, **more: Any) -> None:
+    """A line of the slot's present incarnation; ``more``: further columns."""
+    SlotEvent.objects.create(
+        slot=slot, incarnation_id=slot.incarnation_id, kind=kind, message=message, **more
+    )
+
+
+def after_seq(slot: Slot) -> int:
+    """Where a line of now stands: after the present incarnation's last place."""
+    return slot.incarnation.commit_seq if slot.incarnation else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +42,8 @@ def read_log(
         found = found.filter(kind__in=list(kinds))
     if start is not None:
         # The first condition is what the index on (slot, at) understands.
-        found = found.filter(at__lte=start.at).filter(
-            Q(at__lt=start.at) | Q(at=start.at, pk__lte=start.pk)
-        )
+        older = Q(at__lt=start.at) | Q(at=start.at, pk__lte=start.pk)
+        found = found.filter(older, at__lte=start.at)
     lines = list(found.order_by("-at", "-pk")[: limit + 1])
     return LogPage(lines[:limit], lines[limit] if len(lines) > limit else None)
 
@@ -42,9 +54,8 @@ def line_of(slot: Slot, line_id: int) -> SlotEvent | None:
 
 
 class LogReader:
-    """Follows a log: each call of ``fresh`` gives the lines written since the call before.
-
-    Made before the first page is read: a line may then be given twice, never be missed.
+    """Follows a log: ``fresh`` gives the lines since the call before. Made before the first page is
+    read: a line may then be given twice, never be missed.
     """
 
     def __init__(self, slot: Slot, kinds: Collection[str] = ()) -> None:
@@ -63,6 +74,4 @@ class LogReader:
         self._newest = max([self._newest, *(line.pk for line in lines)])
         self._seen.update(line.pk for line in lines)
         self._seen = {pk for pk in self._seen if pk > self._newest - _LOOK_BACK}
-        for line in lines:
-            if not self._kinds or line.kind in self._kinds:
-                yield line
+        yield from (line for line in lines if not self._kinds or line.kind in self._kinds)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from replview.store.retention.archive import Choice, chosen
-from replview.store.retention.archived import MOST, Standing, former_target
+from replview.store.retention.archive import MOST, Choice, chosen
+from replview.store.retention.archived import Standing, former_target
 from replview.text.formats import bytes_words, plural
 from replview.ui.params import Params
 

@@ -63,7 +63,7 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
         return False
     moved = archive.move(step, through, there, int(result["bytes"]))
     for folder, why in result.get("opened", ()) if moved else ():
-        archive.tell_of_root(step, str(folder), str(why))
+        archive.log(step, f"The archive goes on in a new folder, {folder}: {why}.")
     return moved
 
 

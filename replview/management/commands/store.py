@@ -11,13 +11,8 @@ from replview.management.instance import BY, InstanceCommand
 from replview.store import instance_settings
 from replview.store.models import Slot
 from replview.store.retention import archive, archived
-from replview.store.retention.archived import (
-    MOST,
-    ask_now,
-    choose_number,
-    choose_target,
-    switch_off,
-)
+from replview.store.retention.archive import MOST
+from replview.store.retention.archived import ask_now, choose_number, choose_target, switch_off
 from replview.store.retention.forecast import forecast
 from replview.store.retention.size import StoreSize, chosen, measure, order_of_sacrifice
 from replview.store.write.access_record import Action, note

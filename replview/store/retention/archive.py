@@ -17,10 +17,10 @@ deletes no transaction beyond the mark (``store.retention.deletion``).
 """
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -37,16 +37,12 @@ def home_of(mark: ArchiveMark, slot: Slot) -> str:
 
 
 def new_home(incarnation: SlotIncarnation, slot: Slot, target: str) -> str:
-    """For an incarnation of which nothing is there yet: no other source's incarnation of this
-    slot's name and number may lie there.
-    """
+    """For a new one: no other source's incarnation of this slot's name and number may lie there."""
     others = ArchiveMark.objects.filter(
         target=target, incarnation__number=incarnation.number, incarnation__slot__name=slot.name
     ).exclude(incarnation__slot__source=slot.source)
-    taken = {
-        home_of(mark, mark.incarnation.slot)
-        for mark in others.select_related("incarnation__slot__source")
-    }
+    marks = others.select_related("incarnation__slot__source")
+    taken = {home_of(mark, mark.incarnation.slot) for mark in marks}
     name = slot.source.name
     return f"{name}-{slot.source.pk}" if name in taken else name
 
@@ -62,8 +58,9 @@ MOST_CHANGES = 2_000_000
 MOST_TRANSACTIONS = 2_000_000
 #: After a problem, and while not enough is due, an incarnation is looked at so often.
 LOOK_AGAIN_SECONDS = 60.0
-DEFAULT_AFTER_HOURS = 24.0
-DEFAULT_EVERY_SECONDS = 21_600.0
+DEFAULTS = {"after_hours": 24.0, "every_seconds": 21_600.0}
+#: What may be chosen besides the target: from 0 up to so much.
+MOST = {"after_hours": 24 * 366, "every_seconds": 86_400}
 
 _STORED_AT = "coalesce(t.stored_at, t.received_at)"
 _FIRST = f"""
@@ -162,14 +159,14 @@ def chosen() -> Choice:
     """As chosen now: nothing is kept in memory."""
     target = instance_settings.read("archive.target", None)
     asked = instance_settings.read("archive.asked_at", None)
+    after_hours, every_seconds = (
+        instance_settings.read_number(f"archive.{name}", default, least=0, most=MOST[name])
+        for name, default in DEFAULTS.items()
+    )
     return Choice(
         target if isinstance(target, str) and target else None,
-        instance_settings.read_number(
-            "archive.after_hours", DEFAULT_AFTER_HOURS, least=0, most=24 * 366
-        ),
-        instance_settings.read_number(
-            "archive.every_seconds", DEFAULT_EVERY_SECONDS, least=0, most=86_400
-        ),
+        after_hours,
+        every_seconds,
         None if asked is None else parse_datetime(str(asked)),
     )
 
@@ -183,18 +180,17 @@ def next_step() -> Step | None:
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=choice.target)}
     for incarnation in incarnations.filter(slot__temporary=False).order_by("slot_id", "number"):
         mark = marks.get(incarnation.pk)
-        if (mark.through_seq if mark else 0) >= incarnation.commit_seq or _waits(mark, now):
+        if (mark.through_seq if mark else 0) >= incarnation.commit_seq:
             continue
-        step = _due(incarnation, mark, choice, now)
-        if step is not None:
+        if (
+            mark
+            and mark.checked_at
+            and (now - mark.checked_at).total_seconds() < LOOK_AGAIN_SECONDS
+        ):
+            continue
+        if step := _due(incarnation, mark, choice, now):
             return step
     return None
-
-
-def _waits(mark: ArchiveMark | None, now: dt.datetime) -> bool:
-    if mark is None or mark.checked_at is None:
-        return False
-    return (now - mark.checked_at).total_seconds() < LOOK_AGAIN_SECONDS
 
 
 def _due(
@@ -214,9 +210,8 @@ def _due(
         mark, _ = ArchiveMark.objects.get_or_create(
             incarnation=incarnation, target=choice.target, defaults={"home": home}
         )
-    day_ends = oldest[0][0].astimezone(dt.UTC).replace(
-        hour=0, minute=0, second=0, microsecond=0
-    ) + dt.timedelta(days=1)
+    following = oldest[0][0].astimezone(dt.UTC).date() + dt.timedelta(days=1)
+    day_ends = dt.datetime.combine(following, dt.time(), tzinfo=dt.UTC)
     wanted = {
         "incarnation": incarnation.pk, "after": after, "transactions": MOST_TRANSACTIONS,
         "changes": MOST_CHANGES, "until": min(cutoff, day_ends),
@@ -242,10 +237,9 @@ def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> Counts:
     deleted = stored < through_seq - after_seq
     if low is None:
         return Counts(0, {}, deleted)
-    found: dict[tuple[int | None, str], int] = {}
+    found: Counter[tuple[int | None, str]] = Counter()
     for oid, op, count in rows(_COUNTS, [*ends, low, high]):
-        key = (oid, _OPERATIONS[op])
-        found[key] = found.get(key, 0) + count
+        found[oid, _OPERATIONS[op]] += count
     return Counts(transactions, found, deleted)
 
 
@@ -253,9 +247,9 @@ def difference(stored: Counts, archived: Counts) -> str:
     """How what is in the archive falls short of the store, in a sentence; empty: it does not."""
     compared = [("transactions", stored.transactions, archived.transactions)]
     for key in sorted({*stored.changes, *archived.changes}, key=str):
-        oid, operation = key
-        name = f"{operation}s" + (f" of the table with oid {oid}" if oid is not None else "")
-        compared.append((name, stored.changes.get(key, 0), archived.changes.get(key, 0)))
+        of_table = "" if key[0] is None else f" of the table with oid {key[0]}"
+        here, there = stored.changes.get(key, 0), archived.changes.get(key, 0)
+        compared.append((f"{key[1]}s{of_table}", here, there))
     for name, here, there in compared:
         # Days that the store deleted may still be in files that somebody wrote before.
         if there < here or (there > here and not stored.deleted):
@@ -281,7 +275,7 @@ def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
     mark.size_bytes += size_bytes
     mark.moved_at, mark.checked_at = timezone.now(), None
     if mark.problem:
-        _log(step, "The archive goes on.")
+        log(step, "The archive goes on.")
     mark.problem = mark.remedy = ""
     mark.save()
     return True
@@ -292,23 +286,15 @@ def fail(step: Step, problem: str, remedy: str) -> None:
     """The mark stays; the slot's log says it once."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.problem != problem:
-        _log(step, f"Nothing more goes to the archive: {problem}.", {"remedy": remedy})
+        log(step, f"Nothing more goes to the archive: {problem}.", remedy=remedy)
     mark.checked_at, mark.problem, mark.remedy = timezone.now(), problem, remedy
     mark.save()
 
 
-def tell_of_root(step: Step, folder: str, why: str) -> None:
-    """The slot's log says that a table goes on in another folder of the archive."""
-    _log(step, f"The archive goes on in a new folder, {folder}: {why}.")
-
-
-def _log(step: Step, message: str, detail: Mapping[str, Any] | None = None) -> None:
+def log(step: Step, message: str, **detail: str) -> None:
+    """A line in the slot's log."""
     incarnation = SlotIncarnation.objects.get(pk=step.incarnation_id)
     SlotEvent.objects.create(
-        slot_id=incarnation.slot_id,
-        incarnation=incarnation,
-        kind="archive",
-        message=message,
-        after_commit_seq=step.after_seq,
-        detail=dict(detail or {}),
-    )
+        slot_id=incarnation.slot_id, incarnation=incarnation, kind="archive", message=message,
+        after_commit_seq=step.after_seq, detail=detail,
+    )  # fmt: skip

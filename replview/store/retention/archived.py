@@ -74,31 +74,25 @@ class Place:
 
 
 def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | None = None) -> str:
-    """Why a day's transactions (by their identifiers; of these slots, or of all) must stay for the
-    archive, in a sentence; empty: they need not.
-    """
+    """Why a day's transactions (of these slots, or of all) must stay for the archive; or empty."""
     target = archive.chosen().target
-    if target is None:
-        return ""
-    wanted = {"target": target, "low": low, "high": high}
     listed = None if slots is None else sorted(slots)
-    found = rows(_MISSING, {**wanted, "slots": listed})
+    wanted = {"target": target, "low": low, "high": high, "slots": listed}
+    found = rows(_MISSING, wanted) if target is not None else []
     if not found:
         return ""
     slot, number, through, problem, at = found[0]
     name = slot if number == 1 else f"{slot} (incarnation {number})"
-    reached = (
-        f"archived up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
-        if at is not None
-        else "not archived at all" if not through else f"archived up to commit_seq {through}"
-    )  # fmt: skip
+    reached = f"archived up to commit_seq {through}" if through else "not archived at all"
+    if at is not None:
+        reached = f"archived up to {at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
     why = f": {problem}" if problem else ""
     return f"{day} is not in the archive yet: {name} is {reached}{why}."
 
 
 def remember(low: int, high: int, incarnations: Sequence[int] | None = None) -> None:
-    """Before a day goes: which place in the archive each of its transactions has; of these
-    incarnations, or of all.
+    """Note each transaction's place in the archive, of these incarnations or of all, before they
+    go.
     """
     if archive.chosen().target is not None:
         listed = None if incarnations is None else list(incarnations)
@@ -115,8 +109,8 @@ def place_of(identifier: int) -> Place | None:
 
 
 def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
-    """A place in an incarnation's history, where an archive has it: one that began before it, and
-    the one in force, before others.
+    """A place in history, in an archive that has it: best one that began before it, and is in
+    force.
     """
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation_id=incarnation_id, through_seq__gte=commit_seq)
@@ -139,22 +133,15 @@ def standings() -> list[Standing]:
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
     kept = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
     since = dict(rows(_STORED_SINCE, []))
-    found = []
-    for incarnation in kept.order_by("slot__source__name", "slot__name", "number"):
-        mark = marks.get(incarnation.pk)
-        waiting = incarnation.commit_seq - (mark.through_seq if mark else 0)
-        if incarnation.commit_seq:
-            found.append(
-                Standing(
-                    slot=str(incarnation.slot), number=incarnation.number, mark=mark,
-                    waiting=waiting, stored_since=since.get(incarnation.pk),
-                )
-            )  # fmt: skip
-    return found
-
-
-#: What may be chosen besides the target: from 0 up to so much.
-MOST = {"after_hours": 24 * 366, "every_seconds": 86_400}
+    return [
+        Standing(
+            slot=str(each.slot), number=each.number, mark=(mark := marks.get(each.pk)),
+            waiting=each.commit_seq - (mark.through_seq if mark else 0),
+            stored_since=since.get(each.pk),
+        )
+        for each in kept.order_by("slot__source__name", "slot__name", "number")
+        if each.commit_seq
+    ]  # fmt: skip
 
 
 def choose_target(target: str, by: str) -> None:
@@ -165,9 +152,9 @@ def choose_target(target: str, by: str) -> None:
 
 
 def choose_number(name: str, value: float, by: str) -> None:
-    """One of ``MOST``. Raises ``ValueError`` where that is too little or too much."""
-    if not 0 <= value <= MOST[name]:
-        raise ValueError(f"between 0 and {MOST[name]}")
+    """One of ``archive.MOST``. Raises ``ValueError`` where that is too little or too much."""
+    if not 0 <= value <= archive.MOST[name]:
+        raise ValueError(f"between 0 and {archive.MOST[name]}")
     if getattr(archive.chosen(), name) != value:
         instance_settings.write(f"archive.{name}", value, by)
         note(Action.CHANGED_SETTINGS, subject=f"the archive: {name} {value:g}")

@@ -30,7 +30,6 @@ _DAYS = """
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'change'::regclass AND c.relname ~ '^change_[0-9]{8}$' ORDER BY 1
 """
-_NOW = "SELECT clock_timestamp()"
 # An incarnation that was deleted meanwhile has no row to count for.
 _COUNTED = """
     SELECT t.incarnation_id, count(*),
@@ -60,7 +59,7 @@ _TRANSACTION_BYTES = 600.0
 
 def count(deadline: float) -> None:
     """Count the days that are over, the oldest first, then the hours of today that are."""
-    now = rows(_NOW)[0][0]
+    now = rows("SELECT clock_timestamp()")[0][0]
     today = now.astimezone(dt.UTC).date()
     for day, partition_bytes in partitions():
         through = counted_through()
@@ -75,12 +74,6 @@ def counted_through() -> dt.date | None:
     """All days up to this one were counted whole; None: none was yet."""
     found = instance_settings.read("keeping.day_through", None)
     return None if found is None else dt.date.fromisoformat(found)
-
-
-def uncounted_before(day: dt.date) -> bool:
-    """Whether the record has days before this one that were not counted yet."""
-    through = counted_through()
-    return any(one < day and (through is None or one > through) for one, _ in partitions())
 
 
 def forget(incarnations: Iterable[int], day: dt.date) -> None:
@@ -115,8 +108,7 @@ def _count_hours(today: dt.date, hour: int) -> None:
         return
     found = rows(_COUNTED, [begun * IDS_PER_HOUR, hour * IDS_PER_HOUR])
     with connection.cursor() as cursor:
-        for incarnation, transactions, changes, size, first, last in found:
-            cursor.execute(_ADD, [incarnation, today, transactions, changes, size, first, last])
+        cursor.executemany(_ADD, [[row[0], today, *row[1:]] for row in found])
     instance_settings.write("keeping.hour_through", hour)
 
 

@@ -42,7 +42,6 @@ from replview.store.models import (
     Baseline,
     LargeValue,
     Slot,
-    SlotEvent,
     Transaction,
     Transition,
 )
@@ -51,6 +50,7 @@ from replview.store.read.history_places import BLOCK, PLACED_TIME
 from replview.store.retention import archived
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import shares as retention_shares
+from replview.store.slot_log import add_line, after_seq
 from replview.store.sums.activity import recount
 
 log = logging.getLogger(__name__)
@@ -124,9 +124,9 @@ def drop_day(
     day: dt.date, *, why: str = "to make room", deadline: float | None = None
 ) -> Dropped | None:
     """Delete one day of the record; ``why`` ends the sentence in the slots' logs. None: it is kept
-    (``why_kept`` tells why), or not all of it is gone yet (``finish`` goes on).
+    (``why_kept``), or not all of it is gone yet (``finish`` goes on).
     """
-    if instance_settings.read("retention.deleting", None) is not None or why_kept(day):
+    if is_under_way() or why_kept(day):
         return None
     dropped = _begin(day, why)
     return dropped if finish(deadline) else None
@@ -135,9 +135,7 @@ def drop_day(
 def drop_share(
     day: dt.date, slots: Collection[int], *, why: str, deadline: float | None = None
 ) -> Dropped | None:
-    """Delete what these slots have of a day, and the day's partition if nobody else has any of it.
-    None: as ``drop_day``; ``why_share_kept`` tells why.
-    """
+    """Delete these slots' share of a day, its partition with the last; None: as ``drop_day``."""
     if is_under_way() or why_share_kept(day, slots):
         return None
     dropped = _begin(day, why, slots)
@@ -157,21 +155,14 @@ def why_kept(day: dt.date | None) -> str:
         return "Of the record only today and yesterday are left, which are never deleted."
     if day != oldest:
         return f"{oldest} goes first: no day is deleted before those before it."
-    open_one = _open_in(day)
-    if not open_one:
-        return archived.why_wanted(day, *_ids(day))
-    return (
-        f"{day} is the oldest day, and {open_one}: no day goes before its transactions have ended."
-    )
+    return _why_wanted(day, f"{day} is the oldest day, and")
 
 
 def why_share_kept(day: dt.date, slots: Collection[int]) -> str:
     """Why what these slots have of a day may not be deleted now, in a sentence; empty: it may."""
     if _is_late(day):
         return "Today and yesterday are never deleted."
-    if open_one := _open_in(day, slots):
-        return f"Of {day} {open_one}: no day goes before its transactions have ended."
-    return archived.why_wanted(day, *_ids(day), slots=slots)
+    return _why_wanted(day, f"Of {day}", slots)
 
 
 def _is_late(day: dt.date) -> bool:
@@ -180,16 +171,17 @@ def _is_late(day: dt.date) -> bool:
     return day > today - dt.timedelta(days=_DAYS_KEPT)
 
 
-def _open_in(day: dt.date, slots: Collection[int] | None = None) -> str:
-    """The first transaction of a day that has not ended, in words; empty: all have."""
+def _why_wanted(day: dt.date, begin: str, slots: Collection[int] | None = None) -> str:
+    """The first transaction of a day that has not ended, or what the archive lacks; else empty."""
     low, high = _ids(day)
-    found = rows(_OPEN, {"low": low, "high": high, "slots": _listed(slots)})
-    if not found:
-        return ""
-    state, gid, xid, slot = found[0]
-    name = f" {gid}" if gid else f" {xid}" if xid else ""
-    of_slot = slot or "a removed slot"
-    return f"transaction{name} of {of_slot}, first seen on it, is still {state}"
+    listed = None if slots is None else sorted(slots)
+    for state, gid, xid, slot in rows(_OPEN, {"low": low, "high": high, "slots": listed}):
+        name = f" {gid}" if gid else f" {xid}" if xid else ""
+        return (
+            f"{begin} transaction{name} of {slot or 'a removed slot'}, first seen on it, is still "
+            f"{state}: no day goes before its transactions have ended."
+        )
+    return archived.why_wanted(day, low, high, slots=slots)
 
 
 def is_under_way() -> bool:
@@ -227,9 +219,7 @@ def finish(deadline: float | None = None) -> bool:
 
 
 def what_waits() -> str:
-    """Why the day that is under way is not gone yet, in a sentence; empty: it is being worked on,
-    or there is none.
-    """
+    """Why the day under way is not gone yet, in a sentence; empty: it goes on, or there is none."""
     found = instance_settings.read("retention.deleting", None)
     if found is None or not found.get("in_use"):
         return ""
@@ -238,9 +228,7 @@ def what_waits() -> str:
 
 @transaction.atomic
 def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Dropped:
-    """Tell coverage and the logs before the first row goes, and what is to be done; of these slots
-    alone, or of all.
-    """
+    """Note what is to be done, of these slots or of all, before the first row goes."""
     low, high = _ids(day)
     found = _note(day, low, high, why, slots)
     incarnations = [incarnation for incarnation, *_ in found.incarnations]
@@ -261,10 +249,9 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
 
 
 def _note(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | None) -> _DayRows:
-    """Tell coverage and the slots' logs of a day before its first row goes: of these slots' share
-    of it, or of all; within the store transaction that begins it.
-    """
-    incarnations = rows(_INCARNATIONS, {"low": low, "high": high, "slots": _listed(slots)})
+    """Tell coverage and the slots' logs of a day: of these slots' share of it, or of all."""
+    listed = None if slots is None else sorted(slots)
+    incarnations = rows(_INCARNATIONS, {"low": low, "high": high, "slots": listed})
     known = dict(instance_settings.read("retention.slots", {}))
     counts: dict[int, int] = {}
     orphans = 0
@@ -278,8 +265,10 @@ def _note(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | 
                 str(slot_id), {"since": "", "lsn": None, "life": incarnation, "late": []}
             )
             _note_coverage(slot, incarnation, at, lsn)
-            late = slot["late"] + _late(incarnation, low, high, first, last)
-            slot["late"] = late[-5 * _MOST_LATE :]
+            span = {"low": low, "high": high, "first": first, "last": last, "most": _MOST_LATE}
+            late = reversed(rows(_LATE, {**span, "incarnation": incarnation}))
+            slot["late"] += [[*one, at.isoformat() if at else None] for *one, at in late]
+            slot["late"] = slot["late"][-5 * _MOST_LATE :]
     for pk in slots or ():
         if (slot := known.get(str(pk))) is not None:
             slot["through"] = max(str(day), slot.get("through", ""))
@@ -307,25 +296,14 @@ def _note_coverage(
 
 def _log(day: dt.date, why: str, counts: dict[int, int]) -> None:
     for slot in Slot.objects.filter(pk__in=counts).select_related("incarnation"):
-        SlotEvent.objects.create(
-            slot=slot,
-            incarnation_id=slot.incarnation_id,
-            kind="retention",
-            message=f"The record of {day} was deleted {why}.",
-            after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
-            detail={"day": str(day), "transactions": counts[slot.pk]},
-        )
+        detail = {"day": str(day), "transactions": counts[slot.pk]}
+        message = f"The record of {day} was deleted {why}."
+        add_line(slot, "retention", message, after_commit_seq=after_seq(slot), detail=detail)
 
 
 def _place(incarnation: int, lsn: str) -> tuple[int, int]:
     """Later incarnations have higher numbers, and LSNs of their own."""
     return incarnation, int(LSN.parse(lsn))
-
-
-def _late(incarnation: int, low: int, high: int, first: int, last: int) -> list[list[Any]]:
-    values = {"incarnation": incarnation, "low": low, "high": high, "first": first, "last": last}
-    found = rows(_LATE, {**values, "most": _MOST_LATE})
-    return [[one, lsn, pk, at.isoformat() if at else None] for one, lsn, pk, at in reversed(found)]
 
 
 @transaction.atomic
@@ -335,8 +313,7 @@ def _delete_some(low: int, high: int) -> bool:
     piece = list(ids.values_list("pk", flat=True)[:_TOGETHER])
     until = piece[-1] + 1 if len(piece) == _TOGETHER else high
     for belonging in (Transition, AbortedSubtransaction, LargeValue, Baseline):
-        of_these = belonging.objects.filter(transaction_id__gte=low, transaction_id__lt=until)
-        of_these.delete()
+        belonging.objects.filter(transaction_id__gte=low, transaction_id__lt=until).delete()
     Transaction.objects.filter(pk__gte=low, pk__lt=until).delete()
     return len(piece) == _TOGETHER
 
@@ -354,10 +331,6 @@ def _drop_partition(day: dt.date) -> bool:
         return False
     log.warning("the record of %s was deleted", day)
     return True
-
-
-def _listed(slots: Collection[int] | None) -> list[int] | None:
-    return None if slots is None else sorted(slots)
 
 
 def _ids(day: dt.date) -> tuple[int, int]:

@@ -68,8 +68,8 @@ class Forecast:
 
     @property
     def rate(self) -> Rate | None:
-        """The one that is told first: the week's, or the last day's where that alone fills it, or
-        fills a disk sooner: days deleted in the week tell nothing of what comes then.
+        """The one that counts: the week's, or the last day's where that alone fills it, or fills a
+        disk sooner: days deleted in the week tell nothing of what comes then.
         """
         week, day = self.days_left(self.week), self.days_left(self.day)
         if day is not None and (week is None or (self.of == "disk" and day < week)):
@@ -176,9 +176,7 @@ def note_size() -> None:
 
 
 def _free_bytes() -> int | None:
-    """What the disk of the store's data directory has left for it; None: it is on another host, or
-    nobody may tell us where.
-    """
+    """What the disk of the store's data directory has left; None: it is not here, or not told."""
     [(folder, near)] = rows(_PLACE)
     if not folder or not near:
         return None
@@ -242,7 +240,7 @@ def loss_of(slot: Slot, keeping: Keeping) -> Loss:
     through = doomed_through(keeping, days, today, today_share_bytes().get(slot.pk, 0))
     lost = [] if through is None else [day for day in days if day.day <= through]
     counted = kept_days.counted_through()
-    late = kept_days.uncounted_before(today)
+    late = any((counted or dt.date.min) < day < today for day, _ in kept_days.partitions())
     return Loss(
         first=lost[0].day if lost else None,
         last=lost[-1].day if lost else None,

@@ -14,16 +14,19 @@ ended, never before the archive has it.
 import datetime as dt
 import time
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from django.db import transaction
 from django.utils import timezone
 
 from replview.store import instance_settings
 from replview.store.django_session import rows
-from replview.store.models import KeptDay, Slot, SlotEvent
+from replview.store.models import KeptDay, Slot
 from replview.store.retention import day_sizes as kept_days
 from replview.store.retention import deletion as retention
 from replview.store.retention import tidy
+from replview.store.slot_log import add_line
 
 #: Days are deleted for so long at a time.
 _SECONDS = 20.0
@@ -45,6 +48,10 @@ class Keeping:
         """As chosen for the slot."""
         return cls(slot.keep_for_days, slot.keep_at_most_bytes)
 
+    def columns(self) -> dict[str, int | None]:
+        """As columns of a slot."""
+        return {"keep_for_days": self.for_days, "keep_at_most_bytes": self.at_most_bytes}
+
 
 @dataclass(frozen=True, slots=True)
 class DaySum:
@@ -59,28 +66,25 @@ class DaySum:
 
 def days_of(slot_id: int) -> list[DaySum]:
     """The days that a slot has something of, the oldest first."""
-    found: dict[dt.date, list[int | None]] = {}
-    rows = KeptDay.objects.filter(incarnation__slot_id=slot_id).order_by("day")
-    for day, transactions, changes, size in rows.values_list(
-        "day", "transactions", "changes", "store_bytes"
-    ):
-        so_far = found.setdefault(day, [0, 0, 0])
-        so_far[0] = (so_far[0] or 0) + transactions
-        so_far[1] = (so_far[1] or 0) + changes
-        so_far[2] = None if size is None or so_far[2] is None else so_far[2] + size
-    return [DaySum(day, t or 0, c or 0, size) for day, (t, c, size) in found.items()]
+    found: list[DaySum] = []
+    columns = ("day", "transactions", "changes", "store_bytes")
+    kept = KeptDay.objects.filter(incarnation__slot_id=slot_id).order_by("day")
+    for day, same in groupby(kept.values_list(*columns), key=itemgetter(0)):
+        _, transactions, changes, sizes = zip(*same, strict=True)
+        size = None if None in sizes else sum(sizes)
+        found.append(DaySum(day, sum(transactions), sum(changes), size))
+    return found
 
 
 def doomed_through(
     keeping: Keeping, days: list[DaySum], today: dt.date, today_bytes: int
 ) -> dt.date | None:
-    """The last day that a slot keeps nothing of; None: it keeps all it has.
-
-    By age: a day goes once all of it lies further back than the slot keeps. By size: the oldest
-    days go until the rest fits, ``today_bytes`` of the day that is not over included. Neither today
-    nor yesterday ever goes.
+    """The last day that a slot keeps nothing of; None: it keeps all it has. By size, the oldest
+    days go until the rest fits, ``today_bytes`` included. Neither today nor yesterday ever goes.
     """
-    ends = [day.day for day in days if _too_old(day.day, keeping, today)]
+    ends = []
+    if keeping.for_days is not None:
+        ends = [one.day for one in days if one.day < today - dt.timedelta(keeping.for_days)]
     if keeping.at_most_bytes is not None:
         size = today_bytes
         for day in reversed(days):
@@ -91,30 +95,19 @@ def doomed_through(
     return min(max(ends), today - dt.timedelta(days=2)) if ends else None
 
 
-def _too_old(day: dt.date, keeping: Keeping, today: dt.date) -> bool:
-    return keeping.for_days is not None and day < today - dt.timedelta(days=keeping.for_days)
-
-
 def change_keeping(slot: Slot, keeping: Keeping, *, by: str) -> Slot:
-    """Choose what a slot keeps, with a line in its log. Raises ``ValueError`` for what cannot be.
-
-    Nothing is deleted here: that begins with the next look (``enforce``).
+    """Choose what a slot keeps from the next look (``enforce``) on, with a line in its log. Raises
+    ``ValueError`` for what cannot be.
     """
     check(keeping)
     with transaction.atomic():
         row = Slot.objects.select_for_update().select_related(None).get(pk=slot.pk)
         was = Keeping.of(row)
         if was != keeping:
-            Slot.objects.filter(pk=slot.pk).update(
-                keep_for_days=keeping.for_days, keep_at_most_bytes=keeping.at_most_bytes
-            )
-            SlotEvent.objects.create(
-                slot=slot,
-                incarnation_id=row.incarnation_id,
-                kind="budget",
-                message=f"Changed by {by}: how much of its record is kept.",
-                detail={"was": _facts(was), "is": _facts(keeping), "by": by},
-            )
+            Slot.objects.filter(pk=slot.pk).update(**keeping.columns())
+            detail = {"was": was.columns(), "is": keeping.columns(), "by": by}
+            message = f"Changed by {by}: how much of its record is kept."
+            add_line(row, "budget", message, detail=detail)
     slot.refresh_from_db()
     return slot
 
@@ -128,13 +121,9 @@ def check(keeping: Keeping) -> None:
         raise ValueError("a slot keeps at least 1 MB, or whatever it takes (none)")
 
 
-def _facts(keeping: Keeping) -> dict[str, int | None]:
-    return {"keep_for_days": keeping.for_days, "keep_at_most_bytes": keeping.at_most_bytes}
-
-
 def enforce() -> None:
-    """Count what is new, and delete the days that no slot keeps, for a bounded time. Whoever tidies
-    the store now is not disturbed.
+    """Count what is new, and delete days no slot keeps for a while, unless somebody tidies the
+    store.
     """
     deadline = time.monotonic() + _SECONDS
     with tidy.alone() as mine:
@@ -197,12 +186,12 @@ def _delete(
     stuck: dict[str, str],
     deadline: float,
 ) -> bool:
-    """Delete what of a day is to go; False: the time is over, or somebody reads it. Of a slot that
-    is in the way nothing later goes either.
+    """Delete what of a day is to go; False: no time, or it is read. A slot in the way keeps the
+    rest.
     """
     going = set()
     for slot in sorted(holders):
-        if slot not in doomed or day > doomed[slot] or str(slot) in stuck:
+        if day > doomed.get(slot, dt.date.min) or str(slot) in stuck:
             continue
         if why := retention.why_share_kept(day, [slot]):
             stuck[str(slot)] = why

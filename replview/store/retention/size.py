@@ -20,9 +20,11 @@ from django.utils import timezone
 
 from replview.store import instance_settings
 from replview.store.django_session import rows
-from replview.store.models import Slot, SlotEvent
+from replview.store.models import Slot
 from replview.store.retention import day_sizes, tidy
 from replview.store.retention import deletion as retention
+from replview.store.slot_control import NO_PROBLEM
+from replview.store.slot_log import add_line
 
 #: The code of a slot that was stopped because the store is as large as it may be.
 STOPPED = "store_budget"
@@ -192,17 +194,11 @@ def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
         "receiving goes on by itself",
     }
     with transaction.atomic():
-        running = Slot.objects.select_for_update().filter(
-            desired=Slot.Desired.RUNNING, temporary=False
-        )
-        for slot in running:
-            SlotEvent.objects.create(
-                slot=slot,
-                incarnation_id=slot.incarnation_id,
-                kind="budget",
-                message="Receiving stopped: the store reached its budget (protect the record).",
-                detail={"store_bytes": size, "budget_bytes": budget_bytes},
-            )
+        running = Slot.objects.filter(desired=Slot.Desired.RUNNING, temporary=False)
+        for slot in running.select_for_update():
+            message = "Receiving stopped: the store reached its budget (protect the record)."
+            detail = {"store_bytes": size, "budget_bytes": budget_bytes}
+            add_line(slot, "budget", message, detail=detail)
             stopped.append(slot.pk)
         ids = sorted(set(stopped))
         instance_settings.write("store.stopped_slots", ids)
@@ -211,12 +207,11 @@ def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
 
 
 def _go_on(stopped: list[int]) -> None:
-    nothing = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
     with transaction.atomic():
         paused = Slot.objects.filter(
             pk__in=stopped, desired=Slot.Desired.STOPPED, problem_code__in=[STOPPED, ""]
         )
-        paused.update(desired=Slot.Desired.RUNNING, **nothing)
+        paused.update(desired=Slot.Desired.RUNNING, **NO_PROBLEM)
         instance_settings.write("store.stopped_slots", None)
 
 

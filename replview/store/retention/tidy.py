@@ -21,7 +21,6 @@ from replview.store.models import (
     Change,
     LargeValue,
     Slot,
-    SlotEvent,
     SlotIncarnation,
     SlotSample,
     SlotSampleHour,
@@ -31,6 +30,7 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
+from replview.store.slot_log import add_line, after_seq
 from replview.store.sums import activity, relation_minutes
 from replview.store.write.lease import LEASE_SECONDS
 from replview.store.write.partitions import ensure_partitions
@@ -69,9 +69,7 @@ def make_partitions() -> list[str]:
 
 def sweep_tombstones(deadline: float) -> int:
     """Delete changes of aborted subtransactions once their transaction has ended, and those of
-    transactions that aborted whole or were rolled back, a while after.
-
-    One walk through a transaction's changes, whatever the number of its tombstones; a slot with
+    transactions that aborted whole or were rolled back, a while after; a slot with
     ``keep_aborted`` keeps them. Returns how many changes were deleted.
     """
     deleted = 0
@@ -94,11 +92,8 @@ def _to_sweep() -> list[int]:
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_LOOKED_AT_SECONDS)
     keeping = Slot.objects.filter(keep_aborted=True).values("incarnations")
     young = Q(state__in=_ENDED_FOR_NOTHING, stored_at__gt=long_ago)
-    ended = (
-        Transaction.objects.filter(pk=OuterRef("transaction_id"), state__in=_ENDED)
-        .exclude(incarnation__in=keeping)
-        .exclude(young)
-    )
+    ended = Transaction.objects.filter(pk=OuterRef("transaction_id"), state__in=_ENDED)
+    ended = ended.exclude(incarnation__in=keeping).exclude(young)
     waiting = AbortedSubtransaction.objects.filter(Exists(ended), swept=False)
     found = waiting.values_list("transaction_id", flat=True).distinct()
     return list(found.order_by("transaction_id")[:_TOGETHER])
@@ -107,36 +102,31 @@ def _to_sweep() -> list[int]:
 def sweep_discarded(deadline: float) -> int:
     """Delete transactions that were half received when a session ended; returns how many."""
     swept = 0
-    found = Transaction.objects.filter(state=Transaction.State.DISCARDED)
-    while time.monotonic() < deadline:
-        identifiers = list(found.values_list("pk", flat=True)[:_TOGETHER])
-        if not identifiers:
-            break
-        swept += _delete_transactions(identifiers, deadline)
+    found = Transaction.objects.filter(state=Transaction.State.DISCARDED).values_list("pk")
+    while time.monotonic() < deadline and (piece := [pk for (pk,) in found[:_TOGETHER]]):
+        swept += _delete_transactions(piece, deadline)
     return swept
 
 
 def forget_ended_watches() -> int:
     """Slots of a watch that was killed are to be removed; returns how many."""
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_WATCH_GONE_SECONDS)
-    return (
-        Slot.objects.filter(source__ephemeral=True, created_at__lt=long_ago)
-        .exclude(desired=Slot.Desired.REMOVING)
-        .exclude(heartbeat_at__gt=long_ago)
-        .update(desired=Slot.Desired.REMOVING)
-    )
+    watches = Slot.objects.filter(source__ephemeral=True, created_at__lt=long_ago)
+    silent = watches.exclude(desired=Slot.Desired.REMOVING).exclude(heartbeat_at__gt=long_ago)
+    return silent.update(desired=Slot.Desired.REMOVING)
 
 
 def remove_slots(deadline: float, give_up: Callable[[Slot], None] = lambda slot: None) -> int:
-    """Delete all that was stored of slots that are to be removed; returns how many are gone.
-
-    A slot's counters fall while it is removed, and so show how far that is. ``give_up`` ends the
-    jobs that would store more of it.
+    """Delete all that was stored of slots to be removed, whose counters fall meanwhile; returns how
+    many are gone. ``give_up`` ends the jobs that would store more of one.
     """
     gone = 0
     for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
         give_up(slot)
-        if not _is_held(slot) and _empty_slot(slot, deadline):
+        lately = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=LEASE_SECONDS)
+        # A receiver may still write for it.
+        held = slot.lease_owner and slot.heartbeat_at is not None and slot.heartbeat_at > lately
+        if not held and _empty_slot(slot, deadline):
             for samples in (SlotSample, SlotSampleMinute, SlotSampleHour):
                 samples.objects.filter(slot_id=slot.pk).delete()
             slot.delete()
@@ -146,23 +136,13 @@ def remove_slots(deadline: float, give_up: Callable[[Slot], None] = lambda slot:
     return gone
 
 
-def _is_held(slot: Slot) -> bool:
-    """Whether a receiver still writes for the slot."""
-    if not slot.lease_owner or slot.heartbeat_at is None:
-        return False
-    age = dt.datetime.now(dt.UTC) - slot.heartbeat_at
-    return age.total_seconds() < LEASE_SECONDS
-
-
 def _empty_slot(slot: Slot, deadline: float) -> bool:
     """Delete the slot's transactions; False if the deadline came first."""
     for incarnation in SlotIncarnation.objects.filter(slot=slot):
         found = Transaction.objects.filter(incarnation=incarnation)
         # By the indexes there are: those in order, then those never committed.
-        for part in (
-            found.filter(commit_seq__isnull=False).order_by("commit_seq"),
-            found.order_by("pk"),
-        ):
+        in_order = found.filter(commit_seq__isnull=False).order_by("commit_seq")
+        for part in (in_order, found.order_by("pk")):
             while identifiers := list(part.values_list("pk", flat=True)[:_TOGETHER]):
                 if time.monotonic() > deadline:
                     return False
@@ -178,8 +158,8 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
 def _delete_transactions(identifiers: list[int], deadline: float) -> int:
     """Delete transactions with all that belongs to them; returns how many were deleted."""
     done = delete_changes_of(identifiers, deadline)
-    AbortedSubtransaction.objects.filter(transaction_id__in=done).delete()
-    Transition.objects.filter(transaction_id__in=done).delete()
+    for belonging in (AbortedSubtransaction, Transition):
+        belonging.objects.filter(transaction_id__in=done).delete()
     Transaction.objects.filter(pk__in=done).delete()
     return len(done)
 
@@ -187,9 +167,7 @@ def _delete_transactions(identifiers: list[int], deadline: float) -> int:
 def delete_changes_of(identifiers: list[int], deadline: float) -> list[int]:
     """Delete transactions' changes, small ones together; returns those that have none left."""
     sizes = dict(rows(_SIZES, [identifiers]))
-    done: list[int] = []
-    small: list[int] = []
-    size = 0
+    done, small, size = list[int](), list[int](), 0
     for identifier in identifiers:
         if time.monotonic() > deadline:
             break
@@ -215,10 +193,7 @@ def delete_all_changes(identifiers: list[int]) -> None:
 
 
 def delete_changes(identifier: int, subxids: list[int] | None, deadline: float) -> tuple[int, bool]:
-    """Delete a transaction's changes, or those of some subtransactions, window by window.
-
-    Returns how many were deleted, and whether the end was reached before the deadline.
-    """
+    """Delete a transaction's changes, or some subtransactions'; how many, and whether all."""
     deleted = 0
     newest = Change.objects.filter(transaction_id=identifier).aggregate(last=Max("seq"))
     for first in range(0, (newest["last"] or 0) + 1, WINDOW):
@@ -266,31 +241,23 @@ def _give_up(slot: Slot, before: LSN, waiting: set[tuple[str, int]]) -> int:
     prepared = Transaction.objects.filter(
         incarnation=slot.incarnation, state=Transaction.State.PREPARED, prepare_lsn__lt=before
     )
-    lost = [
-        (identifier, gid)
-        for identifier, gid, xid in prepared.values_list("pk", "gid", "xid")
-        if (gid, xid) not in waiting
-    ]
+    found = prepared.values_list("pk", "gid", "xid")
+    lost = [(pk, gid) for pk, gid, xid in found if (gid, xid) not in waiting]
     for identifier, gid in lost:
-        with transaction.atomic():
-            _end_unknown(slot, identifier, gid)
+        _end_unknown(slot, identifier, gid)
     return len(lost)
 
 
+@transaction.atomic
 def _end_unknown(slot: Slot, identifier: int, gid: str | None) -> None:
-    now = dt.datetime.now(dt.UTC)
+    now, unknown = dt.datetime.now(dt.UTC), Transaction.State.UNKNOWN
     row = Transaction.objects.filter(pk=identifier, state=Transaction.State.PREPARED)
-    if not row.update(state=Transaction.State.UNKNOWN, stored_at=now):
+    if not row.update(state=unknown, stored_at=now):
         return
-    Transition.objects.create(
-        transaction_id=identifier, state=Transaction.State.UNKNOWN, recorded_at=now
+    Transition.objects.create(transaction_id=identifier, state=unknown, recorded_at=now)
+    message = (
+        "A prepared transaction is not on the source any more, and its end was not received: "
+        "whether it was committed or rolled back is unknown."
     )
-    SlotEvent.objects.create(
-        slot=slot,
-        incarnation=slot.incarnation,
-        kind="lost_end",
-        message="A prepared transaction is not on the source any more, and its end was not "
-        "received: whether it was committed or rolled back is unknown.",
-        detail={"transaction": identifier, "gid": gid},
-        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
-    )
+    detail = {"transaction": identifier, "gid": gid}
+    add_line(slot, "lost_end", message, detail=detail, after_commit_seq=after_seq(slot))
