@@ -41,8 +41,6 @@ _TAKE_MARK = """
     FOR UPDATE OF m SKIP LOCKED
 """
 
-_MOVE_MARK = "UPDATE activity_mark SET rolled_seq = %(high)s WHERE incarnation_id = %(incarnation)s"
-
 ADD_BLOCKS = """
     INSERT INTO history_block
         (incarnation_id, block, first_time, last_time, first_lsn, last_lsn, transactions, inserts,
@@ -169,21 +167,18 @@ ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTOR
 
 
 def roll(deadline: float) -> int:
-    """Roll blocks until none is whole or the deadline (``time.monotonic()``) has come.
-
-    Some of each incarnation in turn; returns how many were rolled.
-    """
-    return roll_incarnations(_behind, _roll_some, deadline)
+    """Roll whole blocks until the deadline (``time.monotonic()``); returns how many were rolled."""
+    return roll_incarnations(_BEHIND, [BLOCK, BLOCK], _roll_some, deadline)
 
 
 def roll_incarnations(
-    behind: Callable[[], list[int]], roll_some: Callable[[int], int], deadline: float
+    behind: str, values: list[int], roll_some: Callable[[int], int], deadline: float
 ) -> int:
     """Some of each incarnation that is behind, in turn; returns how many were rolled in all."""
     rolled = 0
-    while incarnations := behind():
+    while incarnations := rows(behind, values):
         before = rolled
-        for incarnation in incarnations:
+        for (incarnation,) in incarnations:
             if time.monotonic() >= deadline:
                 return rolled
             rolled += roll_some(incarnation)
@@ -215,15 +210,11 @@ def values_of(
     incarnation: int, first: int, last: int, days: Sequence[dt.date] | None = None
 ) -> dict[str, Any]:
     """What the statements take, of the blocks from ``first`` to ``last``."""
-    low, high = first * BLOCK, last * BLOCK + BLOCK - 1
-    wanted = None if days is None else list(days)
-    return {"incarnation": incarnation, "size": BLOCK, "first": first, "last": last,
-            "low": low, "high": high,
-            "days": wanted}  # fmt: skip
-
-
-def _behind() -> list[int]:
-    return [row[0] for row in rows(_BEHIND, [BLOCK, BLOCK])]
+    return {
+        "incarnation": incarnation, "size": BLOCK, "first": first, "last": last,
+        "low": first * BLOCK, "high": last * BLOCK + BLOCK - 1,
+        "days": None if days is None else list(days),
+    }  # fmt: skip
 
 
 def _roll_some(incarnation: int) -> int:
@@ -233,15 +224,13 @@ def _roll_some(incarnation: int) -> int:
         if taken is None:
             return 0
         first = next_block(taken[0])
-        whole: int = (taken[1] + 1) // BLOCK
-        count = min(whole - first, _TOGETHER)
+        count = min((taken[1] + 1) // BLOCK - first, _TOGETHER)
         if count <= 0:
             return 0
-        last = first + count - 1
-        values = values_of(incarnation, first, last)
+        values = values_of(incarnation, first, first + count - 1)
         cursor.execute(ADD_BLOCKS, values)
         cursor.execute(_ADD_TABLES_AND_ACTORS, values)
-        cursor.execute(_MOVE_MARK, values)
+        ActivityMark.objects.filter(pk=incarnation).update(rolled_seq=values["high"])
     return count
 
 
@@ -260,9 +249,7 @@ _OF_DAY = """
 
 
 def recount(incarnation: int, first: int, last: int, days: Sequence[dt.date]) -> None:
-    """Make the sums of an incarnation true again, of its blocks from ``first`` to ``last`` and its
-    actors' days; to be repeated at will.
-    """
+    """Make the sums of an incarnation's blocks and its actors' days true again; repeatable."""
     with transaction.atomic():
         mark = ActivityMark.objects.select_for_update().filter(pk=incarnation).first()
         if mark is None:
@@ -284,9 +271,7 @@ def _blocks(incarnation: int, first: int, last: int) -> None:
 
 
 def _actors(incarnation: int, days: list[dt.date]) -> None:
-    """From the blocks that have something of a day, day by day: what committed long after the
-    others of its day was counted on another, and between the two lies all of the record.
-    """
+    """From the blocks that have something of a day, day by day: two days may lie far apart."""
     ActorActivity.objects.filter(incarnation_id=incarnation, day__in=days).delete()
     with connection.cursor() as cursor:
         for day in days:

@@ -15,6 +15,7 @@ from replview.store.django_session import rows
 RECENT_MOST = 5000
 #: Word in an address → what a list of actors is ordered by, the greatest first.
 SORTS = ("last", "transactions", "changes")
+_COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +110,7 @@ class Doings:
     @property
     def whole(self) -> ActorSum:
         """All of it."""
-        names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages",
-                 "claimed", "stamped")  # fmt: skip
+        names = (*_COUNTED, "claimed", "stamped")
         return ActorSum(
             actor=self.actor,
             first_time=min((day.first_time for day in self.days if day.first_time), default=None),
@@ -234,33 +234,26 @@ def actors_of(
     """  # noqa: S608 (all of it is written above)
     place, name = after or (None, None)
     found = rows(sql, _parameters(span, text=text, place=place, name=name, limit=limit + 1))
+    actors, transactions, unknown = found[0][-3:]
     return ActorList(
-        rows=[_actor(row) for row in found[:limit] if row[0] is not None],
-        more=len(found) > limit,
-        actors=found[0][-3],
-        transactions=found[0][-2],
-        unknown=found[0][-1],
-    )
-
-
-def _parts(*, all_tables: bool) -> str:
-    if all_tables:
-        return f"{_WHOLE} UNION ALL {_TABLES}"
-    # By the index of days: by that of actors each of their tables' rows would be read too.
-    whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
-    return f"{whole} UNION ALL {_TABLES_ON}"
+        rows=[_actor(*row) for row in found[:limit] if row[0] is not None], more=len(found) > limit,
+        actors=actors, transactions=transactions, unknown=unknown,
+    )  # fmt: skip
 
 
 def doings_of(
     span: Span, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
 ) -> dict[str, Doings]:
-    """What each did, in all, day by day and table by table; those who did nothing are left out.
-
-    ``tables_on``: tables of this one day of each actor alone, which costs less for many.
+    """What each did, in all, day by day and table by table; ``tables_on``: tables of this one day
+    of each actor alone, which costs less for many.
     """
     if not actors:
         return {}
-    parts = _parts(all_tables=tables_on is None)
+    parts = f"{_WHOLE} UNION ALL {_TABLES}"
+    if tables_on is not None:
+        # By the index of days: by that of actors each of their tables' rows would be read too.
+        whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
+        parts = f"{whole} UNION ALL {_TABLES_ON}"
     sql = f"""{_activity(parts, span, actors=True)}, summed AS (
         SELECT actor, part, CASE WHEN part = 0 THEN day END AS day, {_COUNTS}, {_GRADES},
                min(first_time), max(last_time)
@@ -291,15 +284,12 @@ def doings_of(
 
 
 def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
-    days = ["true"]
-    if span.first_day is not None:
-        days.append("{day} >= %(first)s")
-    if span.last_day is not None:
-        days.append("{day} <= %(last)s")
-    condition = " AND ".join(days)
+    since = "{day} >= %(first)s" if span.first_day is not None else "true"
+    until = "{day} <= %(last)s" if span.last_day is not None else "true"
+    days = f"{since} AND {until}"
     filled = parts.format(
-        days=condition.format(day="day"),
-        recent_days=condition.format(day="(at AT TIME ZONE 'UTC')::date"),
+        days=days.format(day="day"),
+        recent_days=days.format(day="(at AT TIME ZONE 'UTC')::date"),
         who="actor = ANY(%(actors)s)" if actors else "true",
     )
     return _ACTIVITY.format(parts=filled)
@@ -316,18 +306,13 @@ def _parameters(span: Span, **more: Any) -> dict[str, object]:
     }
 
 
-def _actor(row: Sequence[Any]) -> ActorSum:
+def _actor(actor: str, *row: Any) -> ActorSum:
+    claimed, stamped, first, last, order = row[6:11]
     return ActorSum(
-        actor=row[0],
-        **_counts(row[1:7]),
-        claimed=row[7],
-        stamped=row[8],
-        first_time=row[9],
-        last_time=row[10],
-        order=row[11],
-    )
+        actor=actor, **_counts(row[:6]), claimed=claimed, stamped=stamped, first_time=first,
+        last_time=last, order=order,
+    )  # fmt: skip
 
 
 def _counts(row: Sequence[Any]) -> dict[str, int]:
-    names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
-    return dict(zip(names, row, strict=True))
+    return dict(zip(_COUNTED, row, strict=True))

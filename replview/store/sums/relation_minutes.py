@@ -10,7 +10,6 @@ import datetime as dt
 
 from django.db import connection, transaction
 
-from replview.store.django_session import rows
 from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMinute
 from replview.store.sums.activity import roll_incarnations, take_mark
 
@@ -73,10 +72,8 @@ _ADD_SIZES = f"""
 
 
 def roll(deadline: float) -> int:
-    """Add what was committed since, some of each incarnation in turn, until nothing is left or the
-    deadline (``time.monotonic()``) has come; returns how many places were added.
-    """
-    return roll_incarnations(lambda: [row[0] for row in rows(_BEHIND)], _roll_some, deadline)
+    """Add what was committed, until the deadline (``time.monotonic()``); how many places."""
+    return roll_incarnations(_BEHIND, [], _roll_some, deadline)
 
 
 def forget(incarnation_id: int) -> None:
@@ -99,7 +96,7 @@ def forget_old(now: dt.datetime | None = None) -> int:
 
 
 def _roll_some(incarnation: int) -> int:
-    """Add an incarnation's next transactions; 0 where another does it, or nothing is left to do."""
+    """The next transactions; 0 where another does it, or nothing is left to do."""
     with transaction.atomic(), connection.cursor() as cursor:
         taken = take_mark(cursor, "minute_mark", incarnation)
         if taken is None or taken[1] <= taken[0]:

@@ -12,6 +12,7 @@ from replview.store.django_session import rows
 
 #: Transactions of an incarnation that are read themselves; more of them are for the sums.
 TAIL = 5000
+_COUNTED = ("inserts", "updates", "deletes", "truncates", "snapshots", "transactions")
 #: Blocks of an incarnation that a rate is drawn from: two million transactions.
 RATE_BLOCKS = 2000
 
@@ -183,12 +184,8 @@ def sums_of_slot(slot_id: int) -> Sums:
             sums.not_counted += int(counts[0])
             continue
         found = sums.by_relation.setdefault(relation_id, RelationSum())
-        found.inserts += int(counts[0])
-        found.updates += int(counts[1])
-        found.deletes += int(counts[2])
-        found.truncates += int(counts[3])
-        found.snapshots += int(counts[4])
-        found.transactions += int(counts[5])
+        for name, count in zip(_COUNTED, counts[:6], strict=True):
+            setattr(found, name, getattr(found, name) + int(count))
         if counts[7] is not None:
             place = Place(number, int(counts[7]), int(counts[6]), incarnation)
             found.last = place if found.last is None else max(found.last, place)
@@ -209,15 +206,9 @@ def rates_of(
     series: dict[int, list[float]] = {identifier: [0.0] * buckets for identifier in ids}
     known_from: dt.datetime | None = None
     parameters = {
-        "slot": slot_id,
-        "ids": ids,
-        "since": since,
-        "until": until,
-        "width": width,
-        "buckets": buckets,
-        "blocks": RATE_BLOCKS,
-        "tail": TAIL,
-    }
+        "slot": slot_id, "ids": ids, "since": since, "until": until, "width": width,
+        "buckets": buckets, "blocks": RATE_BLOCKS, "tail": TAIL,
+    }  # fmt: skip
     for relation_id, bucket, number in rows(_RATES, parameters):
         if relation_id is not None:
             series[relation_id][min(max(bucket, 0), buckets - 1)] += float(number)
@@ -230,10 +221,6 @@ def last_changes(places: Mapping[int, Place]) -> dict[int, LastChange]:
     """The transactions at these places, by table, in one read."""
     if not places:
         return {}
-    parameters = [
-        list(places),
-        [place.incarnation_id for place in places.values()],
-        [place.first_seq for place in places.values()],
-        [place.last_seq for place in places.values()],
-    ]
-    return {row[0]: LastChange(*row[1:]) for row in rows(_LAST_CHANGES, parameters)}
+    found = [(key, p.incarnation_id, p.first_seq, p.last_seq) for key, p in places.items()]
+    columns = [list(column) for column in zip(*found, strict=True)]
+    return {row[0]: LastChange(*row[1:]) for row in rows(_LAST_CHANGES, columns)}

@@ -35,10 +35,7 @@ SAME_SECONDS = 60.0
 MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
 _MOST_REMEMBERED = 20_000
-_ADD = (
-    "SELECT access_record_add(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s::text[], "
-    "%s::jsonb)"
-)
+_ADD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::jsonb)"
 
 
 @dataclass(slots=True)
@@ -99,10 +96,8 @@ def note(
     relation_ids: Iterable[int] = (),
     tables: Iterable[str] = (),
 ) -> None:
-    """Write one record, within the transaction under way if there is one.
-
-    ``user``: an account or a name; None: whoever the visit is of, else the account of the
-    operating system that runs the command. ``details`` holds no value of a row. Raises
+    """Write one record, within the transaction under way if there is one. ``user``: an account or a
+    name; None: the visit's, or the operating system's. ``details`` holds no value of a row. Raises
     ``ValueError`` for an unknown action.
     """
     visit = _visit.get()
@@ -133,20 +128,13 @@ def viewed(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """This request shows rows of these tables; ``rows`` how many, where that is known.
-
-    ``details`` are part of what is looked at (``transaction=41``): another is another look.
+    """This request shows rows of these tables, ``rows`` where counted; other ``details``
+    (``transaction=41``) are another look.
     """
     visit = _visit.get()
     if visit is None:
-        note(
-            Action.VIEWED_ROWS,
-            subject=subject,
-            source_id=source_id,
-            relation_ids=relation_ids,
-            tables=tables,
-            details={**details, **({} if rows is None else {"rows": rows})},
-        )
+        shown = RowsShown(set(relation_ids), set(tables), source_id, rows, subject, details)
+        _note_shown(shown, None)
         return
     shown = visit.shown = visit.shown or RowsShown()
     shown.relation_ids.update(relation_ids)
@@ -182,9 +170,7 @@ def viewed_changes(changes: Iterable[ShownChange]) -> None:
     if not shown:
         return
     transactions = {change.transaction_id for change in shown}
-    whose: dict[str, Any] = {}
-    if len(transactions) == 1:
-        whose["transaction"] = shown[0].transaction_id
+    whose: dict[str, Any] = {"transaction": min(transactions)} if len(transactions) == 1 else {}
     known = {change.relation_id for change in shown if change.relation_id is not None}
     # The archive knows tables by their names alone.
     named = {
@@ -202,33 +188,26 @@ def settle(visit: Visit) -> None:
         return
     user = visit.who()
     same = (
-        _names(user),
-        visit.via,
-        visit.page(),
-        visit.address,
-        shown.subject,
-        shown.source_id,
-        frozenset(shown.relation_ids),
-        frozenset(shown.tables),
-        _json(shown.details),
-    )
+        _names(user), visit.via, visit.page(), visit.address, shown.subject, shown.source_id,
+        frozenset(shown.relation_ids), frozenset(shown.tables), _json(shown.details),
+    )  # fmt: skip
     if not is_new(same):
         return
-    counted = {} if shown.rows is None else {"rows": shown.rows}
     try:
         with use_visit(visit):
-            note(
-                Action.VIEWED_ROWS,
-                user=user,
-                subject=shown.subject,
-                source_id=shown.source_id,
-                relation_ids=shown.relation_ids,
-                tables=shown.tables,
-                details={**shown.details, **counted},
-            )
+            _note_shown(shown, user)
     except BaseException:
         _noted_at.pop(same, None)
         raise
+
+
+def _note_shown(shown: RowsShown, user: AbstractBaseUser | AnonymousUser | str | None) -> None:
+    counted = {} if shown.rows is None else {"rows": shown.rows}
+    note(
+        Action.VIEWED_ROWS, user=user, subject=shown.subject, source_id=shown.source_id,
+        relation_ids=shown.relation_ids, tables=shown.tables,
+        details={**shown.details, **counted},
+    )  # fmt: skip
 
 
 def is_new(same: tuple[Any, ...]) -> bool:
@@ -277,8 +256,7 @@ _MOST_COLUMNS = 20
 
 def searched_changes(wanted: WantedChanges) -> None:
     """Changes were looked for by their values, or by a text."""
-    characters = len(str(wanted.where)) + len(wanted.filter.text)
-    if characters:
+    if characters := len(str(wanted.where)) + len(wanted.filter.text):
         columns = sorted(set(wanted.where.columns))[:_MOST_COLUMNS]
         _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)
 
@@ -301,10 +279,6 @@ def _note(
     user = visit.who() if visit is not None else None
     words = hash((wanted.text, tuple(columns), characters))
     if is_new((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
-        note(
-            Action.SEARCHED,
-            subject=subject,
-            source_id=source_id,
-            tables=wanted.tables,
-            details={"characters": characters, **({"columns": columns} if columns else {})},
-        )
+        details = {"characters": characters, **({"columns": columns} if columns else {})}
+        tables = wanted.tables
+        note(Action.SEARCHED, subject=subject, source_id=source_id, tables=tables, details=details)

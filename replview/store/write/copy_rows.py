@@ -17,49 +17,15 @@ from psycopg import sql
 from decoder.scalars import INFINITY_US, MINUS_INFINITY_US, us_from_datetime
 
 CHANGE_COLUMNS = (
-    "transaction_id",
-    "seq",
-    "lsn",
-    "relation_id",
-    "version_id",
-    "op",
-    "key_hash",
-    "subxid",
-    "old_kind",
-    "old",
-    "new",
-    "old_key_hash",
-)
+    "transaction_id", "seq", "lsn", "relation_id", "version_id", "op", "key_hash", "subxid",
+    "old_kind", "old", "new", "old_key_hash",
+)  # fmt: skip
 TRANSACTION_COLUMNS = (
-    "id",
-    "incarnation_id",
-    "received_at",
-    "stored_at",
-    "inserts",
-    "updates",
-    "deletes",
-    "truncates",
-    "messages",
-    "size_bytes",
-    "aborted_changes",
-    "streamed",
-    "state",
-    "relations",
-    "commit_seq",
-    "xid",
-    "first_lsn",
-    "prepare_lsn",
-    "commit_lsn",
-    "end_lsn",
-    "commit_time",
-    "prepared_at",
-    "ended_at",
-    "gid",
-    "origin",
-    "actor",
-    "actor_grade",
-    "context",
-)
+    "id", "incarnation_id", "received_at", "stored_at", "inserts", "updates", "deletes",
+    "truncates", "messages", "size_bytes", "aborted_changes", "streamed", "state", "relations",
+    "commit_seq", "xid", "first_lsn", "prepare_lsn", "commit_lsn", "end_lsn", "commit_time",
+    "prepared_at", "ended_at", "gid", "origin", "actor", "actor_grade", "context",
+)  # fmt: skip
 
 
 def _copy_into(table: str, columns: tuple[str, ...]) -> sql.Composed:
@@ -128,20 +94,15 @@ class LargeText:
 
 def store_large_values(connection: psycopg.Connection[Any], values: Iterable[LargeText]) -> None:
     """Store the values, a piece a row; runs inside the store transaction."""
+    sql_text = """
+        INSERT INTO large_value (transaction_id, seq, side, "column", piece, content)
+        VALUES (%s, %s, %s, %s, %s, %s)
+    """
     for value in values:
+        place = (value.transaction_id, value.seq, value.side, value.column)
         for piece, start in enumerate(range(0, len(value.text), PIECE_CHARACTERS)):
-            connection.execute(
-                'INSERT INTO large_value (transaction_id, seq, side, "column", piece, content)'
-                " VALUES (%s, %s, %s, %s, %s, %s)",
-                [
-                    value.transaction_id,
-                    value.seq,
-                    value.side,
-                    value.column,
-                    piece,
-                    value.text[start : start + PIECE_CHARACTERS],
-                ],
-            )
+            content = value.text[start : start + PIECE_CHARACTERS]
+            connection.execute(sql_text, [*place, piece, content])
 
 
 @dataclass(slots=True, eq=False)

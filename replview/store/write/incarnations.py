@@ -100,13 +100,11 @@ def begin(
     reason: str,
     keep_prepared_until: LSN | None = None,
 ) -> Incarnation:
-    """Begin a new incarnation at ``started_lsn``; what the former one left open is hidden.
-
-    What the former incarnation has prepared before ``keep_prepared_until`` goes over into the new
-    one, where its end will come; of the rest nobody can tell the end any more.
+    """Begin a new incarnation at ``started_lsn``, hiding what the former left open. What was
+    prepared before ``keep_prepared_until`` goes over, where its end will come; of the rest it is
+    unknown.
     """
-    number = (slot.number or 0) + 1
-    first_seen: dict[int, int] = {}
+    number, first_seen = (slot.number or 0) + 1, dict[int, int]()
     with connection.transaction():
         beat(connection, lease)
         if slot.incarnation_id is not None:
@@ -153,9 +151,8 @@ def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) 
 def _discard(
     connection: psycopg.Connection[Any], slot: SlotRow, incarnation_id: int
 ) -> dict[int, int]:
-    """Hide what is half received: the server sends it again, whole.
-
-    Returns when each was first seen: xid → microseconds since 2000-01-01 UTC.
+    """Hide what is half received, which the server sends again; when each was first seen: xid →
+    microseconds since 2000-01-01 UTC.
     """
     rows = connection.execute(
         """
@@ -202,15 +199,10 @@ def log_event(
         VALUES (%s, %s, clock_timestamp(), %s, %s, %s, %s, %s)
         """,
         [
-            slot_id,
-            incarnation_id,
-            kind,
-            message,
-            Jsonb(detail or {}),
-            None if lsn is None else str(LSN(lsn)),
-            after_commit_seq,
+            slot_id, incarnation_id, kind, message, Jsonb(detail or {}),
+            None if lsn is None else str(LSN(lsn)), after_commit_seq,
         ],
-    )
+    )  # fmt: skip
 
 
 _HAND_OVER = """
@@ -241,8 +233,7 @@ _TABLES = ("change", "large_value", "aborted_subtransaction")
 def hand_over_prepared(
     connection: psycopg.Connection[Any], former_id: int, new_id: int, until: LSN | None
 ) -> None:
-    """Prepared transactions of an incarnation that ends: into the next one, or their end is
-    unknown.
+    """Prepared transactions of an incarnation that ends go into the next, or their end is unknown.
 
     Up to ``until`` both incarnations have the same history. What was prepared before and ended
     beyond it is prepared again for the new incarnation's server, which never had that end: it goes
@@ -263,25 +254,15 @@ def _copy_as_prepared(
     row = connection.execute(_NEW_ID, [original]).fetchone()
     assert row is not None
     ending = ["commit_seq", "commit_lsn", "end_lsn", "commit_time", "ended_at"]
-    changed = {
-        "id": row[0],
-        "incarnation_id": incarnation_id,
-        "state": "prepared",
-        **dict.fromkeys(ending),
-    }
-    connection.execute(
-        "INSERT INTO transaction SELECT r.* FROM transaction t, "
-        "LATERAL jsonb_populate_record(t, %s) r WHERE t.id = %s",
-        [Jsonb(changed), original],
-    )
-    for table in _TABLES:
-        connection.execute(
-            sql.SQL(
-                "INSERT INTO {table} SELECT r.* FROM {table} t, "
-                "LATERAL jsonb_populate_record(t, %s) r WHERE t.transaction_id = %s"
-            ).format(table=sql.Identifier(table)),
-            [Jsonb({"transaction_id": row[0]}), original],
-        )
+    changed = {"id": row[0], "incarnation_id": incarnation_id, "state": "prepared"}
+    copied = {("transaction", "id"): changed | dict.fromkeys(ending)}
+    copied |= {(table, "transaction_id"): {"transaction_id": row[0]} for table in _TABLES}
+    for (table, name), values in copied.items():
+        copy = sql.SQL(
+            "INSERT INTO {table} SELECT r.* FROM {table} t, "
+            "LATERAL jsonb_populate_record(t, %s) r WHERE t.{name} = %s"
+        ).format(table=sql.Identifier(table), name=sql.Identifier(name))
+        connection.execute(copy, [Jsonb(values), original])
     connection.execute(
         "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "
         "SELECT %s, state, lsn, source_time, recorded_at FROM transition "

@@ -40,10 +40,8 @@ class Lease:
 
 
 def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease | None:
-    """Take a slot that is wanted running and whose lease has run out; None if it is not ours.
-
-    A row that is locked is being written by a live receiver at this moment, whatever the age of
-    its heartbeat: it is left alone.
+    """Take a slot that is wanted running and whose lease has run out; None if it is not ours. A row
+    that is locked is being written by a live receiver: it is left alone.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
@@ -69,11 +67,8 @@ def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease
 
 def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
     """End sessions of receivers (and baselines, which lock a slot's row for a moment) that were
-    stopped in the middle of a write, where the slot waits.
-
-    A stopped process (SIGSTOP, a paused machine) still acknowledges, and no timeout of the server
-    interrupts the wait for COPY data, or for the rest of a pipeline: its slot's row would stay
-    locked for as long as it sleeps.
+    stopped (SIGSTOP, a paused machine) in the middle of a write, where the slot waits: no timeout
+    of the server interrupts the wait for COPY data, or for the rest of a pipeline.
     """
     connection.execute(
         """
@@ -91,9 +86,8 @@ def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
 
 
 def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -> str:
-    """Give a sign of life and set further columns of the slot; returns what is desired.
-
-    Raises ``Fenced`` when the lease was lost.
+    """Give a sign of life, set further columns; what is desired. Raises ``Fenced`` without the
+    lease.
     """
     names = sorted(columns)
     assignments = sql.SQL("").join(
@@ -103,9 +97,8 @@ def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -
         "UPDATE slot SET heartbeat_at = clock_timestamp(){} "
         "WHERE id = %(lease_slot)s AND epoch = %(lease_epoch)s RETURNING desired"
     ).format(assignments)
-    row = connection.execute(
-        query, {**columns, "lease_slot": lease.slot_id, "lease_epoch": lease.epoch}
-    ).fetchone()
+    mine = {"lease_slot": lease.slot_id, "lease_epoch": lease.epoch}
+    row = connection.execute(query, {**columns, **mine}).fetchone()
     if row is None:
         raise Fenced(f"slot {lease.slot_id} was taken over by another receiver")
     return str(row[0])
@@ -137,9 +130,8 @@ def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterat
 
 
 def release(connection: psycopg.Connection[Any], lease: Lease) -> bool:
-    """Let the slot go, so that another may take it at once; False if it was lost already.
-
-    Raises the epoch: whatever of this receiver still hangs somewhere can write nothing any more.
+    """Let the slot go at once, raising its epoch, so that nothing of this receiver that still hangs
+    can write; False if it was lost already.
     """
     released = connection.execute(
         """

@@ -12,12 +12,7 @@ from collections.abc import Iterable, Iterator
 import psycopg
 from psycopg import sql
 
-from replview.store.read.days import (
-    IDS_PER_HOUR,
-    day_of,
-    first_id_of,
-    transaction_id,
-)
+from replview.store.read.days import IDS_PER_HOUR, day_of, first_id_of, transaction_id
 
 #: How many identifiers one call of the sequence hands out.
 ID_BLOCK = 20_000
@@ -31,10 +26,8 @@ _PARTITION_LOCK = 0x7265706C76696577
 
 
 class TransactionIds:
-    """Hands out identifiers, a block of sequence values at a time.
-
-    Their hour is the store's, not of this host: a clock that is set here must not throw them into
-    days that have no partition, or are deleted soon.
+    """Hands out identifiers, a block of sequence values at a time. Their hour is the store's: a
+    clock set here must not throw them into days without a partition.
     """
 
     def __init__(self) -> None:
@@ -70,10 +63,9 @@ class PartitionKeeper:
         identifiers are of: even the store's clock may be set. Outside of any transaction.
         """
         if time.monotonic() >= self._next_check:
+            today_sql = "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"
             with psycopg.ClientCursor(connection) as cursor:
-                row = cursor.execute(
-                    "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"
-                ).fetchone()
+                row = cursor.execute(today_sql).fetchone()
             assert row is not None
             today: dt.date = row[0]  # type: ignore[index]
             tomorrow = today + dt.timedelta(days=1)
@@ -89,21 +81,15 @@ class PartitionKeeper:
 def ensure_partitions(
     connection: psycopg.Connection[object], first: dt.date, last: dt.date
 ) -> list[str]:
-    """Make the partitions of all tables for the days ``first`` to ``last``, where missing.
-
-    Returns the names of those made. The connection must be in autocommit mode.
-    """
+    """Make missing partitions of all tables for these days, outside a transaction; their names."""
     made = []
     days = [first + dt.timedelta(days=n) for n in range((last - first).days + 1)]
     with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_PARTITION_LOCK])
         for name, parent, low, high in _wanted(days):
-            cursor.execute("SELECT to_regclass(%s)", [name])
-            row = cursor.fetchone()
-            if row is not None and row[0] is not None:  # type: ignore[index]
-                continue
-            _attach(cursor, parent, name, low, high)
-            made.append(name)
+            if cursor.execute("SELECT to_regclass(%s)", [name]).fetchone() == (None,):
+                _attach(cursor, parent, name, low, high)
+                made.append(name)
     return made
 
 
@@ -126,13 +112,8 @@ def _attach(
     cursor: psycopg.ClientCursor[object], parent: str, name: str, low: object, high: object
 ) -> None:
     """Build one partition aside and attach it."""
-    cursor.execute(
-        sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)").format(
-            sql.Identifier(name), sql.Identifier(parent)
-        )
-    )
-    cursor.execute(
-        sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-            sql.Identifier(parent), sql.Identifier(name), sql.Literal(low), sql.Literal(high)
-        )
-    )
+    child, table = sql.Identifier(name), sql.Identifier(parent)
+    create = sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+    cursor.execute(create.format(child, table))
+    attach = sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})")
+    cursor.execute(attach.format(table, child, sql.Literal(low), sql.Literal(high)))

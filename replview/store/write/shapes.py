@@ -42,27 +42,18 @@ class Shape:
 
     def digest(self) -> str:
         """SHA-256 of all that makes a version; type names excepted, which can be learnt later."""
-        document = [
-            self.schema,
-            self.table,
-            self.replica_identity,
-            [[c.name, c.type_oid, c.typmod, c.is_key] for c in self.columns],
-            list(self.key_columns),
-        ]
+        columns = [[c.name, c.type_oid, c.typmod, c.is_key] for c in self.columns]
+        names = [self.schema, self.table, self.replica_identity]
+        document = [*names, columns, list(self.key_columns)]
         return hashlib.sha256(orjson.dumps(document)).hexdigest()
 
     def columns_json(self) -> list[dict[str, Any]]:
         """The columns as ``relation_version.columns`` keeps them."""
         return [
-            {
-                "name": c.name,
-                "type_oid": c.type_oid,
-                "type": c.type_name,
-                "typmod": c.typmod,
-                "key": c.is_key,
-            }
+            {"name": c.name, "type_oid": c.type_oid, "type": c.type_name, "typmod": c.typmod,
+             "key": c.is_key}
             for c in self.columns
-        ]
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +84,8 @@ def store_shape(
     xid: int | None,
     in_force: bool = True,
 ) -> StoredShape:
-    """Find or make the relation and the version of ``shape``, and note that it is in force.
-
-    Runs inside the store transaction that holds the slot row's lock, so no two can race.
-    ``in_force`` False: it was read apart from the stream, which may be at another shape.
+    """Find or make the relation and the version of ``shape``, and note that it is in force (unless
+    read apart from the stream), under the lock of the slot's row, so that no two can race.
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
@@ -106,11 +95,10 @@ def store_shape(
     ).fetchone()
     at = dt.datetime.now(tz=dt.UTC).isoformat()
     interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}])
-    if found is not None and not in_force:
-        stored = StoredShape(relation_id, found[0], found[1], is_new=False)
-    elif found is not None:
-        # Back in force only if another version was in force in between.
-        connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
+    if found is not None:
+        if in_force:
+            # Back in force only if another version was in force in between.
+            connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
         stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
@@ -160,18 +148,10 @@ def _new_version(
         RETURNING id, number
         """,
         [
-            relation_id,
-            relation_id,
-            digest,
-            shape.schema,
-            shape.table,
-            shape.replica_identity,
-            Jsonb(shape.columns_json()),
-            Jsonb(list(shape.key_columns)),
-            str(LSN(lsn)) if lsn else None,
-            xid,
-            interval,
+            relation_id, relation_id, digest, shape.schema, shape.table, shape.replica_identity,
+            Jsonb(shape.columns_json()), Jsonb(list(shape.key_columns)),
+            str(LSN(lsn)) if lsn else None, xid, interval,
         ],
-    ).fetchone()
+    ).fetchone()  # fmt: skip
     assert row is not None
     return StoredShape(relation_id, int(row[0]), int(row[1]), is_new=True)
