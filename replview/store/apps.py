@@ -21,8 +21,8 @@ class StoreConfig(AppConfig):
 
 
 def _prepare_session(connection: Any, **_: Any) -> None:
-    """Compiling a statement over ninety partitions takes longer than to run it: pages read few rows
-    of many tables, and the planner's estimate of the many calls for the compiler.
+    """To compile a statement over ninety partitions takes longer than to run it: pages read few
+    rows.
     """
     if connection.vendor == "postgresql":
         connection.connection.adapters.register_loader("timestamptz", MomentLoader)

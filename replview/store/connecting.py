@@ -42,7 +42,7 @@ def alone(lock: int) -> Iterator[bool]:
 
 @contextmanager
 def lasting_connection() -> Iterator[None]:
-    """For a thread that does something every few seconds: the ORM's connection, looked at before it
+    """For a thread that does something every few seconds: the ORM's connection, checked before it
     is used, and kept for the next time where ``keep_connections`` was called; else closed after.
     """
     close_old_connections()
@@ -96,14 +96,9 @@ def store_conninfo() -> str:
 
 def _address() -> dict[str, Any]:
     settings: dict[str, Any] = connections["default"].settings_dict
-    given = {
-        "dbname": settings["NAME"],
-        "user": settings["USER"],
-        "password": settings["PASSWORD"],
-        "host": settings["HOST"],
-        "port": settings["PORT"],
-        **{name: value for name, value in settings["OPTIONS"].items() if name != "pool"},
-    }
+    names = ("user", "password", "host", "port")
+    given = {"dbname": settings["NAME"], **{name: settings[name.upper()] for name in names}}
+    given |= {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
     return {name: value for name, value in given.items() if value not in ("", None)}
 
 
@@ -124,9 +119,7 @@ _AGAIN_SECONDS = 1.0
 
 
 def redis_prefix() -> str:
-    """What this instance's keys on Redis begin with. Raises psycopg's ``OperationalError`` where
-    the store does not answer.
-    """
+    """What keys on Redis begin with. Raises psycopg's ``OperationalError`` without a store."""
     if settings.INSTANCE:
         return f"{_PREFIX}-{settings.INSTANCE}"
     # No instance: a test, or a command that needs none.

@@ -16,15 +16,9 @@ from replview.store.models import Setting
 
 #: In the order in which pages show them.
 NAMES = (
-    "paused-receiver",
-    "prepared-transaction",
-    "long-transaction",
-    "flood",
-    "idle-slot",
-    "lost-slot",
-    "schema-change",
-    "poison-change",
-)
+    "paused-receiver", "prepared-transaction", "long-transaction", "flood", "idle-slot",
+    "lost-slot", "schema-change", "poison-change",
+)  # fmt: skip
 #: A process that has told nothing for so long does not run.
 SILENT_SECONDS = 8.0
 
@@ -63,19 +57,13 @@ class Reported:
         """Whether it makes sense to ask for it."""
         return self.state == State.OFF and not self.wanted
 
-    @property
-    def can_end(self) -> bool:
-        """Whether it makes sense to ask for its end."""
-        return self.wanted
-
 
 def request(name: str, wanted: bool, by: str) -> None:
     """Ask for a trouble, or for its end. Raises ``ValueError`` for a name that is none."""
     if name not in NAMES:
         raise ValueError(f"no such trouble: {name}")
     now = timezone.now()
-    value = {"wanted": wanted, "at": now.isoformat()}
-    _write(_WISH.format(name), value, by, now)
+    _write(_WISH.format(name), {"wanted": wanted, "at": now.isoformat()}, by, now)
 
 
 def wanted() -> set[str]:
@@ -111,11 +99,6 @@ def read() -> list[Reported]:
     """Every trouble, in the order of ``NAMES``."""
     rows = {row.name: row for row in Setting.objects.filter(name__startswith="trouble.")}
     return [_reported(name, rows) for name in NAMES]
-
-
-def is_known(name: str) -> bool:
-    """Whether there is such a trouble."""
-    return name in NAMES
 
 
 def _reported(name: str, rows: Mapping[str, Setting]) -> Reported:

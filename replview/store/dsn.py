@@ -1,9 +1,8 @@
 """How to reach a source: its DSN without the password, and with it again.
 
-A DSN may hold no secret at all: ``service=…`` and ``passfile=…`` are left to libpq, and
-``env:NAME`` means that the whole DSN is in that environment variable of every process that
-connects. The password alone may be elsewhere, too (``password_ref``): in a variable, ``env:NAME``,
-or in a file, ``file:/run/secrets/shop``, which is read at each connection.
+A DSN may hold no secret: ``service=…`` and ``passfile=…`` are left to libpq, ``env:NAME`` names a
+variable with the whole DSN, of every process that connects. The password alone may be kept in a
+variable, ``env:NAME``, or a file, ``file:/run/secrets/shop`` (``password_ref``), too.
 """
 
 import os
@@ -34,12 +33,10 @@ def split_dsn(dsn: str) -> tuple[str, str | None]:
             raise DSNError("env: must be followed by the name of an environment variable")
         return dsn, None
     parts = _parse(dsn)
-    for name in _SECRETS:
-        if name in parts:
-            raise DSNError(
-                f"the DSN holds a secret, {name}: put it into a service file or an environment "
-                "variable"
-            )
+    if name := next((name for name in _SECRETS if name in parts), None):
+        raise DSNError(
+            f"the DSN holds a secret, {name}: put it into a service file or an environment variable"
+        )
     password = parts.pop("password", None)
     return libpq.make_conninfo("", **parts), str(password) if password else None
 
@@ -49,33 +46,24 @@ HasAddress = Source | SourceDraft | SlotIntention
 
 
 def full_conninfo(source: HasAddress) -> str:
-    """The source's conninfo with its password, to connect with and never to show.
-
-    Raises ``DSNError``, or ``SecretKeyChanged`` when the password cannot be unsealed.
-    """
+    """The conninfo with its password, never to show. Raises ``DSNError``, ``SecretKeyChanged``."""
     conninfo = resolve(source.conninfo)
     check_address(conninfo)
     if source.password_ref:
         return libpq.make_conninfo(conninfo, password=password_at(source.password_ref))
-    if not source.sealed_password:
-        return conninfo
-    return libpq.make_conninfo(conninfo, password=unseal(source.sealed_password))
+    sealed = source.sealed_password
+    return libpq.make_conninfo(conninfo, password=unseal(sealed)) if sealed else conninfo
 
 
 def resolve(dsn: str) -> str:
     """A DSN as the user gave it, ``env:NAME`` replaced by what the variable holds."""
-    if not dsn.startswith(_ENVIRONMENT):
-        _parse(dsn)
-        return dsn
-    value = _variable(dsn)
+    value = _variable(dsn) if dsn.startswith(_ENVIRONMENT) else dsn
     _parse(value)
     return value
 
 
 def set_dsn(source: HasAddress, dsn: str, password_ref: str = "", *, known: str = "") -> None:
-    """Give a source (not yet saved) its address and its sealed password, or the place where the
-    password is. Raises ``DSNError``.
-    """
+    """Give an unsaved source its address, and its password or its place. Raises ``DSNError``."""
     conninfo, password = split_dsn(dsn)
     check_given(dsn, password_ref, known=known)
     if password_ref:
@@ -89,11 +77,9 @@ def set_dsn(source: HasAddress, dsn: str, password_ref: str = "", *, known: str 
 def check_password_ref(reference: str) -> None:
     """Whether it can name a place at all. Raises ``DSNError``."""
     name, path = reference.removeprefix(_ENVIRONMENT), reference.removeprefix(_FILE)
-    if reference.startswith(_ENVIRONMENT) and name.isidentifier():
-        return
-    if reference.startswith(_FILE) and path.startswith("/") and "\0" not in path:
-        return
-    raise DSNError("a password is kept at env:NAME or file:/absolute/path")
+    named = reference.startswith(_ENVIRONMENT) and name.isidentifier()
+    if not named and (not reference.startswith(f"{_FILE}/") or "\0" in path):
+        raise DSNError("a password is kept at env:NAME or file:/absolute/path")
 
 
 def password_at(reference: str) -> str:
@@ -124,13 +110,12 @@ def password_at(reference: str) -> str:
 
 def _variable(reference: str) -> str:
     name = reference.removeprefix(_ENVIRONMENT)
-    value = os.environ.get(name)
-    if not value:
-        raise DSNError(
-            f"the environment variable {name} is not set in this process: set it where replview "
-            "and its workers are started"
-        )
-    return value
+    if value := os.environ.get(name):
+        return value
+    raise DSNError(
+        f"the environment variable {name} is not set in this process: set it where replview and "
+        "its workers are started"
+    )
 
 
 def _parse(dsn: str) -> dict[str, Any]:

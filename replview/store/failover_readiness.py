@@ -22,8 +22,7 @@ class OnStandby:
     standby: str
     #: None is unknown.
     ready: bool | None
-    #: Why not: ``missing``, ``not_synced``, ``temporary``, ``invalidated``, ``unknown``; empty:
-    #: it is ready.
+    #: ``missing``, ``not_synced``, ``temporary``, ``invalidated``, ``unknown``, or empty.
     why: str = ""
     #: Of an invalidated one.
     reason: str = ""
@@ -42,20 +41,16 @@ class Standbys:
 
     @property
     def waits_for_none(self) -> bool | None:
-        """Whether ``synchronized_standby_slots`` is empty: readers may then be ahead of every
-        standby. None is unknown.
-        """
+        """As of its own settings: readers may then be ahead of every standby."""
         return waits_for_none(self.settings.get(self.primary.pk, {}))
 
     def of(self, slot_name: str) -> list[OnStandby]:
         """Of one slot, a line a standby."""
         return [
             _on_standby(
-                source,
-                self.slots.get(source.pk, {}).get(slot_name),
-                self.settings.get(source.pk, {}),
+                one, self.slots.get(one.pk, {}).get(slot_name), self.settings.get(one.pk, {})
             )
-            for source in self.sources
+            for one in self.sources
         ]
 
 
@@ -63,11 +58,8 @@ def read_standbys(primary: Source) -> Standbys:
     """Three queries, of one primary; without an identity no standby can be told."""
     found = Standbys(primary=primary)
     if primary.system_identifier:
-        found.sources = list(
-            Source.objects.filter(
-                system_identifier=primary.system_identifier, in_recovery=True
-            ).exclude(pk=primary.pk)
-        )
+        twins = Source.objects.filter(system_identifier=primary.system_identifier)
+        found.sources = list(twins.filter(in_recovery=True).exclude(pk=primary.pk))
     ids = [source.pk for source in found.sources]
     for slot in WatchedSlot.objects.filter(source__in=ids, gone_at=None) if ids else ():
         found.slots.setdefault(slot.source_id, {})[slot.name] = slot
@@ -77,9 +69,8 @@ def read_standbys(primary: Source) -> Standbys:
 
 def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any]]:
     """What ``catalog.server`` said of each source; absent where it never did."""
-    rows = SourceLook.objects.filter(source__in=list(sources)).values_list(
-        "source_id", "holders__failover_settings"
-    )
+    looks = SourceLook.objects.filter(source__in=list(sources))
+    rows = looks.values_list("source_id", "holders__failover_settings")
     return {pk: value for pk, value in rows if isinstance(value, dict)}
 
 
@@ -91,11 +82,8 @@ def waits_for_none(settings: Mapping[str, object]) -> bool | None:
 
 def lacking_settings(settings: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a standby without which no slot is synced; what is unknown is not lacking."""
-    lacking = [
-        name
-        for name in ("sync_replication_slots", "hot_standby_feedback")
-        if settings.get(name) == "off"
-    ]
+    switches = ("sync_replication_slots", "hot_standby_feedback")
+    lacking = [name for name in switches if settings.get(name) == "off"]
     if settings.get("primary_slot_name") == "":
         lacking.append("primary_slot_name")
     if settings.get("primary_conninfo_names_database") is False:
@@ -106,20 +94,21 @@ def lacking_settings(settings: Mapping[str, object]) -> tuple[str, ...]:
 def _on_standby(
     source: Source, twin: WatchedSlot | None, settings: Mapping[str, object]
 ) -> OnStandby:
-    lacking = lacking_settings(settings)
     if (source.server_version or 0) < FIRST_VERSION or source.problem_code:
         return OnStandby(standby=source.name, ready=None, why="unknown")
-    if twin is None:
-        return OnStandby(standby=source.name, ready=False, why="missing", lacking=lacking)
-    facts = twin.facts if isinstance(twin.facts, dict) else {}
-    reason = facts.get("invalidation_reason") or ""
-    if reason or facts.get("wal_status") == "lost":
-        return OnStandby(
-            standby=source.name, ready=False, why="invalidated", reason=str(reason or "lost")
-        )
-    if facts.get("synced") is not True:
-        return OnStandby(standby=source.name, ready=False, why="not_synced", lacking=lacking)
-    if twin.temporary is not False and facts.get("temporary") is not False:
-        return OnStandby(standby=source.name, ready=False, why="temporary", lacking=lacking)
+    facts = twin.facts if twin is not None and isinstance(twin.facts, dict) else {}
+    reason = str(facts.get("invalidation_reason") or "")
     # A copy that no longer follows can still be gone on from, the worse the longer ago that is.
-    return OnStandby(standby=source.name, ready=True, lacking=lacking)
+    why = ""
+    if twin is None:
+        why = "missing"
+    elif reason or facts.get("wal_status") == "lost":
+        return OnStandby(
+            standby=source.name, ready=False, why="invalidated", reason=reason or "lost"
+        )
+    elif facts.get("synced") is not True:
+        why = "not_synced"
+    elif twin.temporary is not False and facts.get("temporary") is not False:
+        why = "temporary"
+    lacking = lacking_settings(settings)
+    return OnStandby(standby=source.name, ready=not why, why=why, lacking=lacking)

@@ -19,13 +19,11 @@ class LSNField(_Field):
     """A position in the WAL, in a ``pg_lsn`` column; ``LSN`` in Python, ``0/1B2C3D8`` in SQL."""
 
     def db_type(self, connection: object) -> str:
-        """The column's type."""
         return "pg_lsn"
 
     def from_db_value(
         self, value: str | None, expression: object, connection: object
     ) -> LSN | None:
-        """From the server's text to an ``LSN``."""
         return None if value is None else LSN.parse(value)
 
     def to_python(self, value: Any) -> LSN | None:
@@ -44,5 +42,4 @@ class CharCodeField(_Field):
     """One letter in PostgreSQL's one-byte type ``"char"``."""
 
     def db_type(self, connection: object) -> str:
-        """The column's type."""
         return '"char"'

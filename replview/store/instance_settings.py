@@ -1,11 +1,7 @@
-"""Choices for the whole instance: how often it samples, how long it keeps, what comes first.
-
-``sampling.seconds``
-    how often each source is looked at (5).
-``samples.raw_hours``, ``samples.minute_days``, ``samples.hour_days``
-    how long samples are kept whole (24), a row a minute (30), a row an hour (366).
-
-Others are named where they are used. A choice holds at once: nothing is kept in memory.
+"""Choices for the whole instance: how often each source is looked at (``sampling.seconds``, 5), how
+long samples are kept whole (``samples.raw_hours``, 24), a row a minute (``samples.minute_days``,
+30) and a row an hour (``samples.hour_days``, 366); others are named where they are used. A choice
+holds at once: nothing is kept in memory.
 """
 
 import json

@@ -56,9 +56,8 @@ def watched_of(slot: Slot) -> WatchedSlot:
 
 def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
     """Who is to be sampled: all that are there, and ours that are not; one being removed is not.
-
-    What was never seen is made known; what is ours by now is adopted; what is no more there is
-    called gone. In a store transaction of the caller's.
+    What is new is made known, what is ours by now adopted, what went called gone, in a store
+    transaction of the caller's.
     """
     slots = Slot.objects.filter(source_id=source_id).order_by()
     desired = {name: (pk, wish) for name, pk, wish in slots.values_list("name", "pk", "desired")}
@@ -75,8 +74,8 @@ def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
     new = [{"name": name, "slot_id": ours.get(name)} for name in sorted(wanted - set(known))]
     if new:
         with connection.cursor() as cursor:
-            told = orjson.dumps(new).decode()
-            cursor.execute(_NEW, {"source": source_id, "at": at, "new": told})
+            listed = orjson.dumps(new).decode()
+            cursor.execute(_NEW, {"source": source_id, "at": at, "new": listed})
         stale = True
     if stale:
         known = {row.name: row for row in watched.only("name", "slot_id", "inactive_since")}
@@ -93,11 +92,9 @@ def update_seen(seen: list[tuple[Known, dict[str, Any]]], at: dt.datetime) -> No
     """Keep the facts of now of slots that are there."""
     rows = [
         {
+            **{name: facts.get(name) for name in ("plugin", "database", "temporary")},
             "id": known.id,
             "slot_type": facts.get("slot_type") or "logical",
-            "plugin": facts.get("plugin"),
-            "database": facts.get("database"),
-            "temporary": facts.get("temporary"),
             "inactive_since": inactive_since(facts, known.inactive_since, at),
             "facts": facts,
         }
@@ -115,9 +112,7 @@ def inactive_since(
     if facts.get("active"):
         return None
     since = facts.get("inactive_since")
-    if since is not None:
-        return dt.datetime.fromisoformat(since)
-    return before or now
+    return before or now if since is None else dt.datetime.fromisoformat(since)
 
 
 def adopt(former_id: int, slot_id: int) -> None:
@@ -126,19 +121,15 @@ def adopt(former_id: int, slot_id: int) -> None:
         for table in _NAMING:
             query = f"UPDATE {table} SET slot_id = %s WHERE slot_id = %s"  # noqa: S608 (constants)
             cursor.execute(query, [slot_id, former_id])
-        cursor.execute(
-            "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s",
-            {"new": slot_id, "former": former_id},
-        )
+        own = "UPDATE watched_slot SET id = %(new)s, slot_id = %(new)s WHERE id = %(former)s"
+        cursor.execute(own, {"new": slot_id, "former": former_id})
 
 
 def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
     """Forget slots that are not ours and gone for longer than their samples are kept."""
     gone = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False)
-    doomed = gone.filter(gone_at__lt=before) | gone.filter(
-        temporary=True, gone_at__lt=temporary_before
-    )
-    return doomed.delete()[0]
+    temporary = gone.filter(temporary=True, gone_at__lt=temporary_before)
+    return (gone.filter(gone_at__lt=before) | temporary).delete()[0]
 
 
 def digest_of(facts: Mapping[str, object]) -> str:
@@ -149,8 +140,8 @@ def digest_of(facts: Mapping[str, object]) -> str:
 def store_publication_look(slot: Slot, facts: Mapping[str, object], at: dt.datetime) -> bool:
     """Keep what a look found: a new row where something differs; returns whether it did."""
     digest = digest_of(facts)
-    latest = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").only("digest")
-    found = latest.first()
+    looks = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at")
+    found = looks.only("digest").first()
     if found is not None and found.digest == digest:
         PublicationLook.objects.filter(pk=found.pk).update(last_seen_at=at)
         return False

@@ -6,17 +6,12 @@ raw message is never read along: it may be 64 MB.
 
 from collections.abc import Sequence
 
-from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from replview.store.django_session import rows
 from replview.store.models import Quarantine, Slot, Transaction
-
-_OPEN_STATES = [
-    Transaction.State.RECEIVING,
-    Transaction.State.STREAMING,
-    Transaction.State.PREPARED,
-]
+from replview.store.read.history import OPEN_STATES
 
 
 def open_quarantine(slot: Slot) -> Quarantine | None:
@@ -34,9 +29,7 @@ def _rows(slot: Slot) -> QuerySet[Quarantine]:
 
 
 def skip_word(quarantine: Quarantine) -> str:
-    """What names the thing that skipping leaves out, to be typed by whoever does it: the xid, or
-    the LSN of a message outside any transaction. Empty where there is nothing to skip.
-    """
+    """What is typed to skip it: the xid, the LSN of a message outside any transaction, or empty."""
     if quarantine.xid is not None:
         return str(quarantine.xid)
     if quarantine.tag == "M" and quarantine.lsn is not None:
@@ -45,10 +38,8 @@ def skip_word(quarantine: Quarantine) -> str:
 
 
 def decide(quarantine_id: int, decision: str, by: str) -> bool:
-    """Write down what somebody decided; only once, only while nobody has and it still stands.
-
-    ``decision`` is ``retry`` or ``skip`` (``ValueError`` for anything else, and where there is
-    nothing to skip); ``by`` is who. False: somebody was faster, or it is settled.
+    """Write down what somebody decided, ``retry`` or ``skip`` (``ValueError`` for anything else,
+    and where there is nothing to skip). False: somebody was faster, or it is settled.
     """
     if decision not in (Quarantine.Decision.RETRY, Quarantine.Decision.SKIP):
         raise ValueError(f"no such decision: {decision}")
@@ -66,34 +57,21 @@ def changes_so_far(quarantine: Quarantine) -> int | None:
     """How many changes of its transaction had arrived; None where the record does not tell."""
     if quarantine.xid is None:
         return None
-    row = (
-        Transaction.objects.filter(
-            incarnation_id=quarantine.incarnation_id,
-            xid=quarantine.xid,
-            state__in=_OPEN_STATES,
-        )
-        .order_by("-id")
-        .first()
+    found = Transaction.objects.filter(
+        incarnation_id=quarantine.incarnation_id, xid=quarantine.xid, state__in=OPEN_STATES
     )
-    if row is None:
-        return None
-    return row.inserts + row.updates + row.deletes + row.truncates + row.messages
+    kinds = F("inserts") + F("updates") + F("deletes") + F("truncates") + F("messages")
+    return found.order_by("-id").values_list(kinds, flat=True).first()
 
 
 def raw_part(quarantine_id: int, offset: int, length: int) -> bytes:
     """A part of the raw message, ``offset`` from 0; empty beyond its end."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT substring(raw FROM %s FOR %s) FROM quarantine WHERE id = %s",
-            [offset + 1, length, quarantine_id],
-        )
-        row = cursor.fetchone()
-    return b"" if row is None else bytes(row[0])
+    sql = "SELECT substring(raw FROM %s FOR %s) FROM quarantine WHERE id = %s"
+    found = rows(sql, [offset + 1, length, quarantine_id])
+    return bytes(found[0][0]) if found else b""
 
 
 def raw_length(quarantine_id: int) -> int:
     """How many bytes of the message were kept."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT octet_length(raw) FROM quarantine WHERE id = %s", [quarantine_id])
-        row = cursor.fetchone()
-    return 0 if row is None else int(row[0])
+    found = rows("SELECT octet_length(raw) FROM quarantine WHERE id = %s", [quarantine_id])
+    return int(found[0][0]) if found else 0

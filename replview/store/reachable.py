@@ -1,14 +1,13 @@
 """Where a source may be, and what an address typed into a page may name.
 
-``REPLVIEW_SOURCE_HOSTS`` bounds the hosts that replview connects to at all; it is looked at again
-before each connection, so that a service file or a variable that says something else by now leads
-nowhere. Names are compared as they are written and never resolved: what a name means may change
-between a look and a connection. So a name needs a pattern of names (``*.db.example``) and a
-written address a network (``10.0.0.0/8``, ``192.0.2.7``); a socket is ``socket``, or the path of
-its folder.
+``REPLVIEW_SOURCE_HOSTS`` bounds the hosts that replview connects to, looked at again before each
+connection: a service file or a variable may say something else by now. Names are compared as they
+are written and never resolved, as their meaning may change until the connection: a name needs a
+pattern of names (``*.db.example``), a written address a network (``10.0.0.0/8``, ``192.0.2.7``), a
+socket ``socket`` or the path of its folder.
 
-An address typed into a page comes from somebody who rules replview and not the machine it runs on.
-It may name only files below ``REPLVIEW_SOURCE_FILES`` and only variables that are made for this
+An address typed into a page comes from somebody who rules replview and not the machine it runs on:
+it may name only files below ``REPLVIEW_SOURCE_FILES`` and variables made for this
 (``REPLVIEW_SOURCE_VARIABLES``): what stands in either is sent to the server that is named with it.
 """
 
@@ -17,6 +16,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
@@ -35,7 +35,7 @@ _PLACE = ("host", "hostaddr", "port", "service")
 #: Those whose value may be a word instead of a path.
 _WORDS = {"sslrootcert": ("system",)}
 #: Writes a file on this machine: nobody needs that of us.
-_NEVER = ("sslkeylogfile",)
+_NEVER = "sslkeylogfile"
 #: A word of ``options``: ``-cname=value``, ``--name=value``, and what some services route by.
 _OPTION = re.compile(
     r"(?:-c|--)[a-z_][a-z0-9_.]{0,62}=[^\\]{0,200}|(?:endpoint|project)=[A-Za-z0-9._-]{1,100}",
@@ -54,9 +54,8 @@ class DSNError(CodedProblem, ValueError):
 def check_address(conninfo: str) -> None:
     """Raise ``DSNError`` unless every host it names may be connected to."""
     parts = _parts(conninfo)
-    for name in _NEVER:
-        if parts.get(name):
-            raise DSNError(f"the DSN names a {name}, which replview never writes: leave it out")
+    if parts.get(_NEVER):
+        raise DSNError(f"the DSN names a {_NEVER}, which replview never writes: leave it out")
     allowed: Sequence[str] = settings.SOURCE_HOSTS
     if not allowed:
         return
@@ -78,10 +77,9 @@ def check_address(conninfo: str) -> None:
 
 
 def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
-    """Raise ``DSNError`` where an address, as typed into a page, names a file or a variable that
-    pages may not name. Elsewhere who types has the machine, and may.
-
-    ``known``: the source's present address; a file that it names already may stay.
+    """Raise ``DSNError`` where an address typed into a page names a file or a variable that pages
+    may not name; ``known``: the present address, whose files may stay. Elsewhere who types has the
+    machine.
     """
     if not settings.SERVES_PAGES:
         return
@@ -140,17 +138,11 @@ def _is_allowed(place: str, allowed: Sequence[str]) -> bool:
         return any(fnmatchcase(name, pattern.lower()) for pattern in allowed if "/" not in pattern)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return any(address in network for network in _networks(allowed))
-
-
-def _networks(allowed: Sequence[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    found = []
     for pattern in allowed:
-        try:
-            found.append(ipaddress.ip_network(pattern.strip("[]"), strict=False))
-        except ValueError:
-            continue
-    return found
+        with suppress(ValueError):
+            if address in ipaddress.ip_network(pattern.strip("[]"), strict=False):
+                return True
+    return False
 
 
 def _several(value: object) -> list[str]:
@@ -165,10 +157,11 @@ def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
         return dict(parts)
     for path in _service_files(parts):
         found = _service_in(path, str(name))
-        if found is not None:
-            if any(key.startswith("ldap") for key in found):
-                raise DSNError("its service asks a directory (LDAP) where the server is")
-            return {**found, **parts}
+        if found is None:
+            continue
+        if any(key.startswith("ldap") for key in found):
+            raise DSNError("its service asks a directory (LDAP) where the server is")
+        return {**found, **parts}
     raise DSNError("its service is in no service file of this user")
 
 

@@ -31,10 +31,8 @@ def reported(source: Source, looks: Looks) -> Mapping[str, object]:
 def one_a_slot(
     rows: Iterable[WatchedSlot], looks: Looks, fresh: Callable[[WatchedSlot], bool]
 ) -> tuple[list[WatchedSlot], dict[int, list[str]]]:
-    """Each slot once, and under its id what else it is known as.
-
-    replview's own comes first, then one that was looked at lately, then that of the source whose
-    database the slot is of, then the first.
+    """Each slot once, and under its id what else it is known as: replview's own first, then one
+    looked at lately, then that of the slot's database, then the first.
     """
 
     def server_and_name(row: WatchedSlot) -> Hashable:
@@ -42,9 +40,8 @@ def one_a_slot(
         return None if server is None or row.gone_at is not None else (server, row.name)
 
     def last(row: WatchedSlot) -> tuple[object, ...]:
-        elsewhere = (
-            row.database is None or reported(row.source, looks).get("database") != row.database
-        )
+        database = reported(row.source, looks).get("database")
+        elsewhere = row.database is None or database != row.database
         return row.slot_id is None, not fresh(row), elsewhere, row.pk
 
     kept, also = [], {}
@@ -74,26 +71,12 @@ def _grouped(rows: Iterable[Row], by: Callable[[Row], Hashable]) -> list[list[Ro
     return list(found.values())
 
 
-# Slots of replview's that another source leads to as well, for both are one running server: on
-# either they are replview's own, and nobody adopts or drops them as somebody else's.
+# Slots of replview's that another source of the same server leads to: nobody adopts these.
 
 
+@only_of(lambda: None)
 def recorded_elsewhere(source: Source) -> dict[str, Slot]:
-    """By name; empty where nothing tells that another source is the same server.
-
-    Also of sources that whoever asks does not see: what of them may be told is ``is_seen``.
-    """
-    with only_of(lambda: None):
-        return _recorded_elsewhere(source)
-
-
-def is_seen(slot: Slot) -> bool:
-    """Whether whoever asks may know of it."""
-    seen = seen_sources()
-    return seen is None or slot.source_id in seen
-
-
-def _recorded_elsewhere(source: Source) -> dict[str, Slot]:
+    """By name, also of sources that whoever asks does not see (``is_seen``); empty: none known."""
     if source.system_identifier in (None, "", "unknown"):
         return {}
     others = Source.objects.filter(system_identifier=source.system_identifier)
@@ -110,3 +93,9 @@ def _recorded_elsewhere(source: Source) -> dict[str, Slot]:
     if server is None:
         return {}
     return {slot.name: slot for slot in slots if server_of(slot.source, looks) == server}
+
+
+def is_seen(slot: Slot) -> bool:
+    """Whether whoever asks may know of it."""
+    seen = seen_sources()
+    return seen is None or slot.source_id in seen

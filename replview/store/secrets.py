@@ -18,8 +18,6 @@ from replview.text.problem import Problem
 
 #: Names the use, so that no other key derived from the same secret is ever equal.
 _PURPOSE = b"replview: passwords of sources"
-#: Every text field of the store that begins so holds what ``seal`` made, or nothing.
-_SEALED = "sealed_"
 
 
 class SecretKeyChanged(Problem):
@@ -43,9 +41,7 @@ def seal(secret: str) -> str:
 
 
 def unseal(sealed: str, *, within_seconds: int | None = None) -> str:
-    """The secret again. Raises ``SecretKeyChanged``, also where it was sealed longer ago than
-    ``within_seconds``.
-    """
+    """The secret again. Raises ``SecretKeyChanged``, also for one older than ``within_seconds``."""
     try:
         return _keys().decrypt(sealed.encode(), ttl=within_seconds).decode()
     except InvalidToken:
@@ -53,8 +49,8 @@ def unseal(sealed: str, *, within_seconds: int | None = None) -> str:
 
 
 def rotate_all() -> tuple[int, list[str]]:
-    """Seal everything anew with the first key; returns how many secrets that was, and what could
-    not be unsealed with any key (``source.sealed_password of 3``), which is left as it is.
+    """Seal everything anew with the first key; how many that was, and what no key could unseal
+    (``source.sealed_password of 3``) and stays as it is.
     """
     count, lost = 0, []
     for model, name in _sealed_fields():
@@ -73,19 +69,19 @@ def rotate_all() -> tuple[int, list[str]]:
 
 
 def _sealed_fields() -> list[tuple[type[models.Model], str]]:
+    """Every text field of the store that begins so holds what ``seal`` made, or nothing."""
     return [
         (model, field.name)
         for model in apps.get_app_config("store").get_models()
         if model._meta.managed
         for field in model._meta.concrete_fields
-        if isinstance(field, models.TextField) and field.name.startswith(_SEALED)
+        if isinstance(field, models.TextField) and field.name.startswith("sealed_")
     ]
 
 
 def _keys() -> MultiFernet:
-    return MultiFernet(
-        [_derived(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
-    )
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return MultiFernet([_derived(key) for key in keys])
 
 
 def _derived(key: str) -> Fernet:

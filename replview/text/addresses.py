@@ -10,13 +10,10 @@ from django.urls import reverse
 class Slot(Protocol):
     """What an address names of a slot; as text it is ``source/name``."""
 
-    @property
-    def name(self) -> str:
-        """The slot's name on its server."""
-
-    @property
-    def source(self) -> Any:
-        """The source, which has a name."""
+    #: On its server.
+    name: str
+    #: The source, which has a name.
+    source: Any
 
 
 def stream_url(slot: Slot) -> str:

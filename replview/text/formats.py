@@ -89,9 +89,7 @@ FIRST_USER_OID = 16384
 
 
 def short_type(name: str, *, qualified: bool = False) -> str:
-    """PostgreSQL's own short spelling of what ``format_type()`` writes at length; ``qualified``
-    keeps the schema ``public``, too.
-    """
+    """PostgreSQL's short spelling of ``format_type()``; ``qualified`` keeps ``public``."""
     for pattern, short in _SHORT:
         name, found = pattern.subn(short, name)
         if found:

@@ -221,7 +221,7 @@ def trouble(request: HttpRequest) -> HttpResponse:
 def ask(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """Ask for a trouble, or for its end."""
     _only_in_a_demo()
-    if not troubles.is_known(name) or action not in ("start", "end"):
+    if name not in troubles.NAMES or action not in ("start", "end"):
         raise Http404("there is no such trouble")
     troubles.request(name, action == "start", request.user.get_username())
     note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {action}")

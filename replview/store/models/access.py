@@ -2,9 +2,8 @@
 sees, and who did what, when.
 
 The access record is append-only: the database refuses to change or delete a row of it
-(``migrations/_unmanaged.py``). Names are copied into it and nothing refers to an account, a source
-or a table, so that it outlives them. It lies in months, which only ``replview access forget``
-drops; that too is recorded.
+(``migrations/_unmanaged.py``). Names are copied into it, so that it outlives what they name. Only
+``replview access forget`` drops its months, which is recorded too.
 """
 
 from django.conf import settings
@@ -14,14 +13,9 @@ from django.utils import timezone
 
 
 class MaskRule(models.Model):
-    """A rule that masks the columns it matches; ``store.masks`` says what a pattern matches.
-
-    Rules add up: a column that any of them matches is masked.
-    """
+    """Masks the columns it matches (``store.read.mask_rules``); rules add up."""
 
     class When(models.TextChoices):
-        """Where the value is taken away."""
-
         #: Before it is stored: it is not kept, and what was stored before is shown to nobody.
         INGEST = "ingest"
         #: On display: it is kept, and shown to nobody.
@@ -55,8 +49,6 @@ class AccessRecord(models.Model):
     """One act of somebody. It holds no value of a row: of a search its length and its columns."""
 
     class Action(models.TextChoices):
-        """What was done."""
-
         SIGNED_IN = "signed_in", "signed in"
         SIGN_IN_FAILED = "sign_in_failed", "failed to sign in"
         SIGNED_OUT = "signed_out", "signed out"
@@ -74,8 +66,6 @@ class AccessRecord(models.Model):
         APPLIED_FLEET = "applied_fleet", "applied a fleet file"
 
     class Via(models.TextChoices):
-        """The road it came by."""
-
         PAGE = "page", "page"
         API = "api", "API"
         SOCKET = "socket", "live"
@@ -88,8 +78,7 @@ class AccessRecord(models.Model):
     action = models.TextField(choices=Action)
     #: The account's number; None: nobody was signed in, or a command did it.
     user_id = models.BigIntegerField(null=True)
-    #: Its name as it was then; of a command the account of the operating system; of a failed
-    #: sign-in what was typed.
+    #: Its name then; of a command the system's account, of a failed sign-in what was typed.
     user_name = models.TextField(default="", blank=True)
     via = models.TextField(choices=Via)
     #: From where, as the web server saw it; empty: of a command.

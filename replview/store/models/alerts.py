@@ -47,8 +47,7 @@ class AlertRule(models.Model):
     enabled = models.BooleanField(default=True)
     #: Came with replview: may be changed and switched off, not deleted.
     built_in = models.BooleanField(default=False)
-    #: Which of replview's own it is (``features.alerts.built_in``), whatever was changed of
-    #: it.
+    #: Which of replview's own it is (``features.alerts.built_in``), however it was changed.
     key = models.CharField(max_length=40, default="", blank=True)
     #: Only for this slot, instead of the rule it overrides; both None: for all.
     slot = models.ForeignKey("WatchedSlot", null=True, on_delete=models.CASCADE)
@@ -70,8 +69,6 @@ class Alert(models.Model):
     """A rule's condition on one subject, from when it began to hold until it was over."""
 
     class State(models.TextChoices):
-        """How far it is."""
-
         #: It holds, not yet for as long as the rule wants: nobody was told.
         PENDING = "pending"
         FIRING = "firing"
@@ -128,8 +125,6 @@ class Webhook(models.Model):
     """Where alerts are delivered."""
 
     class Format(models.TextChoices):
-        """What is sent."""
-
         JSON = "json"
         SLACK = "slack"
 

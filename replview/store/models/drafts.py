@@ -24,8 +24,6 @@ class SourceDraft(Job):
         RECORD = "record"
 
     class State(models.TextChoices):
-        """Where it stands."""
-
         OPEN = "open"
         #: Agreed to: a worker begins within a second or two.
         WAITING = "asked"
@@ -82,10 +80,8 @@ class SourceDraft(Job):
 
 
 class SlotIntention(models.Model):
-    """A slot with its publications, until the store has the slot or nothing is left of it.
-
-    Whoever makes them may be killed in between: what is there then is found by this row and taken
-    back (``replview.acts.slot_sweeping``).
+    """A slot with its publications, until the store has the slot or nothing is left of it: found by
+    this row and taken back where its maker was killed (``replview.acts.slot_sweeping``).
     """
 
     #: None: a source that comes into the store with its slot. Then the address stands here.

@@ -6,15 +6,12 @@ from replview.store.models.jobs import Job
 
 
 class Erasure(Job):
-    """One act of erasing: looked at first, then confirmed, then carried out to its end.
-
-    Rows are only ever added. What they keep of the erased keys is a keyed digest; the keys
-    themselves stand sealed in ``sealed_plan`` while the act is not over, and are gone with it.
+    """One act of erasing: looked at first, then confirmed, then carried out to its end. Rows are
+    only ever added. They keep a keyed digest of the erased keys, and the keys sealed in
+    ``sealed_plan`` until the act is over.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
-
         #: Asked what it would touch; nothing is changed by that.
         LOOKING = "looking"
         #: That is known: somebody may confirm.
@@ -37,8 +34,7 @@ class Erasure(Job):
     keys = models.IntegerField(default=0)
     #: Only these columns; empty: every value of the rows.
     columns = models.JSONField(default=list)
-    #: An HMAC of each table and key, and of the actor's name: tells whether a key that somebody
-    #: has was erased, and tells no key to anybody.
+    #: An HMAC of each table and key, and of the actor's name, to know an erased key again.
     digests = models.JSONField(default=list)
     #: A name among the actors was erased, too.
     names_actor = models.BooleanField(default=False)

@@ -50,8 +50,7 @@ class RelationVersion(models.Model):
     replica_identity = models.TextField()
     #: ``[{"name", "type_oid", "type", "typmod", "key"}]`` in the stream's order.
     columns = models.JSONField()
-    #: The columns a row is known by: the replica identity's, or under FULL the primary key as the
-    #: source's catalog told it. Empty: rows cannot be told apart.
+    #: The identity's, or under FULL the primary key's; empty: rows cannot be told apart.
     key_columns = models.JSONField(default=list)
     first_lsn = LSNField(null=True)
     first_xid = models.BigIntegerField(null=True)
@@ -109,8 +108,7 @@ class Transaction(RowCounts):
         SKIPPED = "skipped"
         #: Prepared in an incarnation of the slot that ended before it did: nobody can tell its end.
         UNKNOWN = "unknown"
-        #: A table's rows as a baseline read them: ``commit_lsn`` is the position they are of, and
-        #: ``inserts`` counts them. It has a place in history, where it was stored.
+        #: A baseline's rows: of the position ``commit_lsn``, placed where it was stored.
         SNAPSHOT = "snapshot"
         #: The same while it is being read; hidden.
         COPYING = "copying"
@@ -213,10 +211,7 @@ class Transaction(RowCounts):
 
 
 class Transition(models.Model):
-    """A streamed or two-phase transaction went from one state to another.
-
-    A plain transaction has none: it arrives whole, and its own columns tell all there is.
-    """
+    """A streamed or two-phase transaction went from one state to another; a plain one has none."""
 
     transaction_id = models.BigIntegerField()
     #: The state it went to; the first is ``streaming`` or ``prepared``.
@@ -287,10 +282,8 @@ class LargeValue(models.Model):
 
 
 class AbortedSubtransaction(models.Model):
-    """A tombstone: the changes of this subtransaction do not count and are hidden on read.
-
-    One whose ``subxid`` is the transaction's own ``xid`` says that the whole of it aborted or was
-    rolled back: its changes are shown, marked, until they are swept away.
+    """A tombstone: the changes of this subtransaction do not count and are hidden on read. One of
+    the transaction's own ``xid`` says that the whole of it aborted: its changes are shown, marked.
     """
 
     pk = models.CompositePrimaryKey("transaction_id", "subxid")

@@ -1,8 +1,5 @@
 """Everything done in the background on request: what all kinds of it have in common, and the kinds
-that belong to no feature alone.
-
-A kind has a table of its own, with its arguments and what came of it; ``jobs.rows`` is the life of
-all of them.
+that belong to no feature alone, a table each; ``jobs.rows`` is the life of all of them.
 """
 
 from typing import ClassVar
@@ -17,8 +14,7 @@ from replview.store.models.seen import Seen, SeenOfSlot
 class Job(models.Model):
     """Asked for, done by one worker at a time, kept with what came of it."""
 
-    #: Each kind has its own: ``WAITING``, ``RUNNING``, ``DONE`` and more. Their values in the store
-    #: are the kind's words, which pages and the API show.
+    #: Each kind's own: ``WAITING``, ``RUNNING``, ``DONE`` … Pages and the API show the values.
     State: ClassVar[type[models.TextChoices]]
     state: "models.CharField[str, str]"
 
@@ -47,8 +43,6 @@ class ProcessJob(Job):
     """Done by a process that a worker starts and follows: an export, a history job."""
 
     class State(models.TextChoices):
-        """How far it is."""
-
         WAITING = "waiting"
         RUNNING = "running"
         DONE = "done"
@@ -73,15 +67,9 @@ class ProcessJob(Job):
 
 
 class Export(ProcessJob):
-    """One slice written as Parquet.
-
-    Rows are only ever added: who exported what stays known after the slot, and whoever asked, is
-    gone.
-    """
+    """One slice written as Parquet. Rows are only added: they outlive the slot and the asker."""
 
     class How(models.TextChoices):
-        """By which door somebody asked."""
-
         PAGE = "page"
         API = "api"
         COMMAND = "command"
@@ -144,14 +132,11 @@ class HistoryJob(ProcessJob):
 
 
 class Baseline(Job):
-    """A table's rows read once and stored as ``snapshot`` changes: asked for, done by a worker.
-
-    Its rows belong to one transaction of state *snapshot*, hidden (*copying*) until all are there.
+    """A table's rows read once and stored as ``snapshot`` changes of one transaction, which is
+    hidden (*copying*) until all are there.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
-
         WAITING = "requested"
         RUNNING = "reading"
         DONE = "done"
@@ -192,8 +177,6 @@ class SlotPeek(Job):
     """A look into a slot without moving it: asked for by a page or a command, done by a worker."""
 
     class State(models.TextChoices):
-        """How far it is."""
-
         WAITING = "requested"
         RUNNING = "running"
         DONE = "done"

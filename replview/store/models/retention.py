@@ -7,9 +7,7 @@ from replview.store.fields import LSNField
 
 class ArchiveMark(models.Model):
     """One incarnation of a slot in one archive: all of its history up to here is there, and was
-    counted.
-
-    An archive that is chosen again goes on where it was.
+    counted. An archive that is chosen again goes on where it was.
     """
 
     incarnation = models.ForeignKey(
@@ -65,10 +63,8 @@ class ArchivedRun(models.Model):
 
 
 class KeptDay(models.Model):
-    """One incarnation of a slot on one day of the store: the transactions first seen then.
-
-    Counted behind the receivers (``store.retention.day_sizes``): of today up to the last whole
-    hour; of a day that is over once, and then it stays as it is.
+    """One incarnation of a slot on one day of the store: the transactions first seen then, counted
+    behind the receivers (``store.retention.day_sizes``).
     """
 
     incarnation = models.ForeignKey(

@@ -13,10 +13,8 @@ from replview.store.models.seen import Seen, SeenOfSlot
 
 class WatchedSlot(models.Model):
     """A replication slot of a source as last seen: replview's or anybody's, logical or physical.
-
-    ``id`` names its samples (``SlotSample.slot_id``). Of a slot that replview receives it is
-    ``Slot.pk``; of any other it is drawn from the same sequence, and changes once, with all that
-    was sampled, if the slot is adopted.
+    ``id`` names its samples: ``Slot.pk``, or drawn from the same sequence until the slot is
+    adopted.
     """
 
     id = models.BigIntegerField(primary_key=True)
@@ -33,8 +31,7 @@ class WatchedSlot(models.Model):
     last_seen_at = models.DateTimeField(default=timezone.now)
     #: The first look that no longer found it; None: it is there.
     gone_at = models.DateTimeField(null=True)
-    #: Since when it was always seen inactive; None: active when last seen. Of 17 and later the
-    #: server's own ``inactive_since``, of others our looks.
+    #: None: active when last seen. From 17 on the server's ``inactive_since``, else our looks'.
     inactive_since = models.DateTimeField(null=True)
     #: The whole row of the last look, as ``SlotSample.detail`` holds it, with the sample's columns.
     facts = models.JSONField(default=dict)
@@ -53,10 +50,8 @@ class WatchedSlot(models.Model):
 
 
 class SampledValues(models.Model):
-    """What a sample, or a period of samples, tells of a slot in columns.
-
-    Of a period: the highest of what is bad when high, the lowest of what is bad when low, the last
-    of positions and totals (``features.sampling.rollups`` says which).
+    """What a sample tells of a slot in columns, or a period of samples: the highest of what is bad
+    when high, the lowest of what is bad when low, the last of positions and totals.
     """
 
     slot_id = models.BigIntegerField()
@@ -146,8 +141,7 @@ class SourceSample(models.Model):
     oldest_running_seconds = models.FloatField(null=True)
     #: How long the look took us.
     took_seconds = models.FloatField(null=True)
-    #: When its last checkpoint began (on a standby: that of the last restartpoint), from
-    #: pg_control_checkpoint(); None where that is not permitted.
+    #: When its last checkpoint (or restartpoint) began; None where that is not permitted.
     checkpointed_at = models.DateTimeField(null=True)
 
     class Meta:

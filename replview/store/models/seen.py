@@ -1,10 +1,8 @@
 """What is of a source that somebody may not see is not there for them.
 
 Whoever answers a request says whose it is (``only_of``); from then on every query over sources, and
-over what belongs to one, leaves out those that this account does not see. Nothing is left out for
-commands and workers, and no query changes where every source is seen.
-
-Related objects of one that was found (``slot.source``), and deleting, go past this.
+over what belongs to one, leaves out those that this account does not see; nothing for commands and
+workers. Related objects of one that was found (``slot.source``), and deleting, go past this.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +45,8 @@ def seen_ids() -> list[int] | None:
 class Seen(models.Manager[M]):
     """Rows of sources that are seen here."""
 
-    #: From the model to the identifier of its source.
+    #: From the model to the identifier of its source. (Of the class: managers of related rows are
+    #: made of it.)
     path: ClassVar[str] = "source_id"
     #: What is of no source is everybody's.
     of_none: ClassVar[bool] = False
@@ -65,36 +64,24 @@ class Seen(models.Manager[M]):
 
 
 class SeenSources(Seen[M]):
-    """Sources themselves."""
-
     path = "pk"
 
 
 class SeenOrNone(Seen[M]):
-    """What may be of the whole instance."""
-
     of_none = True
 
 
 class SeenOfSlot(Seen[M]):
-    """What is of a slot."""
-
     path = "slot__source_id"
 
 
 class SeenOfSlotOrNone(SeenOfSlot[M]):
-    """What is of a slot, or of none in particular."""
-
     of_none = True
 
 
 class SeenOfRelation(Seen[M]):
-    """What is of a table."""
-
     path = "relation__slot__source_id"
 
 
 class SeenOfIncarnation(Seen[M]):
-    """What is of a slot's incarnation."""
-
     path = "incarnation__slot__source_id"

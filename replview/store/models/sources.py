@@ -39,8 +39,7 @@ class Source(models.Model):
     in_recovery = models.BooleanField(null=True)
     max_slot_wal_keep_bytes = models.BigIntegerField(null=True)
     checked_at = models.DateTimeField(null=True)
-    #: What is wrong with reaching the source: a code of ``receiver.problems``, its cause, its
-    #: remedy (often SQL).
+    #: What is wrong with reaching it: a code of ``receiver.problems``, cause, remedy (often SQL).
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
@@ -59,8 +58,6 @@ class Slot(models.Model):
     """A replication slot replview receives: what is wanted, who reads it, how far it is stored."""
 
     class Desired(models.TextChoices):
-        """What the user wants of the slot."""
-
         RUNNING = "running"
         STOPPED = "stopped"
         REMOVING = "removing"
@@ -75,12 +72,9 @@ class Slot(models.Model):
         FAILED = "failed"
 
     class Interface(models.TextChoices):
-        """How the slot is read."""
-
         #: A replication connection.
         WALSENDER = "walsender"
-        #: PostgreSQL's SQL functions over an ordinary connection, for servers and poolers that
-        #: refuse replication connections.
+        #: SQL functions over an ordinary connection, where replication connections are refused.
         SQL = "sql"
 
     class Protect(models.TextChoices):
@@ -104,8 +98,7 @@ class Slot(models.Model):
     owned = models.BooleanField(default=True)
     #: A TEMPORARY slot, gone with its connection (``replview watch``).
     temporary = models.BooleanField(default=False)
-    #: Retained WAL that the slot may cost its source; None: chosen before there were budgets, or
-    #: the slot is not ours to drop.
+    #: Retained WAL it may cost its source; None: from before budgets, or not ours to drop.
     wal_budget_bytes = models.BigIntegerField(null=True)
     protect = models.CharField(max_length=8, choices=Protect, default=Protect.DATABASE)
     #: Write a transactional message to the source so often; None: never.
@@ -154,8 +147,7 @@ class Slot(models.Model):
     transactions_stored = models.BigIntegerField(default=0)
     changes_stored = models.BigIntegerField(default=0)
     bytes_stored = models.BigIntegerField(default=0)
-    #: Raised by whoever else gives out a commit_seq under this row's lock (a baseline), so that
-    #: the receiver reads it again.
+    #: Raised by others that give out a commit_seq (a baseline): the receiver reads it again.
     outside_writes = models.BigIntegerField(default=0)
     last_commit_time = models.DateTimeField(null=True)
     last_stored_at = models.DateTimeField(null=True)
@@ -196,9 +188,8 @@ class SlotIncarnation(models.Model):
 
 
 class PublicationLook(models.Model):
-    """What a slot's publications published, from one look at the source's catalog to another.
-
-    The stream does not say what it leaves out. A new row begins when something differs.
+    """What a slot's publications published, which the stream does not say, from one look at the
+    source's catalog to another; a new row begins when something differs.
     """
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="publication_looks")
@@ -222,10 +213,8 @@ class PublicationLook(models.Model):
 
 
 class Quarantine(models.Model):
-    """A message that stopped its slot; the slot waits until somebody decides.
-
-    Nothing after it is received, nothing of it is confirmed: the source still has it. ``raw`` is
-    of the source and may hold what must not be shown to everybody.
+    """A message that stopped its slot, until somebody decides: nothing of it is confirmed, the
+    source still has it. ``raw`` may hold what must not be shown to everybody.
     """
 
     class Decision(models.TextChoices):

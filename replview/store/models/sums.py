@@ -39,8 +39,7 @@ class HistoryBlock(RowCounts):
     incarnation_id = models.BigIntegerField()
     #: ``commit_seq // 1000``.
     block = models.BigIntegerField()
-    #: The least and greatest commit time in it, by the source's clock; of a message without one,
-    #: when it was stored. None: an empty block.
+    #: By the source's clock, of a message without one when it was stored. None: an empty block.
     first_time = models.DateTimeField(null=True)
     last_time = models.DateTimeField(null=True)
     #: The least and greatest commit LSN in it, snapshots left out.
@@ -122,8 +121,7 @@ class RelationMinute(models.Model):
     minute = models.DateTimeField()
     transactions = models.BigIntegerField(default=0)
     changes = models.BigIntegerField(default=0)
-    #: A transaction's bytes are shared among its tables by their changes: exact where it touched
-    #: one table.
+    #: Shared among a transaction's tables by their changes: exact where it touched one.
     size_bytes = models.BigIntegerField(default=0)
 
     class Meta:

@@ -18,14 +18,12 @@ from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_
 
 #: Gaps that are told at most, the newest first.
 MOST_GAPS = 50
-#: Between a server's telling its position and our noting when, at most
-#: (``features.sampling.sample``).
+#: Between a server's position and our noting when, at most (``features.sampling.sample``).
 _SAMPLE_SECONDS = 5
 #: So many samples are looked at for one that the record has reached.
 _SAMPLES = 2000
 
-# Of the last samples the newest that the record has reached. A bound that the planner is told, not
-# one it must work out, leaves out the partitions before it.
+# The newest sample that the record has reached; a constant bound leaves out partitions.
 _REACHED = """
     SELECT max(s.sampled_at) FROM (
         SELECT sampled_at, current_lsn FROM slot_sample

@@ -1,8 +1,7 @@
 """Reading the record: transactions in commit order, those still open, and those that ended badly.
 
 Hand-written SQL: these are the reads behind every live page, made at every wake-up. Nothing here
-counts changes; the counts were stored with each transaction. Changes themselves:
-``store.read.changes.page``.
+counts changes; the counts were stored with each transaction.
 """
 
 import datetime as dt

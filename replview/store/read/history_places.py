@@ -48,8 +48,7 @@ _INCARNATIONS = f"""
     {_OF_SLOT} ORDER BY i.id DESC
 """
 
-# The blocks that may hold what is asked for, then the transactions of the first or last of them
-# and of those that are not summed up yet.
+# The blocks that may hold it, then transactions of the first or last, or not summed up yet.
 _PLACES = f"""
     SELECT l.incarnation, coalesce({{places}})
     FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {_OF_SLOT}) AS l

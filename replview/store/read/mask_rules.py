@@ -1,11 +1,9 @@
 """Which columns are masked, and where: the rules of ``MaskRule``, matched against tables.
 
-``*`` in a pattern stands for any characters; nothing in it regards case, since a mask had better
-reach too far than not far enough. A table pattern without a dot matches the table in any schema. A
-column whose type nobody told matches every type pattern, for the same reason.
-
-A rule *at ingest* takes the value away before it is stored, and hides on display what had been
-stored before it came; a rule *on display* hides what is stored.
+``*`` in a pattern stands for any characters, nothing regards case, and a column of unknown type
+matches every type pattern: a mask had better reach too far. A table pattern without a dot matches
+in any schema. A rule *at ingest* takes the value away before it is stored, and hides on display
+what had been stored before; a rule *on display* hides what is stored.
 """
 
 import re

@@ -87,8 +87,7 @@ def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> li
 #: Changes that are looked at.
 SAMPLE = 150
 
-# In the order of the keys' hashes: as good as drawn by lot, and rows that change more often weigh
-# more, as they do in WAL.
+# By the keys' hashes: as good as drawn by lot; rows that change more often weigh more.
 _WIDTHS = f"""
     SELECT count(*), avg(width)::float8, avg(key_width)::float8, count(*) FILTER (WHERE partial)
     FROM (

@@ -1,11 +1,9 @@
 """What reads of the record give: a change, a transaction, a step of a row, a line of a slot's log;
 and the hash that finds a row's changes.
 
-Within one incarnation of a slot a row's lock serialises its changes, so they took effect in the
-order of their commits, and those of one transaction in the order of their LSNs. A baseline's row
-(op S) is no such change: it is the row as of a position, which holds exactly what committed before
-it. So a change that was written before that position and committed after it comes after the
-snapshot.
+Within one incarnation a row's changes took effect in the order of their commits, and those of one
+transaction in that of their LSNs. A baseline's row (op S) holds exactly what committed before its
+position: a change written before that and committed after it comes after the snapshot.
 """
 
 import datetime as dt
@@ -206,8 +204,7 @@ class Step:
         return "new" if self.new and column in self.new else "old"
 
 
-#: Between the values of a key of several columns; cannot occur in one of PostgreSQL's texts often
-#: enough to matter: a hash only narrows the search, the key itself is compared afterwards.
+#: Between the values of a key; may occur in one: a hash only narrows the search.
 SEPARATOR = "\x1f"
 #: In place of a value that is SQL NULL (only possible where the identity is FULL).
 NULL_MARK = "\x00"

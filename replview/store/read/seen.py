@@ -136,8 +136,7 @@ def masked_image(
 class TextLimits:
     """What a search for a text in values must leave out, as SQL over ``change c``."""
 
-    #: Conditions on a change, and on ``v``, one of its values with its column as ``key``; empty
-    #: where nothing is left out.
+    #: On a change, and on ``v``, one of its values with its column as ``key``; empty: all pass.
     of_change: str = ""
     of_value: str = ""
     #: The named parameters.

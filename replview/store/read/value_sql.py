@@ -1,12 +1,12 @@
 """Conditions on values as SQL over ``change``, compared as the columns' types.
 
-Three-valued: TRUE, FALSE, and NULL where the change alone does not tell, since the server did not
-send the value (an unchanged TOAST value, the old row) or the store holds a mark in its place. What
-is NULL is asked again with the row's before image filled in, by the same SQL.
+Three-valued: NULL where the change alone does not tell, since the server did not send the value (an
+unchanged TOAST value, the old row) or the store holds a mark in its place. That is asked again with
+the row's before image filled in, by the same SQL.
 
-What a number's column holds is read as a number, what a time's holds as a time, which their source
-had checked. Where that fails all the same, the careful form of the same predicate is asked instead:
-it looks first (several times as slow), and what is no number or time is neither more nor less.
+Numbers and times are read as such, which their source had checked. Where that fails all the same,
+the careful form is asked instead, several times as slow: what is no number or time is neither more
+nor less.
 """
 
 import datetime as dt

@@ -1,12 +1,11 @@
 """What somebody may see of values: the tables of their rights, without masked columns.
 
-A ``Visibility`` stands in the session that reads are given. Of a request, a socket or a token it is
-what its user may see (``access.visibility``); else (commands, workers, Spark) every table, and
-still no masked column. Nearly always nothing is hidden or masked (``Visibility.open``), and readers
-take the road they always took.
+A ``Visibility`` stands in the session that reads are given: of a request, a socket or a token what
+its user may see (``access.visibility``), else (commands, workers, Spark) every table, and still no
+masked column. Nearly always nothing is hidden or masked (``Visibility.open``).
 
-Rules and rights are read when they are first asked for, and again after a few seconds: a download
-or a socket that lasts for hours obeys a rule made meanwhile.
+Rules and rights are read when first asked for, and again after a few seconds: a download or a
+socket that lasts for hours obeys a rule made meanwhile.
 """
 
 import time

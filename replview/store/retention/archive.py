@@ -1,19 +1,13 @@
 """The archive's place in history: how far each incarnation is in it, and what goes there next.
 
-``archive.target``
-    the folder or URL that history goes to, in the exports' layout; not chosen: no archive.
-``archive.after_hours``
-    a transaction stored longer ago than this (24) goes there once all before it may.
-``archive.every_seconds``
-    how often what is due is written (21600), unless a day is whole or much is waiting: many small
-    files would be the price of going more often.
-``archive.asked_at``
-    what was stored before then goes there at once, as somebody asked.
+``archive.target``: the folder or URL that history goes to, in the exports' layout; not chosen: no
+archive. ``archive.after_hours``: a transaction stored longer ago (24) goes there once all before it
+may. ``archive.every_seconds``: how often what is due is written (21600), unless a day is whole or
+much is waiting. ``archive.asked_at``: what was stored before then goes there at once.
 
 History goes there in its order, incarnation by incarnation: a mark moves over a slice only after
 what its files hold was counted and is what the store holds, per table and operation. Retention
-deletes no transaction beyond the mark (``store.retention.deletion``).
-``replview.features.archive.job`` does the writing.
+deletes no transaction beyond the mark. ``replview.features.archive.job`` does the writing.
 """
 
 import datetime as dt

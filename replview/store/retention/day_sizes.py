@@ -1,14 +1,9 @@
 """Counting what each slot's record holds and occupies, day by day, behind the receivers.
 
-A day is the transactions first seen on it (``store.write.partitions``). Of today the whole hours
-are counted as they pass; a day that is over is counted once more, whole, and its share of the disk
-is estimated: of the day's partition by what came over the wire and the number of changes, of the
-table of transactions by their number. Nothing is counted to draw a page.
-
-``keeping.day_through``
-    all days up to this one were counted whole.
-``keeping.hour_through``
-    hours (since 1970) before this one are counted of the day that is not over.
+Of today the whole hours are counted as they pass (before ``keeping.hour_through``, since 1970); a
+day that is over is counted once more, whole (up to ``keeping.day_through``), and its share of the
+disk is estimated: of the day's partition by what came over the wire and the number of changes, of
+the table of transactions by their number. Nothing is counted to draw a page.
 """
 
 import datetime as dt

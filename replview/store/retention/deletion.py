@@ -1,17 +1,12 @@
 """Making room in the store: whole days of the record are deleted, the oldest first.
 
 A day is the transactions first seen on it (``store.write.partitions``). It goes with all that
-belongs to it: transactions, their transitions, subtransactions and large values, the baselines read
-in them, their share of the sums (``store.sums.activity``), and at last its partition of changes.
-What is left is a record that begins later; ``retention.slots`` tells coverage of each slot
-
-``since``, ``life``, ``lsn``
-    from when on, and from where in which incarnation, nothing is missing, so that "no change" is
-    never said of deleted time.
-``late``
-    transactions that began on a deleted day and committed (or were left out) after some that are
-    kept, as
-    ``[incarnation, LSN, identifier, commit time]``: between the changes of a row they are a break.
+belongs to it: transactions, transitions, subtransactions and large values, the baselines read in
+them, their share of the sums (``store.sums.activity``), and at last its partition of changes. What
+is left begins later: ``retention.slots`` tells coverage of each slot from when on (``since``), and
+from where in which incarnation (``life``, ``lsn``), nothing is missing; and which transactions
+began on a deleted day and ended after some that are kept (``late``: ``[incarnation, LSN,
+identifier, commit time]``): between the changes of a row they are a break.
 
 First the log and coverage tell it, then rows go in bounded pieces, then the sums are put right,
 then the partition is dropped: nobody ever sees a transaction without its changes. Each step may be
@@ -19,10 +14,9 @@ repeated; ``retention.deleting`` names the day that is under way, and a crash en
 goes before all earlier ones, none of the last two days, none that has an open transaction, and with
 an archive none before all of it is there and was counted (``store.retention.archived``).
 
-Where slots keep for different times (``store.retention.policy``), a day goes in shares: a slot's
-rows alone, in pieces (``store.retention.shares``), and the partition with the last of them. What is
-said of a day holds of a share for its slots; ``through`` is then the last day that a slot has none
-of.
+Where slots keep for different times (``store.retention.policy``), a day goes in shares, in pieces
+(``store.retention.shares``), and the partition with the last of them; ``through`` is then the last
+day that a slot has none of.
 """
 
 import datetime as dt

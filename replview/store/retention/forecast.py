@@ -1,9 +1,8 @@
 """When the store is full, at the rate it has been growing, and where each slot's record levels off.
 
-The store's size is noted every few minutes, and with it what its disk has left, where that can be
-told from here: on the store's own host, to whoever may know and see its data directory. What fills
-first, the budget or the disk, is what the forecast is of. The rate is what the size grew by: what
-retention deletes is already in it. None is unknown.
+The store's size is noted every few minutes, and what its disk has left, where that can be told: on
+the store's own host, to whoever may see its data directory. The forecast is of what fills first,
+the budget or the disk; what retention deletes is already in the rate. None is unknown.
 """
 
 import datetime as dt

@@ -1,14 +1,10 @@
 """How long, and how much, each slot keeps of its record.
 
-A slot may keep for so many days, and at most so many bytes (``Slot.keep_for_days``,
-``Slot.keep_at_most_bytes``); what it has beyond that is deleted by whole days, the oldest first.
-Where all slots that have something of a day are past it, the day goes whole: its partition is
-dropped, and of the changes there is nothing to vacuum. Where they differ, a slot's share goes row
+What a slot has beyond so many days, or so many bytes (``Slot.keep_for_days``,
+``Slot.keep_at_most_bytes``), is deleted by whole days, the oldest first. Where all slots that have
+something of a day are past it, its partition is dropped; where they differ, a slot's share goes row
 by row (``store.retention.deletion``). Never today and yesterday, never before its transactions have
-ended, never before the archive has it.
-
-``keeping.stuck``
-    why a slot keeps more than it should, in a sentence, by its number.
+ended or the archive has it. ``keeping.stuck``: why a slot keeps more, in a sentence, by its number.
 """
 
 import datetime as dt

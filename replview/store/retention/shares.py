@@ -1,9 +1,8 @@
-"""Deleting some incarnations' share of a day whose other transactions stay.
+"""Deleting some incarnations' share of a day whose other transactions stay: row by row, in pieces
+of a store transaction each, as changes lie in one partition for all slots.
 
-Changes lie in one partition for all slots, so these are deleted row by row, in pieces of a store
-transaction each; autovacuum makes their room usable again. A piece's transactions go first, and are
-noted with it as ``orphans`` of ``retention.deleting``, whose changes go next: whoever goes on after
-a crash begins with those, and nobody ever sees a transaction without its changes.
+A piece's transactions go first, noted as ``orphans`` of ``retention.deleting``, whose changes go
+next, also after a crash: nobody ever sees a transaction without its changes.
 """
 
 import time

@@ -1,14 +1,10 @@
 """How large the store is, what it consists of, how fast it grows, and what a budget means for it.
 
-``store.budget_bytes``
-    what the store may occupy; not chosen: whatever its disk has.
-``store.protect``
-    what comes first there: ``database`` (receivers go on, so that no source keeps WAL, and the
-    oldest days of the record are deleted) or ``record`` (receivers stop, nothing is deleted).
-``store.stopped_slots``
-    the slots that were stopped for it, to be started again.
-``store.stuck``
-    why no room can be made though there should be, in a sentence.
+``store.budget_bytes``: what it may occupy; not chosen: whatever its disk has. ``store.protect``:
+what comes first there, ``database`` (receivers go on, so that no source keeps WAL, and the oldest
+days of the record are deleted) or ``record`` (receivers stop, nothing is deleted).
+``store.stopped_slots``: those stopped for it, to be started again. ``store.stuck``: why no room can
+be made though there should be, in a sentence.
 """
 
 import datetime as dt

@@ -1,9 +1,8 @@
 """Summing up the record behind the receivers: blocks of history, tables, actors.
 
 A block is rolled once all its thousand places are given out. What has a place is final, so nothing
-is ever taken back (but ``store.sums.activity``, where days were deleted), and blocks' sums and
-the mark that says they are there move in one store transaction. What follows the mark is read from
-``transaction`` itself (``store.read.transactions.listing``).
+is taken back (but where days were deleted), and sums and the mark that says they are there move in
+one store transaction. What follows the mark is read from ``transaction`` itself.
 """
 
 import datetime as dt

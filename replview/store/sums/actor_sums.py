@@ -126,8 +126,7 @@ _INCARNATIONS = """
     WHERE i.slot_id = %(slot)s ORDER BY i.number
 """
 
-# Rows of the sums and of what is not in them, alike. ``part`` is 0 for all of a transaction, else a
-# relation. A baseline's rows are nobody's doing.
+# Sums and what is not in them, alike; ``part``: 0 for all of a transaction, or a relation.
 _ACTIVITY = """
     WITH recent AS (
         SELECT coalesce(t.actor, '') AS actor,

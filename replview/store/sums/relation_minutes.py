@@ -1,9 +1,8 @@
 """What was committed minute by minute: changes and bytes of each table, transactions by size.
 
-Filled behind the receivers from transactions whose place in history is final, a bounded piece at a
-time; the sums and the mark that says they are there move in one store transaction. Kept for 30
-days, by the minute: rates over longer times are drawn from the slots' samples. A baseline's rows
-are nobody's commits and not counted; changes that a subtransaction took back were sent, and are.
+Filled behind the receivers from transactions whose place in history is final; sums and mark move in
+one store transaction. Kept for 30 days: rates over longer times are drawn from the slots' samples.
+A baseline's rows are not counted; changes that a subtransaction took back were sent, and are.
 """
 
 import datetime as dt

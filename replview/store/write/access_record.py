@@ -1,13 +1,11 @@
 """Noting who did what: one row of the access record an act (``models.access``).
 
-Whoever builds an act calls ``note``. Who asks, from where and for which page is known from the
-visit that is under way: of a request the middleware opens one, of a command there is none. Pages
-that show rows say so with ``viewed`` as often as they like: it is one record a request, written
-once the answer is built (``settle``), and none for what the same person looked at less than a
-minute ago: a page that refreshes itself is one look.
+Whoever builds an act calls ``note``; who asks, from where and for which page is known from the
+visit under way, which the middleware opens for a request. Pages that show rows call ``viewed`` as
+often as they like: one record a request, written once the answer is built (``settle``), and none
+for what the same person looked at less than a minute ago.
 
-A record holds no value of a row. What cannot be recorded is not shown: where the store refuses the
-record, the request fails.
+A record holds no value of a row. Where the store refuses the record, the request fails.
 """
 
 import getpass
@@ -248,8 +246,7 @@ def _json(facts: dict[str, Any]) -> str:
     return text.decode().replace("\\u0000", "\ufffd")
 
 
-# Of a search: that somebody searched, how long their words were and in which columns; never for
-# what, which is a value more often than not.
+# Of a search its length and columns; never for what, which is a value more often than not.
 
 _MOST_COLUMNS = 20
 

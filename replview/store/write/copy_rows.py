@@ -48,8 +48,7 @@ _FIXED = struct.Struct("!h" + "iq" * 11 + "ib")
 _INT8 = struct.Struct("!iq")
 _UINT8 = struct.Struct("!iQ")
 _LENGTH = struct.Struct("!i")
-#: What a Python datetime can hold (years 1 to 9999). A commit time outside, or infinite, is told in
-#: ``context`` instead of in its column, which nothing could read back.
+#: Years 1 to 9999, as a datetime holds; a commit time outside, or infinite: ``context``.
 _FIRST_US = us_from_datetime(datetime.min.replace(tzinfo=UTC))
 _LAST_US = us_from_datetime(datetime.max.replace(tzinfo=UTC))
 

@@ -77,8 +77,7 @@ def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> 
     with connection.transaction():
         beat(connection, lease)
         first_seen = _discard(connection, slot, slot.incarnation_id)
-        # Read again under the lock: the last write of our former session, given up as hanging, may
-        # have been committed since ``slot`` was read.
+        # Again under the lock: our former session's last write may have been committed since.
         row = connection.execute(
             "SELECT i.commit_seq, s.checkpoint_lsn::text FROM slot s "
             "JOIN slot_incarnation i ON i.id = s.incarnation_id WHERE s.id = %s",

@@ -17,8 +17,7 @@ from psycopg.rows import dict_row
 
 #: A receiver that gave no sign of life for this long has lost its lease.
 LEASE_SECONDS = 6.0
-#: A COPY that has waited for data for this long is nobody's: a live receiver gives a store up
-#: earlier (``receiver.sessions.pump.STORE_SECONDS``).
+#: Longer than a live receiver waits for a store (``receiver.sessions.pump.STORE_SECONDS``).
 STALLED_SECONDS = 20.0
 #: How often ``kept`` gives one.
 KEEP_SECONDS = 1.5

@@ -2,9 +2,7 @@
 judged and run by somebody.
 
 Pure. Nothing is guessed: where the old row is not wholly known there is no undo, but the reason.
-``before`` is what the row was before a change that did not bring it
-(``store.read.row_history.before_images``): derived from the record, and said to be so in the
-statement.
+``before`` is the row before a change that did not bring it, derived from the record, as is said.
 """
 
 from collections.abc import Mapping, Sequence

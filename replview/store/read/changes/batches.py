@@ -152,8 +152,7 @@ class ChangeReader:
         self._batching = batching
         self._shapes = Shapes(session)
         self._relation_ids = relation_ids
-        #: What before images of several reads share, and those of wanted changes that were asked
-        #: for; None: nothing is known of it.
+        #: What several reads' before images share, and those asked for (None: nothing is known).
         self.shared = Shared()
         self.before: dict[tuple[int, int], Before | None] = {}
         self._at_once = _UNSURE_AT_FIRST

@@ -1,8 +1,7 @@
 """One transaction's changes: filtered, from any place, in bounded time, and single values whole.
 
 A page's changes have long values cut (``store.read.changes.values``); one change, or all that an
-undo needs, are read whole up to a bound. Changes of aborted subtransactions are hidden unless asked
-for: a tombstone names them, their rows may still be there.
+undo needs, are read whole up to a bound. Those of aborted subtransactions are hidden unless asked.
 """
 
 import time

@@ -3,8 +3,7 @@ line of CSV; and the JSON form of a transaction.
 
 Every record has the same fields in the same order; what does not apply is null. A truncation adds
 ``cascade`` and ``restart_identity``, a message ``prefix``, ``content`` or ``content_base64``, and
-``transactional``; a change whose values the asker has no right to see adds ``hidden``. Marked
-values (``{"$masked": true}`` …) are as ``models.history.Change`` says.
+``transactional``; one withheld ``hidden``. Marked values are as ``models.history.Change`` says.
 """
 
 import csv

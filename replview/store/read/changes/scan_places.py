@@ -1,8 +1,6 @@
-"""Where in history to look: stretches of places, in scanning order, that may hold what is wanted.
-
-A table is found through the sums of whole blocks (``store.sums.activity``); what is not summed up
-yet is scanned in stretches of its own. Without a table, the sums still tell which blocks a time is
-in.
+"""Where in history to look: stretches of places, in scanning order, that may hold what is wanted,
+by the sums of whole blocks (``store.sums.activity``) of a table or a time; what is not summed up
+yet in stretches of its own.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
-"""Searching a slot's history for changes, newest first, for as long as the asker wants to wait.
-
-What is not found in time is not given up: the answer says how far back it looked, and from where to
-go on.
+"""Searching a slot's history for changes, newest first, for as long as the asker wants to wait; the
+answer says how far back it looked, and from where to go on.
 """
 
 import datetime as dt
@@ -37,8 +35,7 @@ class FoundChanges:
     complete: bool
     #: Changes left out because nobody knows whether they match: their before image is unknown.
     unknown: int = 0
-    #: Before images the search had to ask for; None: nothing is known of it. And what more of them
-    #: would share.
+    #: Before images the search asked for (None: nothing is known), and what more would share.
     before: Mapping[tuple[int, int], Before | None] = field(default_factory=dict)
     shared: Shared | None = None
 

@@ -55,8 +55,7 @@ class Conditions:
     #: On ``history_block b``: false only where no transaction of the block passes.
     blocks: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
-    #: Which of the transactions ``%(ids)s`` still did what is asked for, to the tables asked for;
-    #: empty: the counts of a transaction tell.
+    #: Which of ``%(ids)s`` still did what is asked for; empty: the counts of a transaction tell.
     still_done: str = ""
     #: On ``history_block b``: for each condition, how many of the block's transactions fulfil it,
     #: about; what is not told of a condition is not counted on.

@@ -2,9 +2,8 @@
 
 Within an incarnation the order is that of commit_seq. Several incarnations, those that ended
 without a place in history (aborted, rolled back, their end unknown) and those still open are merged
-by their times: of the rows that come next in each, the newest is given. Nothing is counted, and no
-filter reads more than its time allows: then the answer says how far back was searched, and goes on
-from there.
+by their times. Nothing is counted, and no filter reads more than its time allows: then the answer
+says how far back was searched, and goes on from there.
 """
 
 import datetime as dt

@@ -26,8 +26,7 @@ _SMALLEST_CHUNK = 50
 _WANTED_SECONDS = 0.06
 #: Ranges of one statement.
 _RANGES = 200
-#: Where it is known how many rows each block holds, the first statement may look through so much
-#: more to fill the page.
+#: More to look through at first to fill the page, where it is known what each block holds.
 _FULL_PAGE = 48 * BLOCK
 #: Where the first held less than this share of what was expected, no number is believed any more.
 _BELIEVED = 0.25
@@ -69,8 +68,7 @@ class PlacedStream(Stream):
     #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
     searches: bool = False
     blocks: deque[int] = field(default_factory=deque)
-    #: How many rows they hold, about, as far as that is known; and how many the last statement was
-    #: to find.
+    #: How many rows they hold, about, as far as known; and how many the last statement sought.
     expected: dict[int, float] = field(default_factory=dict)
     hoped: float = 0.0
     #: ``blocks`` ends here because there would be too many.
