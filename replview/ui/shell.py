@@ -1,6 +1,5 @@
 """What surrounds every page: navigation with counts, the scope, the scope's health."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -27,17 +26,6 @@ from replview.ui.params import scope_to
 GROUPS = ("Watch", "Browse", "Health", "Export", "")
 #: And in a demo.
 DEMO_GROUPS = (*GROUPS, "Demo")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """An entry of the scope selector."""
-
-    word: str
-    url: str
-    current: bool = False
-    level: Level | None = None
-    within: bool = False
 
 
 def fleet_of(request: HttpRequest) -> Fleet:
@@ -190,19 +178,21 @@ def _scope(
     if page is not None and isinstance(page.nav, Nav) and page.nav.one_slot:
         slot_url = partial(of_slot, entry)
     shown = slot or other
-    entries = [Entry(word="All sources", url=reverse(here), current=shown is None)]
+    entries: list[dict[str, object]] = [
+        {"word": "All sources", "url": reverse(here), "current": shown is None}
+    ]
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         url = f"{reverse('sources')}#source-{source.source.pk}"
-        entries.append(Entry(word=source.source.name, url=url, level=source.level))
-        for view in sorted(source.slots, key=lambda view: view.slot.name):
-            url, current = slot_url(view.slot), view is slot
-            entries.append(
-                Entry(word=view.slot.name, url=url, level=view.level, within=True, current=current)
-            )
-        if other is not None and other in source.others:
-            entries.append(
-                Entry(word=other.name, url=other.url, level=other.level, within=True, current=True)
-            )
+        entries.append({"word": source.source.name, "url": url, "level": source.level})
+        ours = sorted(source.slots, key=lambda view: view.slot.name)
+        within: list[tuple[SlotView | OtherView, str]]
+        within = [(view, slot_url(view.slot)) for view in ours]
+        within += [(other, other.url)] if other is not None and other in source.others else []
+        entries += [
+            {"word": view.name, "url": url, "level": view.level, "within": True,
+             "current": view is shown}
+            for view, url in within
+        ]  # fmt: skip
     name = shown.full_name if shown else ""
     return {
         "label": name or "All sources",

@@ -87,16 +87,6 @@ class LogLine:
         return timezone.now() - self.event.at < FRESH
 
 
-@dataclass(frozen=True, slots=True)
-class KindChoice:
-    """A kind in the menu: whether it is chosen, and the query that turns it."""
-
-    name: str
-    kind: Kind
-    chosen: bool
-    query: str
-
-
 def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[LogLine]:
     """The lines of a page of the log that is narrowed to ``kinds``."""
     return [
@@ -113,14 +103,17 @@ def query_of(kinds: Iterable[str], start: int | None = None) -> str:
     return urlencode(pairs)
 
 
-def choices_of(chosen: list[str]) -> list[KindChoice]:
-    """Every kind there is, and those that were asked for by name."""
+def choices_of(chosen: list[str]) -> list[dict[str, object]]:
+    """Every kind there is, and those that were asked for by name: ``name``, ``kind``, whether it
+    is ``chosen``, and the ``query`` that turns it.
+    """
     names = [*KINDS, *(name for name in chosen if name not in KINDS)]
     found = []
     for name in names:
         rest = [other for other in chosen if other != name]
         turned = rest if name in chosen else [*chosen, name]
-        found.append(KindChoice(name, kind_of(name), name in chosen, query_of(turned)))
+        found.append({"name": name, "kind": kind_of(name), "chosen": name in chosen,
+                      "query": query_of(turned)})  # fmt: skip
     return found
 
 

@@ -274,19 +274,6 @@ _GAP = dt.timedelta(seconds=60)
 _POINTS = 720
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """Coordinates in a box of WIDTH by HEIGHT."""
-
-    lines: tuple[str, ...]
-    threshold_y: float | None
-    #: ``(x, width)`` of the episodes of what is drawn.
-    spans: tuple[tuple[float, float], ...]
-    highest: str
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
 def trial_view(rule: AlertRule) -> dict[str, Any]:
     """Try the rule, and say what came of it, for the template."""
     trial, unit = try_rule(rule), KINDS[rule.kind].unit
@@ -319,7 +306,8 @@ def _sentence(rule: AlertRule, trial: Trial) -> str:
     return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{of}."
 
 
-def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
+def _draw(rule: AlertRule, trial: Trial) -> dict[str, object] | None:
+    """Coordinates in a box of WIDTH by HEIGHT."""
     known = [value for _, value in trial.points if value is not None]
     if not known:
         return None
@@ -346,9 +334,12 @@ def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
         for one in trial.episodes
         if one.name == trial.shown
     ]
-    return Drawing(
-        lines=tuple(" ".join(run) for run in runs if len(run) > 1),
-        threshold_y=None if rule.threshold is None else y(rule.threshold),
-        spans=tuple(spans),
-        highest=amount_words(max(known), KINDS[rule.kind].unit),
-    )
+    return {
+        "lines": [" ".join(run) for run in runs if len(run) > 1],
+        "threshold_y": None if rule.threshold is None else y(rule.threshold),
+        # ``(x, width)`` of the episodes of what is drawn.
+        "spans": spans,
+        "highest": amount_words(max(known), KINDS[rule.kind].unit),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }

@@ -4,7 +4,8 @@ import datetime as dt
 import itertools
 import threading
 import time
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 from django.core.cache import cache
 from django.db import transaction
@@ -138,18 +139,8 @@ def read_shared_fleet() -> Fleet:
         return fleet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """One alert that fired, or is over."""
-
-    #: The same while it is the same news.
-    key: str
-    at: dt.datetime
-    #: Of ``health.states``.
-    level: str
-    over: bool
-    words: str
-    url: str
+#: One alert that fired, or is over; its ``key`` is the same while it is the same news.
+News = dict[str, Any]
 
 
 def read_news() -> list[News]:
@@ -172,16 +163,16 @@ def _read(now: dt.datetime) -> list[News]:
         line = AlertLine(row, now)
         at = None if line.firing else row.cleared_at
         found.append(
-            News(
-                key=f"{row.pk}-{row.state}",
-                at=at or row.fired_at or now,
-                level=str(line.level),
-                over=not line.firing,
-                words=line.over_sentence or line.sentence,
-                url=line.url,
-            )
+            {
+                "key": f"{row.pk}-{row.state}",
+                "at": at or row.fired_at or now,
+                "level": str(line.level),
+                "over": not line.firing,
+                "words": line.over_sentence or line.sentence,
+                "url": line.url,
+            }
         )
-    return sorted(found, key=lambda one: one.at)
+    return sorted(found, key=itemgetter("at"))
 
 
 _LAST_DELIVERIES = 50

@@ -29,46 +29,31 @@ from replview.ui.charts.query import CHARTS, LagQuery
 BAR_WIDTH = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retained:
-    """A bar and its words; ``number`` None is unknown."""
-
-    number: str | None
-    #: ``lost: wal_removed``, in the number's place: a lost slot retains nothing, which is no zero.
-    lost: str
-    #: Where it goes: ``growing 5.2 MB/s``.
-    pace: str
-    #: What is left, and until when.
-    left: str
-    limit: str
-    #: What is written at the bar's middle and its end; empty without a limit.
-    half: str
-    end: str
-    #: None without a limit: there is nothing to draw a share of.
-    width: int | None
-    level: str
-
-
-def retained_of(view: SlotView | OtherView) -> Retained:
-    """What the slot's last sample says."""
+def retained_of(view: SlotView | OtherView) -> dict[str, object]:
+    """What the slot's last sample says, for the template: a bar and its words."""
     slot = view.slot if isinstance(view, SlotView) else None
     source = view.slot.source if isinstance(view, SlotView) else view.server.source
     retained, limit = view.retained_wal_bytes, limit_of(source, slot)
     size = limit.size_bytes
-    return Retained(
-        number=None if retained is None else bytes_words(retained),
-        lost=lost_short(view.lost) if view.lost else "",
-        pace=_pace(view.reading) if retained is not None else "",
-        left=_left(view.reading, view.health, retained, limit),
-        limit=limit.words,
-        half="half: alerts from here" if size else "",
-        end=limit.end_words,
-        width=None if size is None or retained is None else _width(retained, size),
-        level=view.level,
-    )
+    return {
+        # None: unknown.
+        "number": None if retained is None else bytes_words(retained),
+        # In the number's place: a lost slot retains nothing, which is no zero.
+        "lost": lost_short(view.lost) if view.lost else "",
+        "pace": _pace(view.reading) if retained is not None else "",
+        "left": _left(view.reading, view.health, retained, limit),
+        "limit": limit.words,
+        # At the bar's middle and its end; empty without a limit.
+        "half": "half: alerts from here" if size else "",
+        "end": limit.end_words,
+        # None without a limit: there is nothing to draw a share of.
+        "width": None if size is None or retained is None else _width(retained, size),
+        "level": view.level,
+    }
 
 
 def _pace(reading: Reading) -> str:
+    """Where it goes: ``growing 5.2 MB/s``."""
     growth = reading.growth_bytes_per_second
     if growth is None:
         return "pace not known yet"

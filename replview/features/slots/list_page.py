@@ -84,14 +84,6 @@ class SlotRow:
         return f"w{self.view.watched_id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unneeded:
-    """A slot that nobody seems to need, and how to drop it."""
-
-    row: SlotRow
-    run: str
-
-
 @dataclass(slots=True, kw_only=True)
 class SlotsPage:
     """Everything the page shows."""
@@ -100,7 +92,8 @@ class SlotsPage:
     sources: list[tuple[str, str, bool]]
     rows: list[SlotRow] = field(default_factory=list)
     more: int = 0
-    unneeded: list[Unneeded] = field(default_factory=list)
+    #: ``{"row", "run"}``: slots that nobody seems to need, and how to drop each.
+    unneeded: list[dict[str, object]] = field(default_factory=list)
     subscriptions: list[SubscriptionView] = field(default_factory=list)
     #: Primaries whose readers wait for no standby.
     warnings: list[tuple[Source, str]] = field(default_factory=list)
@@ -139,7 +132,7 @@ def build_page(
     rows = [row for row in candidates if _wanted(row, filters, fleet)]
     page.rows, page.more = rows[:ROWS], max(len(rows) - ROWS, 0)
     page.unneeded = [
-        Unneeded(row=row, run=drop_statement(row.view.server))
+        {"row": row, "run": drop_statement(row.view.server)}
         for row in rows
         if isinstance(row.view, OtherView) and forgotten(row.view.server, fleet.now)
     ][:ROWS]

@@ -75,7 +75,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "slot": slot,
         "row": row,
         "shown": shown,
-        "heading": heading_of(row, names),
+        "heading": heading_of(row),
         "sentence": sentence_of(row, changes.blocks, whole=changes.whole),
         "grade_words": grade_words(row),
         "lifecycle": lifecycle_of(row, transitions, timezone.now()),

@@ -74,13 +74,12 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     row = find_transaction(transaction_id)
     slot = read_slot(row)
     scope_to(request, slot)
-    names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     staged = row.streamed or row.gid
     transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
     page = {
         "slot": slot,
         "lifecycle": lifecycle_of(row, transitions, timezone.now()),
-        "heading": heading_of(row, names),
+        "heading": heading_of(row),
         **changes_page(row, slot, _after(request)),
     }
     return render(request, "live_page/_drawer.html", page)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from replview.store.read.rows import TransactionRow
@@ -22,50 +22,29 @@ class Station:
     in_wal: bool = False
 
 
-@dataclass(slots=True)
-class Heading:
-    """What the drawer's head says."""
-
-    name: str
-    actor: str | None
-    grade_kind: str
-    did: str
-    rows: str
-    tables: str
-    when: Any
-    ended: bool
-    open: bool
-    stations: list[Station] = field(default_factory=list)
-    context: str = ""
-    origin: str = ""
-    size: str = ""
-    aborted: str = ""
-    total: str = ""
-
-
-def heading_of(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> Heading:
-    """The sentence, the line and the facts of one transaction."""
+def heading_of(row: TransactionRow) -> dict[str, object]:
+    """The sentence, the line and the facts of one transaction, as a drawer's head says them."""
     rows = row.inserts + row.updates + row.deletes
     changes = rows + row.truncates + row.messages
     open_ = row.state in ("receiving", "streaming", "prepared")
     lost = row.state in ("aborted", "rolled back")
-    return Heading(
-        name=row.gid or ("message" if row.xid is None else str(row.xid)),
-        actor=row.actor,
-        grade_kind={"claimed": "claim", "stamped": "fact"}.get(row.actor_grade or "", "unknown"),
-        did=_did_in_short(row, rows, open_, lost),
-        rows=_rows(row, rows),
-        tables=plural(len(row.relations), "table"),
-        when=row.ended_at if lost else row.commit_time or row.prepared_at,
-        ended=lost,
-        open=open_,
-        stations=_stations(row, open_),
-        context=_context(row.context),
-        origin=f"from {row.origin}" if row.origin else "none, written here",
-        size=bytes_words(row.size_bytes),
-        aborted=plural(row.aborted_changes, "change") if row.aborted_changes else "",
-        total=plural(changes - min(row.aborted_changes, changes), "change"),
-    )
+    return {
+        "name": row.gid or ("message" if row.xid is None else str(row.xid)),
+        "actor": row.actor,
+        "grade_kind": {"claimed": "claim", "stamped": "fact"}.get(row.actor_grade or "", "unknown"),
+        "did": _did_in_short(row, rows, open_, lost),
+        "rows": _rows(row, rows),
+        "tables": plural(len(row.relations), "table"),
+        "when": row.ended_at if lost else row.commit_time or row.prepared_at,
+        "ended": lost,
+        "open": open_,
+        "stations": _stations(row),
+        "context": _context(row.context),
+        "origin": f"from {row.origin}" if row.origin else "none, written here",
+        "size": bytes_words(row.size_bytes),
+        "aborted": plural(row.aborted_changes, "change") if row.aborted_changes else "",
+        "total": plural(changes - min(row.aborted_changes, changes), "change"),
+    }
 
 
 def _did_in_short(row: TransactionRow, rows: int, open_: bool, lost: bool) -> str:
@@ -86,7 +65,7 @@ def _rows(row: TransactionRow, rows: int) -> str:
     return plural(row.messages, "message") if row.messages else "no published row"
 
 
-def _stations(row: TransactionRow, open_: bool) -> list[Station]:
+def _stations(row: TransactionRow) -> list[Station]:
     """First record, commit, stored; the page adds when it was on this screen."""
     stations = [Station("first record", row.first_lsn or "unknown", in_wal=True)]
     if row.prepared_at is not None:
