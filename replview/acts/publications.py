@@ -70,7 +70,7 @@ def plan_alteration(
 
 
 def ask_source(slot: Slot, read: Callable[[Connection], Found]) -> Found:
-    """Ask the slot's source; it may change nothing there. Raises what ``look`` does."""
+    """Ask the slot's source; it may change nothing there. Raises what ``read`` does."""
     with reading(full_conninfo(slot.source), deadline_seconds=_ALTER_SECONDS) as connection:
         return read(connection)
 

@@ -20,7 +20,7 @@ class Lost:
 
 
 #: Source: PostgreSQL 18, slot.c, ``SlotInvalidationCauses``; of 16 and earlier see
-#: ``health.server_slot.lost_reason``.
+#: ``health.conditions.lost_reason``.
 REASONS = {
     "wal_removed": Lost(
         "The source removed WAL which the slot still needed: it retained more than "

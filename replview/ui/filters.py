@@ -2,7 +2,7 @@
 for that person alone.
 
 A page that has them passes ``saved_filters(request, "find")`` as ``saved`` and includes
-``browse/_saved.html``. What says where one is in a list (a cursor) is not saved.
+``ui/browse/_saved.html``. What says where one is in a list (a cursor) is not saved.
 """
 
 from typing import Any

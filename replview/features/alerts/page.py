@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
+from replview.features.alerts.evaluation import EVALUATED_AT
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.lines import AlertLine
 from replview.health.states import Level
@@ -235,7 +236,7 @@ def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
 
 def read_evaluated_at() -> dt.datetime | None:
     """When the rules were last evaluated; None: never."""
-    text = instance_settings.read("alerts.evaluated_at", None)
+    text = instance_settings.read(EVALUATED_AT, None)
     return dt.datetime.fromisoformat(text) if isinstance(text, str) else None
 
 

@@ -1,6 +1,6 @@
 """Changes as every page shows them: what differs, what does not, and what nobody knows.
 
-``templates/changes/_block.html`` draws a block; its styles are ``css/ui/changes.css``, what its
+``templates/ui/changes/_block.html`` draws a block; its styles are ``css/ui/changes.css``, what its
 buttons do is ``js/ui/changes/main.js``.
 """
 
@@ -187,8 +187,8 @@ def blocks_of(
 
     ``all_columns`` unfolds what stayed the same; ``not_undone`` says why none of them can be taken
     back, whatever is known of them; ``before``: the before images, where they are known already.
-    What a page may compare and show is bounded: a
-    very wide or very long row shows its first columns, its long values cut.
+    What a page may compare and show is bounded: a very wide or very long row shows its first
+    columns, its long values cut.
     """
     changes = list(changes)
     viewed_changes(changes)

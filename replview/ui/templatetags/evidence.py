@@ -28,7 +28,7 @@ _NAMES_SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class CoverageWords:
-    """What ``evidence/_coverage.html`` shows; times stay times, browsers tell them."""
+    """What ``ui/evidence/_coverage.html`` shows; times stay times, browsers tell them."""
 
     coverage: Coverage
     #: ``No gap``, ``One gap``, ``4 gaps``.
