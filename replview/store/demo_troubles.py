@@ -85,12 +85,10 @@ def tell(name: str, state: State, *, ends_at: dt.datetime | None = None, note: s
 
 
 def tell_alive() -> None:
-    """The sign of life of the process that makes troubles."""
     _write(_MAKER, {}, "", timezone.now())
 
 
 def maker_is_alive() -> bool:
-    """Whether that process has given a sign of life lately."""
     row = Setting.objects.filter(name=_MAKER).first()
     return row is not None and (timezone.now() - row.changed_at).total_seconds() < SILENT_SECONDS
 

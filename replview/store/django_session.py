@@ -73,7 +73,6 @@ class DjangoSession(ReadSession):
 
 
 def current_rules() -> tuple[Rule, ...]:
-    """All rules as they are now; one small read."""
     return read_rules(rows)
 
 

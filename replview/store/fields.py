@@ -27,13 +27,11 @@ class LSNField(_Field):
         return None if value is None else LSN.parse(value)
 
     def to_python(self, value: Any) -> LSN | None:
-        """From text or a number to an ``LSN``."""
         if value is None or isinstance(value, LSN):
             return value
         return LSN.parse(value) if isinstance(value, str) else LSN(value)
 
     def get_prep_value(self, value: Any) -> str | None:
-        """To the text the server reads."""
         lsn = self.to_python(value)
         return None if lsn is None else str(lsn)
 

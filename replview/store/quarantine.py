@@ -72,6 +72,5 @@ def raw_part(quarantine_id: int, offset: int, length: int) -> bytes:
 
 
 def raw_length(quarantine_id: int) -> int:
-    """How many bytes of the message were kept."""
     found = rows("SELECT octet_length(raw) FROM quarantine WHERE id = %s", [quarantine_id])
     return int(found[0][0]) if found else 0

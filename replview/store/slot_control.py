@@ -89,7 +89,6 @@ def watched_with_budget() -> QuerySet[WatchedSlot]:
 
 
 def forget_problem(slot: Slot) -> None:
-    """What was wrong is mended."""
     Slot.objects.filter(pk=slot.pk).update(**NO_PROBLEM)
 
 
@@ -101,7 +100,6 @@ def warned_since_below_half(slot: Slot) -> bool:
 
 
 def log_budget(slot: Slot, message: str, **detail: Any) -> None:
-    """A line about the budget in the slot's log."""
     detail["budget_bytes"] = slot.wal_budget_bytes
     place = {"lsn": slot.checkpoint_lsn, "after_commit_seq": after_seq(slot)}
     add_line(slot, "budget", message, detail=detail, **place)
@@ -120,7 +118,6 @@ def call_off(slot: Slot) -> None:
 
 
 def still_chosen(slot: Slot) -> bool:
-    """Whether dropping is what is wanted at this very moment."""
     return _as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists()
 
 

@@ -26,8 +26,6 @@ def after_seq(slot: Slot) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Some lines of a log, newest first."""
-
     lines: list[SlotEvent]
     #: The line the next older page begins with; None at the log's beginning.
     older: SlotEvent | None

@@ -89,8 +89,6 @@ _NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class ArchiveExtent:
-    """What the archive has of a slot."""
-
     #: The first commit there; None: unknown.
     since: dt.datetime | None
     since_lsn: LSN | None

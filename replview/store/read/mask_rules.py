@@ -53,8 +53,6 @@ class ColumnShape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column of a stored version."""
-
     name: str
     type_name: str | None
 
@@ -73,14 +71,12 @@ class Rule:
     when: When
 
     def matches_table(self, source_id: int, schema: str, table: str) -> bool:
-        """Whether it is about this table at all."""
         if self.source_id is not None and self.source_id != source_id:
             return False
         name = f"{schema}.{table}" if "." in self.table_pattern else table
         return matches(self.table_pattern, name)
 
     def matches_column(self, name: str, type_name: str | None) -> bool:
-        """Whether it masks such a column of a table it is about."""
         if not matches(self.column_pattern, name):
             return False
         return not self.type_pattern or type_name is None or matches(self.type_pattern, type_name)

@@ -44,7 +44,6 @@ class MomentLoader(TimestamptzLoader):
     timezone = dt.UTC
 
     def load(self, data: Buffer) -> dt.datetime:
-        """The moment, in UTC as sessions are."""
         try:
             return dt.datetime.fromisoformat(bytes(data).decode()).astimezone(dt.UTC)
         except ValueError:

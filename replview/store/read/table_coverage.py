@@ -44,8 +44,6 @@ class _Publishing:
 
 @dataclass(frozen=True, slots=True)
 class DoneBaseline:
-    """A baseline of the table that was read to its end."""
-
     pk: int
     rows: int
     finished_at: dt.datetime | None

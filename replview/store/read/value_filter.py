@@ -62,8 +62,6 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of the conditions."""
-
     column: str
     #: One of ``COMPARISONS``, ``is null``, ``is not null``, ``changed`` or ``->``.
     operator: str
@@ -123,7 +121,6 @@ class ValueFilter:
 
     @property
     def columns(self) -> list[str]:
-        """The columns it asks for, each once."""
         return list(dict.fromkeys(condition.column for condition in self.conditions))
 
     @property

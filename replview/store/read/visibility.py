@@ -98,8 +98,6 @@ class _Known:
 
 
 class Visibility:
-    """What one asker may see."""
-
     __slots__ = ("_grants", "_known", "_messages", "_now", "_open", "_read_rows", "_until")
 
     def __init__(self, read_rows: Read, grants: Callable[[], Grants]) -> None:

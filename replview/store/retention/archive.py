@@ -110,8 +110,6 @@ def alone() -> AbstractContextManager[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choices in force."""
-
     #: None: no archive.
     target: str | None
     after_hours: float
@@ -135,8 +133,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a slice holds."""
-
     transactions: int
     #: ``(the table's oid, operation)``; messages are of no table, and truncates of one or another.
     changes: Mapping[tuple[int | None, str], int]
@@ -145,7 +141,6 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """All changes."""
         return sum(self.changes.values())
 
 
@@ -286,7 +281,6 @@ def fail(step: Step, problem: str, remedy: str) -> None:
 
 
 def log(step: Step, message: str, **detail: str) -> None:
-    """A line in the slot's log."""
     incarnation = SlotIncarnation.objects.get(pk=step.incarnation_id)
     SlotEvent.objects.create(
         slot_id=incarnation.slot_id, incarnation=incarnation, kind="archive", message=message,

@@ -104,8 +104,6 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class _DayRows:
-    """What there is of a day."""
-
     #: ``(incarnation, its first and last commit_seq, the days of its commits)``.
     incarnations: list[tuple[int, int | None, int | None, list[dt.date]]]
     #: Transactions of each slot.
@@ -179,7 +177,6 @@ def _why_wanted(day: dt.date, begin: str, slots: Collection[int] | None = None) 
 
 
 def is_under_way() -> bool:
-    """Whether a day is half deleted."""
     return instance_settings.read("retention.deleting", None) is not None
 
 

@@ -43,8 +43,6 @@ _PLACE = """
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast the store has grown."""
-
     bytes_per_day: float
     #: Over so long.
     seconds: float
@@ -136,7 +134,6 @@ def slot_forecasts() -> list[SlotForecast]:
 
 
 def of_slot(slot: Slot) -> SlotForecast:
-    """One slot."""
     return _of_slot(slot, keeping.today_share_bytes().get(slot.pk, 0))
 
 
@@ -203,8 +200,6 @@ _MOST_TABLES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What of a slot's record would be deleted."""
-
     #: The first and the last day; None: nothing.
     first: dt.date | None
     last: dt.date | None

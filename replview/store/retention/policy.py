@@ -41,11 +41,9 @@ class Keeping:
 
     @classmethod
     def of(cls, slot: Slot) -> "Keeping":
-        """As chosen for the slot."""
         return cls(slot.keep_for_days, slot.keep_at_most_bytes)
 
     def columns(self) -> dict[str, int | None]:
-        """As columns of a slot."""
         return {"keep_for_days": self.for_days, "keep_at_most_bytes": self.at_most_bytes}
 
 

@@ -88,7 +88,6 @@ def measure() -> StoreSize:
 
 
 def size_now() -> int:
-    """What the store occupies."""
     return int(rows("SELECT pg_database_size(current_database())")[0][0])
 
 

@@ -33,8 +33,6 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Counts of what was done."""
-
     transactions: int = 0
     inserts: int = 0
     updates: int = 0
@@ -44,14 +42,11 @@ class Sums:
 
     @property
     def changes(self) -> int:
-        """Rows changed, and tables truncated."""
         return self.inserts + self.updates + self.deletes + self.truncates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorSum(Sums):
-    """What one actor did."""
-
     #: Empty: nobody was named.
     actor: str
     claimed: int
@@ -77,8 +72,6 @@ class ActorList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSum(Sums):
-    """What one actor did to one table."""
-
     relation_id: int
     #: Its name as last seen; empty where the store has forgotten it.
     schema: str
@@ -88,8 +81,6 @@ class TableSum(Sums):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySum(Sums):
-    """What one actor did within one day."""
-
     day: dt.date
     claimed: int
     stamped: int
@@ -99,8 +90,6 @@ class DaySum(Sums):
 
 @dataclass(slots=True)
 class Doings:
-    """What one actor did."""
-
     actor: str
     #: The first day first; days without anything are left out.
     days: list[DaySum] = field(default_factory=list)
@@ -109,7 +98,6 @@ class Doings:
 
     @property
     def whole(self) -> ActorSum:
-        """All of it."""
         names = (*_COUNTED, "claimed", "stamped")
         return ActorSum(
             actor=self.actor,

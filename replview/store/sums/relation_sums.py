@@ -126,8 +126,6 @@ class Place:
 
 @dataclass(slots=True)
 class RelationSum:
-    """How often a table changed, in everything that is stored."""
-
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
@@ -140,7 +138,6 @@ class RelationSum:
 
     @property
     def changes(self) -> int:
-        """Inserts, updates, deletes and truncates."""
         return self.inserts + self.updates + self.deletes + self.truncates
 
 
@@ -155,8 +152,6 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """The transaction that last changed a table."""
-
     transaction_id: int
     incarnation_id: int
     commit_seq: int

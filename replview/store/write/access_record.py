@@ -38,8 +38,6 @@ _ADD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::json
 
 @dataclass(slots=True)
 class RowsShown:
-    """The rows that one request shows."""
-
     relation_ids: set[int] = field(default_factory=set)
     tables: set[str] = field(default_factory=set)
     source_id: int | None = None
@@ -51,8 +49,6 @@ class RowsShown:
 
 @dataclass(slots=True)
 class Visit:
-    """A request, or a socket, under way."""
-
     #: Asked only when something is noted: a token's user is known late.
     who: Callable[[], Any]
     via: str = Via.PAGE
@@ -223,7 +219,6 @@ def is_new(same: tuple[Any, ...]) -> bool:
 
 
 def command_user() -> str:
-    """The operating system's account that runs this command."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -259,7 +254,6 @@ def searched_changes(wanted: WantedChanges) -> None:
 
 
 def searched_transactions(wanted: TransactionFilter, source_id: int | None) -> None:
-    """Transactions were looked for by a text."""
     if wanted.text:
         _note("transactions", wanted, len(wanted.text), [], source_id)
 

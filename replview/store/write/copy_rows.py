@@ -81,8 +81,6 @@ PIECE_CHARACTERS = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LargeText:
-    """One value and where it belongs."""
-
     transaction_id: int
     seq: int
     #: ``old`` or ``new``.
@@ -149,7 +147,6 @@ class TransactionRow:
 
     @property
     def changes(self) -> int:
-        """All its changes and messages."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     def set_commit_time(self, time_us: int | None) -> None:

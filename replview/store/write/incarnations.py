@@ -40,8 +40,6 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """The incarnation a session records into, and where it starts."""
-
     id: int
     number: int
     commit_seq: int
@@ -51,7 +49,6 @@ class Incarnation:
 
 
 def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
-    """The slot's row with its current incarnation."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
             """

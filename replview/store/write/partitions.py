@@ -111,7 +111,6 @@ def _wanted(days: Iterable[dt.date]) -> Iterator[tuple[str, str, object, object]
 def _attach(
     cursor: psycopg.ClientCursor[object], parent: str, name: str, low: object, high: object
 ) -> None:
-    """Build one partition aside and attach it."""
     child, table = sql.Identifier(name), sql.Identifier(parent)
     create = sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
     cursor.execute(create.format(child, table))

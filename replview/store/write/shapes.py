@@ -18,8 +18,6 @@ from decoder.scalars import LSN
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
-    """A column of a Relation message."""
-
     name: str
     type_oid: int
     typmod: int

@@ -108,7 +108,6 @@ def _hidden(change: ChangeRow) -> str:
 
 
 def _unknown_before(change: ChangeRow, known: Mapping[str, object]) -> str:
-    """What is missing of the old row."""
     new = change.new or {}
     if change.op == "D":
         missing = [name for name in _names(change) if name not in known]

@@ -107,7 +107,6 @@ class Shapes:
         self._known |= {shape.id: shape for shape in shapes}
 
     def learn(self, ids: set[int]) -> None:
-        """Read those that are not known yet."""
         if missing := ids - self._known.keys():
             self.add(shapes_by_id(self._session, missing))
 
@@ -137,8 +136,6 @@ class Enough:
 
 
 class ChangeReader:
-    """Reads the wanted changes of transactions it is given."""
-
     def __init__(
         self,
         session: ReadSession,

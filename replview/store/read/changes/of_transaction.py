@@ -61,8 +61,6 @@ class ChangeFilter:
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """Changes in the transaction's order."""
-
     rows: list[ChangeRow]
     #: There are more in the direction that was read.
     more: bool
@@ -278,7 +276,6 @@ def value_of(
 
 
 def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) -> bool:
-    """Whether whoever asks may not see the value."""
     visibility = session.visibility
     if visibility.open:
         return False
@@ -296,7 +293,6 @@ def _withheld(session: ReadSession, transaction_id: int, seq: int, column: str) 
 
 
 def _large_value(session: ReadSession, wanted: dict[str, object]) -> str:
-    """The first pieces of a value kept aside."""
     pieces = """
         FROM large_value WHERE transaction_id = %(id)s AND seq = %(seq)s AND side = %(side)s
           AND "column" = %(column)s

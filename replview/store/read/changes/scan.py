@@ -49,8 +49,6 @@ class Batch:
 
 @dataclass(slots=True)
 class ChangeScan:
-    """A scan through the changes somebody wants."""
-
     _session: ReadSession
     wanted: WantedChanges
     forwards: bool = True
@@ -104,7 +102,6 @@ class ChangeScan:
         return first, last
 
     def _transactions(self, incarnation: Incarnation) -> Iterator[list[TransactionRow]]:
-        """Transactions in scanning order, some at a time."""
         conditions, values = transaction_sql(self._session, self.wanted, self._relation_ids)
         first, last = self._bounds(incarnation)
         found = conditions_on_transactions(self._session, self.wanted)
@@ -151,7 +148,6 @@ class ChangeScan:
     def _of(
         self, incarnation: Incarnation, rows: Sequence[TransactionRow], reader: ChangeReader
     ) -> Iterator[Batch]:
-        """The wanted changes of these transactions."""
         for group in self.batching.groups(rows):
             by_id = {row.id: row for row in group}
             if len(group) == 1 and self.batching.is_large(group[0]):
@@ -197,7 +193,6 @@ class ChangeScan:
     def _large(
         self, incarnation: Incarnation, row: TransactionRow, reader: ChangeReader
     ) -> Iterator[Batch]:
-        """One transaction in windows of its ordinals."""
         first, last, place = 1, last_seq(self._session, row.id), self.place
         if place and place.incarnation == incarnation.number and place.commit_seq == row.commit_seq:
             first, last = (place.seq + 1, last) if self.forwards else (first, place.seq - 1)

@@ -39,7 +39,6 @@ class RecordWriter:
         self._oids: dict[int, int] = {}
 
     def incarnation_number(self, incarnation_id: int) -> int:
-        """The number of an incarnation."""
         if incarnation_id not in self._numbers:
             # It may have begun while we read.
             self._numbers = {
@@ -48,7 +47,6 @@ class RecordWriter:
         return self._numbers.get(incarnation_id, 0)
 
     def oid(self, relation_id: int | None) -> int | None:
-        """A table's oid on its source."""
         if relation_id is None:
             return None
         if relation_id not in self._oids:
@@ -57,7 +55,6 @@ class RecordWriter:
         return self._oids.get(relation_id)
 
     def record(self, found: Found) -> Record:
-        """One change as JSON."""
         row, change = found
         number = self.incarnation_number(row.incarnation_id)
         return as_json(change, row, self._slot, number, self.oid(change.relation_id))

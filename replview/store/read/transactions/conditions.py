@@ -85,7 +85,6 @@ class Conditions:
 
     @property
     def row_sql(self) -> str:
-        """All conditions on a row."""
         return " AND ".join(self.rows) or "true"
 
     @property
@@ -97,7 +96,6 @@ class Conditions:
 
     @property
     def block_sql(self) -> str:
-        """All conditions on a block."""
         return " AND ".join(self.blocks) or "true"
 
 

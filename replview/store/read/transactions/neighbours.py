@@ -34,8 +34,6 @@ _FOUND = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM tran
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A transaction that touched the same table."""
-
     id: int
     #: Its gid, else its xid, else its place in history.
     name: str

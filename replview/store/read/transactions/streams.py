@@ -48,7 +48,6 @@ class Stream:
         return not self.rows and not self.exhausted
 
     def give(self) -> TransactionRow:
-        """The next row."""
         return self.rows.popleft()[1]
 
     def _keep(self, found: list[tuple[dt.datetime, TransactionRow]]) -> None:
@@ -87,7 +86,6 @@ class PlacedStream(Stream):
         self.exhausted = self.low > self.high
 
     def begin(self, *, reads_values: bool, indexed: bool) -> None:
-        """How much to look through at first."""
         if reads_values:
             self.chunk = _FIRST_CHUNK_OF_VALUES
         elif indexed:
@@ -220,7 +218,6 @@ class UnplacedStream(Stream):
         self._keep([(at, row) for at, _, row in found if row.id not in dropped])
 
     def give(self) -> TransactionRow:
-        """The next row."""
         row = Stream.give(self)
         self._given = (self._marks[row.id], row.id)
         return row

@@ -107,7 +107,6 @@ class TransactionFilter:
 
     @property
     def wanted_states(self) -> frozenset[str]:
-        """All states that pass."""
         if not self.states:
             return frozenset(STATES)
         more = OPEN_STATES if OPEN in self.states else ()
