@@ -39,13 +39,7 @@ from replview.store.models.samples import (
     WatchedSlot,
     WatchedSubscription,
 )
-from replview.store.models.sources import (
-    PublicationLook,
-    Quarantine,
-    Slot,
-    SlotIncarnation,
-    Source,
-)
+from replview.store.models.sources import PublicationLook, Quarantine, Slot, SlotIncarnation, Source
 from replview.store.models.sums import (
     ActivityMark,
     ActorActivity,

@@ -67,7 +67,7 @@ class Erasure(Job):
                 fields=["id"],
                 name="erasure_waiting",
                 condition=models.Q(state__in=["looking", "waiting", "running", "unfinished"]),
-            ),
+            )
         ]
 
     @property

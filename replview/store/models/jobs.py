@@ -127,7 +127,7 @@ class HistoryJob(ProcessJob):
                 fields=["id"],
                 name="history_job_waiting",
                 condition=models.Q(state__in=["waiting", "running"]),
-            ),
+            )
         ]
 
 

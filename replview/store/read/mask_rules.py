@@ -98,11 +98,7 @@ def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
 
 
 def masked_by(
-    rules: Iterable[Rule],
-    source_id: int,
-    schema: str,
-    table: str,
-    columns: Sequence[ColumnShape],
+    rules: Iterable[Rule], source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
 ) -> dict[str, When]:
     """``{column: where it is masked}`` of one shape of a table; at ingest outweighs on display."""
     found: dict[str, When] = {}
