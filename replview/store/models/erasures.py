@@ -51,8 +51,8 @@ class Erasure(Job):
     step = models.TextField(default="", blank=True)
     #: Keys, names and how far they reach, sealed with the instance's secret key; empty: forgotten.
     sealed_plan = models.TextField(default="", blank=True)
-    #: What would be touched: ``changes``, ``transactions``, ``days``, ``large_values``,
-    #: ``tables`` (name → changes), ``roots`` (see ``erased.roots``), ``beside`` (thing → number).
+    #: What would be touched: ``changes``, ``transactions``, ``days``, ``large_values``, ``tables``
+    #: (name → changes), ``roots`` (see ``parquet.erasure.roots``), ``beside`` (thing → number).
     found = models.JSONField(default=dict)
     #: What was: the same numbers.
     erased = models.JSONField(default=dict)

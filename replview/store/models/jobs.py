@@ -189,7 +189,7 @@ class SlotPeek(Job):
     max_changes = models.IntegerField()
     max_seconds = models.FloatField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    #: What waits in the slot; see ``receiver.peeks.peek``.
+    #: What waits in the slot; see ``receiver.peek``.
     result = models.JSONField(null=True)
     problem_code = models.TextField(default="", blank=True)
 

@@ -1,6 +1,6 @@
 """The transaction before and after one, in commit order, among those that touched the same table.
 
-Through the sums of a thousand places each (``models.activity``); what is not summed up yet is read
+Through the sums of a thousand places each (``models.sums``); what is not summed up yet is read
 itself, up to a bound.
 """
 
