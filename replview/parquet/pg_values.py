@@ -253,10 +253,10 @@ def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
 def _cast(texts: pa.Array, arrow: pa.DataType) -> Any:
     """The whole array cast; None where something does not fit."""
     if pa.types.is_boolean(arrow):
-        places = pc.index_in(texts, value_set=pa.array([*_TRUTHS]))
-        if places.null_count > texts.null_count:
+        if pc.index_in(texts, pa.array([*_TRUTHS])).null_count > texts.null_count:
             return None
-        return pa.array([*_TRUTHS.values()]).take(places)
+        true = pc.is_in(texts, pa.array([text for text, value in _TRUTHS.items() if value]))
+        return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
     try:
         found = texts.cast(arrow)
     except pa.ArrowInvalid:

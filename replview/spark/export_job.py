@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     return DONE
 
 
-def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
+def _run(job: Mapping[str, Any], stopped: threading.Event) -> Mapping[str, Any]:
     part = Slice.from_json(job["slice"])
     target = Target.of(job["target"])
     name = job.get("dsn_env") or ENVIRONMENT
@@ -112,7 +112,7 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, Any]:
             cancelled=stopped.is_set,
             keep=bool(job.get("keep")),
         )
-    document = manifest.to_json()
+    document = manifest.document
     log.info(
         "done: %s rows in %s files, %s bytes",
         f"{document['rows']:,}", len(document["files"]), f"{document['bytes']:,}",

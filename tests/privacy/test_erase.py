@@ -139,7 +139,7 @@ def exported(clinic: Clinic, tmp_path: Path, settings):
             Export.objects.create(
                 slot=clinic.slot, slot_name=str(clinic.slot), slice=part.to_json(),
                 target=str(folder), requested_by="alice", requested_how="page", state="done",
-                result=manifest.to_json(), words={"q": text} if text else {}, name=name,
+                result=dict(manifest.document), words={"q": text} if text else {}, name=name,
             )  # fmt: skip
         return folder
 

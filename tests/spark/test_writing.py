@@ -87,7 +87,7 @@ def test_every_engine_reads_back_what_was_recorded(
     monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
     seen = []
     manifest = export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn, progress=seen.append)
-    written = manifest.to_json()
+    written = dict(manifest.document)
     with reading.connect(store_dsn) as store:
         tables = {table.name: table for table in reading.tables_of(store, whole)}
     for name, dataset in (("public.Awkward", "public.Awkward"), ("public.other", "public.other")):

@@ -4,7 +4,7 @@ import datetime as dt
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
 
@@ -133,7 +133,7 @@ class Outlook:
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
-        document = self.estimate.to_json()
+        document = asdict(self.estimate)
         return document | {"first_lsn": self.first_lsn, "last_lsn": self.last_lsn}
 
 

@@ -85,6 +85,7 @@ def table_document(
         versions[version.number] = shape
     shapes = [versions[number] for number in sorted(versions)]
     columns = slice_columns([shape["columns"] for shape in reversed(shapes)])
+    names = {column.source_name: column.name for column in columns}
     oids = {table.oid, *(document_oids(before) if before is not None else ())}
     document = {
         "format": 1,
@@ -95,7 +96,7 @@ def table_document(
             # Of a table that was made anew, all of them.
             **({"oids": sorted(oids)} if len(oids) > 1 else {}),
         },
-        "key_columns": _key(columns, shapes[-1]["key_columns"]),
+        "key_columns": [names[each] for each in shapes[-1]["key_columns"] if each in names],
         "columns": [_column(column) for column in columns] + [_field(f) for f in CHANGE_FIELDS],
         "partition_columns": [{"name": "commit_date", "type": "date"}],
         "versions": shapes,
@@ -121,12 +122,6 @@ def fixed_document(kind: str) -> dict[str, object]:
         "columns": [_field(each) for each in schema],
         "partition_columns": [{"name": "commit_date", "type": "date"}],
     }
-
-
-def _key(columns: Sequence[Column], key: Sequence[str]) -> list[str]:
-    """What a row is known by, by its names in the file."""
-    names = {column.source_name: column.name for column in columns}
-    return [names[each] for each in key if each in names]
 
 
 def _column(column: Column) -> dict[str, object]:
@@ -165,18 +160,12 @@ def _check_widening(
 
 def reads_as_one(versions: Sequence[TableVersion]) -> bool:
     """Whether one schema reads files of each of these shapes alone."""
-    published = {
-        column.name: column
-        for column in slice_columns([each.columns for each in reversed(versions)])
-    }
-    for version in versions:
-        for column in slice_columns([version.columns]):
-            found = published.get(column.name)
-            if found is None or found.source_name != column.source_name:
-                return False
-            kind, wanted = spark_type(column.arrow), spark_type(found.arrow)
-            if kind != wanted and not reads(kind, wanted):
-                return False
+    of_all = slice_columns([each.columns for each in reversed(versions)])
+    published = {(each.name, each.source_name): spark_type(each.arrow) for each in of_all}
+    for column in (each for version in versions for each in slice_columns([version.columns])):
+        kind, wanted = spark_type(column.arrow), published.get((column.name, column.source_name))
+        if wanted is None or (kind != wanted and not reads(kind, wanted)):
+            return False
     return True
 
 
@@ -226,18 +215,16 @@ def place(plan: Plan, target: Target) -> Placed:
         documents[f"{folder}/{SCHEMA}"] = document
         if folder not in there:
             opened.append(f"{folder}/{SCHEMA}")
+    parts: list[Part] = []
     for one in plan.parts:
-        if one.kind != "table":
+        if one.relation_id is None:
             documents[f"{one.dataset}/{SCHEMA}"] = fixed_document(one.kind)
-    parts = tuple(_moved(one, folders) for one in plan.parts)
-    return Placed(replace(plan, folders=folders, parts=parts), documents, tuple(opened))
-
-
-def _moved(one: Part, folders: Mapping[int, str]) -> Part:
-    """Into its table's root."""
-    folder = one.dataset if one.relation_id is None else folders[one.relation_id]
-    path = f"{folder}{one.path.removeprefix(one.dataset)}"
-    return one if folder == one.dataset else replace(one, dataset=folder, path=path)
+            parts.append(one)
+        else:
+            folder = folders[one.relation_id]
+            path = f"{folder}{one.path.removeprefix(one.dataset)}"
+            parts.append(replace(one, dataset=folder, path=path))
+    return Placed(replace(plan, folders=folders, parts=tuple(parts)), documents, tuple(opened))
 
 
 def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]]:
@@ -260,14 +247,13 @@ def _candidates(
     if len(order) > 1:
         mine = [one for one in plan.parts if one.relation_id == relation]
         names = {one.path.removeprefix(one.dataset) for one in mine}
-        held = [
-            folder
-            for folder in order
-            if any(
-                each.path.removeprefix(folder) in names for each in target.files(folder, deep=True)
+        held = {
+            folder: any(
+                f.path.removeprefix(folder) in names for f in target.files(folder, deep=True)
             )
-        ]
-        order.sort(key=lambda folder: (folder in held, root_of(folder)[1]), reverse=True)
+            for folder in order
+        }
+        order.sort(key=lambda folder: (held[folder], root_of(folder)[1]), reverse=True)
     return {folder: known[folder] for folder in order}
 
 
@@ -284,10 +270,7 @@ def _root_for(
     if not there:
         return first, table_document(table, None)
     newest = max(there, key=lambda folder: root_of(folder)[1])
-    follows = {
-        "dataset": newest.rpartition("/")[2],
-        "because": reasons[newest],
-        "after_seq": plan.part_of.after_seq,
-    }
+    follows = {"dataset": newest.rpartition("/")[2], "because": reasons[newest],
+               "after_seq": plan.part_of.after_seq}  # fmt: skip
     folder = root_folder(first, root_of(newest)[1] + 1)
     return folder, table_document(table, None, follows)

@@ -97,8 +97,7 @@ class _Export:
             return whole
         refuse_overlap(self.target, self.part)
         with connect(self.dsn) as beside:
-            counted = Plan.of(self.connection, self.part, beside)
-        placed = place(counted, self.target)
+            placed = place(Plan.of(self.connection, self.part, beside), self.target)
         plan = placed.plan
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(placed, writer)
@@ -150,8 +149,7 @@ class _Export:
         for one in plan.parts:
             if one.path not in there:
                 continue
-            kept = writer.finished(one)
-            if kept is not None:
+            if (kept := writer.finished(one)) is not None:
                 done[one.path] = kept
                 continue
             mine = writer.is_ours(one)
@@ -175,7 +173,7 @@ class _Export:
             finished = self.write_parts(writer, missing, self.dsn, self.cancelled)
         for each in finished:
             if each is not None:
-                if self.write_parts is not None and each.path not in done:
+                if self.write_parts and each.path not in done:
                     self.rows += each.changes
                 done[each.path] = each
             self._tell(plan, done)
@@ -223,16 +221,10 @@ class _Export:
         seconds = time.monotonic() - self.began
         total, new = plan.changes, self.rows - self.kept_rows
         left = (total - self.rows) * seconds / new if new > 0 else None
-        self.progress(
-            Progress(
-                rows=self.rows,
-                total_rows=total,
-                files=len(done),
-                total_files=len(plan.parts),
-                bytes=sum(each.bytes for each in done.values()),
-                seconds_left=left,
-            )
-        )
+        size = sum(each.bytes for each in done.values())
+        reached = Progress(rows=self.rows, total_rows=total, files=len(done),
+                           total_files=len(plan.parts), bytes=size, seconds_left=left)  # fmt: skip
+        self.progress(reached)
 
     def _take_back(self, plan: Plan) -> None:
         """Nothing of a slice stays that nobody wants."""

@@ -43,11 +43,12 @@ def write_file(target: Target, path: str, schema: pa.Schema, groups: Iterable[pa
 
     Raises ``TargetProblem`` and whatever ``groups`` raises; then there is no file.
     """
+    # A dictionary is worth while for texts, which repeat. Numbers and times mostly ascend, and are
+    # smaller, and sooner written, without.
+    texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
     with target.create(path) as sink:
-        writer = pq.ParquetWriter(
-            sink, schema, compression="zstd", version="2.6", data_page_version="1.0",
-            use_dictionary=_repeated(schema),
-        )  # fmt: skip
+        writer = pq.ParquetWriter(sink, schema, compression="zstd", version="2.6",
+                                  data_page_version="1.0", use_dictionary=texts)  # fmt: skip
         try:
             for group in groups:
                 writer.write_table(group, row_group_size=max(group.num_rows, 1))
@@ -75,13 +76,6 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
             waiting, rows, size = rest.to_batches(), rest.num_rows, rest.nbytes
     if rows:
         yield pa.Table.from_batches(waiting, schema).combine_chunks()
-
-
-def _repeated(schema: pa.Schema) -> list[str]:
-    """Columns that are worth a dictionary: texts, which repeat. Numbers and times mostly ascend,
-    and are smaller, and sooner written, without.
-    """
-    return [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
 
 
 class _Queue(Generic[Item]):
@@ -120,9 +114,12 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
                     break
         except BaseException as error:
             failed.append(error)
-        finally:
-            _close(items, failed)
-            waiting.put(_END)
+        try:
+            # A generator that is left early ends its COPY.
+            getattr(items, "close", lambda: None)()
+        except BaseException as error:
+            failed.append(error)
+        waiting.put(_END)
 
     def give() -> Iterator[Item]:
         yield from waiting.items()
@@ -136,16 +133,6 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
     finally:
         waiting.stopped.set()
         thread.join()
-
-
-def _close(items: Iterator[object], failed: list[BaseException]) -> None:
-    """A generator that is left early ends its COPY."""
-    close = getattr(items, "close", None)
-    if close is not None:
-        try:
-            close()
-        except BaseException as error:
-            failed.append(error)
 
 
 #: The footer's key for whose file it is.
@@ -219,19 +206,14 @@ class PartWriter:
         with read_ahead(self._batches(connection, part)) as batches:
             groups = row_groups(counted(batches), schema)
             sink = write_file(self.target, part.path, schema, groups)
-        return Written(
-            path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-            bytes=sink.bytes, sha256=sink.sha256,
-        )  # fmt: skip
+        return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
+                       bytes=sink.bytes, sha256=sink.sha256)  # fmt: skip
 
     def schema(self, part: Part) -> pa.Schema:
         """Of this file, with whose it is."""
         schema = self._table(part).arrow_schema() if part.kind == "table" else _FIXED[part.kind]
-        whose = {
-            "slice": slice_name(self.part_of),
-            "after": part.within.after,
-            "through": part.within.through,
-        }
+        ends = {"after": part.within.after, "through": part.within.through}
+        whose = {"slice": slice_name(self.part_of), **ends}
         return schema.with_metadata({**(schema.metadata or {}), _PART_KEY: orjson.dumps(whose)})
 
     def finished(self, part: Part) -> Written | None:
@@ -245,17 +227,14 @@ class PartWriter:
                     return None
                 changes = rows = parquet.metadata.num_rows
                 if part.kind == "table":
-                    groups = parquet.iter_batches(columns=["_change_type"])
-                    changes = sum(_changes(batch) for batch in groups)
+                    changes = sum(map(_changes, parquet.iter_batches(columns=["_change_type"])))
             except pa.ArrowException:
                 return None
             if changes != part.within.rows:
                 return None
-            digest = sha256_of(file)
-        return Written(
-            path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-            bytes=digest[1], sha256=digest[0],
-        )  # fmt: skip
+            sha256, size = sha256_of(file)
+        return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
+                       bytes=size, sha256=sha256)  # fmt: skip
 
     def is_ours(self, part: Part) -> bool | None:
         """Whether the file that is there was written for this slice; None: it is broken."""

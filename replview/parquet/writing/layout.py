@@ -143,11 +143,6 @@ def range_of_name(name: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def date_folder(within: Range) -> str:
-    """The partition that a part stands in."""
-    return f"commit_date={NO_DATE if within.commit_date is None else within.commit_date}"
-
-
 def part_names(ranges: Iterable[Range]) -> list[str]:
     """Paths of a dataset's parts, seen from its folder, in the order of their ranges.
 
@@ -158,7 +153,7 @@ def part_names(ranges: Iterable[Range]) -> list[str]:
     for within in ranges:
         first = _edge(within.first_lsn, within.after[1] if 0 < within.after[1] < LAST_SEQ else None)
         last = _edge(within.last_lsn, within.through[1] if within.through[1] < LAST_SEQ else None)
-        path = f"{date_folder(within)}/part-{first}-{last}"
+        path = f"commit_date={within.commit_date or NO_DATE}/part-{first}-{last}"
         if path in made:
             path = f"{path}-{within.through[0]}.{within.through[1]}"
         made[path] = None

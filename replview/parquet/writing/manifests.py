@@ -71,10 +71,6 @@ class Manifest:
         """``path`` (seen from the root), ``dataset``, ``rows``, ``bytes``, ``sha256`` …"""
         return list(self.document["files"])
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return dict(self.document)
-
     @classmethod
     def of(
         cls,
@@ -157,10 +153,8 @@ def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
     """A slice's manifest, or the last one written in an incarnation's folder; None: it is not
     whole.
     """
-    if isinstance(part, str):
-        document = target.read_json(f"{part}/{MANIFEST}")
-    else:
-        document = target.read_json(path_of(part))
+    path = f"{part}/{MANIFEST}" if isinstance(part, str) else path_of(part)
+    document = target.read_json(path)
     return None if document is None else Manifest(document)
 
 
@@ -184,14 +178,13 @@ def refuse_overlap(target: Target, part: Slice) -> None:
             continue
         other = (target.read_json(found.path) or {}).get("slice")
         if other is None or _overlap(part, Slice.from_json(other)):
-            half = " not finished" if name.endswith(UNFINISHED) else ""
+            half, remedy = "", "export into another folder, or only what came since"
+            if name.endswith(UNFINISHED):
+                half, remedy = " not finished", "finish that export, or export into another folder"
             raise TargetProblem(
                 f"another slice{half} of the same transactions stands there, of commit_seq "
-                f"{seqs[0] + 1} to {seqs[1]}: its rows would be there twice",
-                "export into another folder, or only what came since"
-                if not half
-                else "finish that export, or export into another folder",
-            )
+                f"{seqs[0] + 1} to {seqs[1]}: its rows would be there twice", remedy
+            )  # fmt: skip
 
 
 def _overlap(one: Slice, other: Slice) -> bool:
@@ -203,15 +196,14 @@ def _overlap(one: Slice, other: Slice) -> bool:
     until = min((s.until for s in (one, other) if s.until is not None), default=None)
     first = max((s.from_lsn for s in (one, other) if s.from_lsn is not None), default=None)
     last = min((s.to_lsn for s in (one, other) if s.to_lsn is not None), default=None)
-    apart_in_time = since is not None and until is not None and since >= until
-    return not (apart_in_time or (first is not None and last is not None and first > last))
+    apart = since is not None and until is not None and since >= until
+    return not (apart or (first is not None and last is not None and first > last))
 
 
 def mark_unfinished(target: Target, part: Slice) -> None:
     """From now on the incarnation's folder may hold files of a slice that is not whole."""
     target.delete(f"{incarnation_folder(part)}/{SUCCESS}")
-    document = orjson.dumps({"slice": part.to_json()})
-    target.write_bytes(_unfinished(part), document)
+    target.write_bytes(_unfinished(part), orjson.dumps({"slice": part.to_json()}))
 
 
 def is_unfinished(target: Target, part: Slice) -> bool:
@@ -252,9 +244,6 @@ def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
     [stored] = connection.execute(_STORED, ends).fetchone() or (0,)
     if stored == part.through_seq - part.after_seq:
         return found
-    between = {"incarnation_id": ends[0], "after": ends[1], "through": ends[2]}
-    deleted = [
-        {"kind": "deleted", "after_seq": before, "through_seq": seq - 1}
-        for before, seq in connection.execute(_HOLES, between)
-    ]
-    return deleted + found
+    between = dict(zip(("incarnation_id", "after", "through"), ends, strict=True))
+    holes = connection.execute(_HOLES, between)
+    return [{"kind": "deleted", "after_seq": a, "through_seq": b - 1} for a, b in holes] + found

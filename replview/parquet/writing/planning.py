@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Self
@@ -86,10 +86,8 @@ class Plan:
         """
         tables = {table.relation_id: table for table in tables_of(connection, part)}
         incarnation = incarnation_folder(part)
-        folders = {
-            relation: f"{incarnation}/{name}"
-            for relation, name in datasets([*tables.values()]).items()
-        }
+        names = datasets([*tables.values()])
+        folders = {relation: f"{incarnation}/{name}" for relation, name in names.items()}
         sizes = sizes_of(connection, part)
         per_change = sizes.bytes_per_change
         asks: list[_Ask] = []
@@ -135,10 +133,8 @@ def rows_per_part(rows: int, bytes_per_change: float) -> int:
 
 def _parts(kind: Any, folder: str, ranges: list[Range], relation: int | None = None) -> list[Part]:
     return [
-        Part(
-            kind=kind, dataset=folder, path=f"{folder}/{name}", within=within, relation_id=relation
-        )
-        for name, within in zip(part_names(ranges), ranges, strict=True)
+        Part(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=relation)
+        for n, within in zip(part_names(ranges), ranges, strict=True)
     ]
 
 
@@ -161,25 +157,19 @@ def _days(connection: Connection, part: Slice, sizes: Sizes) -> list[Range]:
         where=transactions_of(connection, part),
     )
     return [
-        Range(
-            after=(first - 1, LAST_SEQ), through=(last, LAST_SEQ), rows=count,
-            first_lsn=first_lsn, last_lsn=last_lsn, commit_date=day, by_day=True,
-        )
+        Range(after=(first - 1, LAST_SEQ), through=(last, LAST_SEQ), rows=count,
+              first_lsn=first_lsn, last_lsn=last_lsn, commit_date=day, by_day=True)
         for day, first, last, count, first_lsn, last_lsn in connection.execute(query)
     ]  # fmt: skip
 
 
 def _events(connection: Connection, part: Slice, bytes_per_change: float) -> list[Range]:
-    asked = tuple(
-        each
-        for each in part.operations or OPERATIONS
-        if each in ("truncate", "message") and not (each == "message" and part.tables)
-    )
+    wanted = ("truncate",) if part.tables else ("truncate", "message")
+    asked = tuple(each for each in part.operations or OPERATIONS if each in wanted)
     if not asked:
         return []
     most = rows_per_part(0, bytes_per_change)
-    only = replace(part, operations=asked)
-    return cut(connection, only, None, rows_per_part=most, by_day=True)
+    return cut(connection, replace(part, operations=asked), None, rows_per_part=most, by_day=True)
 
 
 #: From so many rows on Spark writes, where it is there.
@@ -200,9 +190,7 @@ _NEAREST = """
     (SELECT {time}, {lsn}::text FROM transaction t
      WHERE {where} AND t.commit_seq <= {place} ORDER BY t.commit_seq DESC LIMIT 1)
 """
-_PLACE = """
-    SELECT coalesce(max(t.commit_seq), 0) FROM transaction t WHERE {where}
-"""
+_PLACE = "SELECT coalesce(max(t.commit_seq), 0) FROM transaction t WHERE {where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,10 +220,6 @@ class Estimate:
     #: Of an empty slice: ``{"time", "lsn"}`` of the nearest change outside of its times and LSNs.
     nearest: Mapping[str, Any] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def estimate(connection: Connection, part: Slice) -> Estimate:
     """Count a slice, by what its transactions say of themselves. Raises ``StoreProblem``."""
@@ -243,9 +227,8 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
     sizes = sizes_of(connection, part)
     each_bytes = sizes.bytes_per_change * STREAM_TO_FILE
     rows = sum(table.rows or 0 for table in tables)
-    seconds = _BEGIN_SECONDS + max(
-        rows / _ROWS_PER_SECOND, rows * sizes.bytes_per_change / _STREAM_BYTES_PER_SECOND
-    )
+    streamed = rows * sizes.bytes_per_change / _STREAM_BYTES_PER_SECOND
+    seconds = _BEGIN_SECONDS + max(rows / _ROWS_PER_SECOND, streamed)
     seconds += _looked_up(connection, part) / _DERIVED_PER_SECOND
     spark = rows >= SPARK_FROM_ROWS and spark_is_there()
     return Estimate(
@@ -255,13 +238,9 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
         seconds=round(seconds + (_SPARK_SECONDS if spark else 0.0), 1),
         spark=spark,
         tables=tuple(
-            TableEstimate(
-                schema=table.schema,
-                table=table.table,
-                rows=table.rows or 0,
-                bytes=int((table.rows or 0) * each_bytes),
-            )
+            TableEstimate(schema=table.schema, table=table.table, rows=n, bytes=int(n * each_bytes))
             for table in tables
+            for n in [table.rows or 0]
         ),
         nearest=None if sizes.transactions else _nearest(connection, part),
     )
@@ -272,11 +251,8 @@ def _looked_up(connection: Connection, part: Slice) -> int:
     if part.before == "sent" or (part.operations and "update" not in part.operations):
         return 0
     tables = tables_of(connection, replace(part, operations=("update",)))
-    return sum(
-        table.rows or 0
-        for table in tables
-        if any(version.replica_identity != "FULL" for version in table.versions)
-    )
+    whole = [all(v.replica_identity == "FULL" for v in table.versions) for table in tables]
+    return sum(table.rows or 0 for table, full in zip(tables, whole, strict=True) if not full)
 
 
 def spark_is_there() -> bool:
@@ -291,14 +267,9 @@ def _nearest(connection: Connection, part: Slice) -> dict[str, Any] | None:
     open_ended = replace(
         part, after_seq=0, through_seq=(1 << 62), since=None, until=None, from_lsn=None, to_lsn=None
     )
-    found = connection.execute(
-        sql.SQL(_NEAREST).format(
-            time=PLACED_TIME,
-            lsn=PLACED_LSN,
-            where=transactions_of(connection, open_ended),
-            place=_place(connection, part),
-        )
-    ).fetchall()
+    where, place = transactions_of(connection, open_ended), _place(connection, part)
+    query = sql.SQL(_NEAREST).format(time=PLACED_TIME, lsn=PLACED_LSN, where=where, place=place)
+    found = connection.execute(query).fetchall()
     if not found:
         return None
     middle = part.since or part.until
@@ -316,6 +287,5 @@ def _place(connection: Connection, part: Slice) -> int:
     )  # fmt: skip
     if before.until is None and before.to_lsn is None:
         return part.after_seq
-    query = sql.SQL(_PLACE).format(where=conditions(before))
-    row = connection.execute(query).fetchone()
-    return int(row[0]) if row else part.after_seq
+    [(place,)] = connection.execute(sql.SQL(_PLACE).format(where=conditions(before))).fetchall()
+    return int(place)

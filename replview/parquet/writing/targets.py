@@ -60,7 +60,6 @@ class Target:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
         return self.address.kind == "local"
 
     @contextmanager
@@ -168,20 +167,13 @@ class Target:
             return True
         return bool(info.type != pa_fs.FileType.NotFound)
 
-    def forget_folder(self) -> None:
-        """Delete an object store's empty object that stands for the target's own folder."""
-        # Never a bucket itself.
-        if self.address.kind == "objects" and "/" in self.address.path and not self.files():
-            with suppress(OSError, pa.ArrowException):
-                self.address.filesystem.delete_dir(self.address.path)
-
     def _full(self, path: str) -> str:
         return f"{self.address.path}/{path}" if path else self.address.path
 
 
 def test_write(target: Target) -> None:
     """Prove that the target can be written, read and deleted from. Raises ``TargetProblem``."""
-    path = f"_replview-trial-{secrets.token_hex(4)}"
+    path, address = f"_replview-trial-{secrets.token_hex(4)}", target.address
     missing, was_there = _missing_folder(target), target.has_folder()
     target.write_bytes(path, _TRIAL_BYTES)
     try:
@@ -191,9 +183,12 @@ def test_write(target: Target) -> None:
             )
     finally:
         target.delete(path)
-        if not was_there:
-            target.forget_folder()
-        if missing is not None and not any(_files_below(missing)):
+        # An empty object stands for the folder now; what has no / is a bucket.
+        mine = not was_there and address.kind == "objects" and "/" in address.path
+        if mine and not target.files():
+            with suppress(OSError, pa.ArrowException):
+                address.filesystem.delete_dir(address.path)
+        if missing is not None and all(each.is_dir() for each in missing.rglob("*")):
             shutil.rmtree(missing, ignore_errors=True)
 
 
@@ -208,7 +203,3 @@ def _missing_folder(target: Target) -> Path | None:
     path = Path(target.address.path)
     missing = [each for each in (path, *path.parents) if not os.path.lexists(each)]
     return missing[-1] if missing else None
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    return (each for each in folder.rglob("*") if not each.is_dir())
