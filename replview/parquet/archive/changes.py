@@ -5,6 +5,8 @@ the store would have them.
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import orjson
@@ -87,14 +89,10 @@ def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
         if row["_change_type"] == _PREIMAGE:
             before = (place, image, not row["_not_sent"])
             continue
-        old: Mapping[str, Any] | None = None
-        whole = shape["replica_identity"] == "FULL"
-        new: Mapping[str, Any] | None = image
-        op = _LETTERS[row["_change_type"]]
-        if op == "D":
-            old, new = image, None
-        elif op == "U" and before is not None and before[0] == place:
-            old, whole = before[1], before[2]
+        op, whole = _LETTERS[row["_change_type"]], shape["replica_identity"] == "FULL"
+        old = image if op == "D" else None
+        if op == "U" and before is not None and before[0] == place:
+            _, old, whole = before
         before = None
         found.append(
             ArchivedChange(
@@ -104,7 +102,8 @@ def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
                 schema=shapes.schema, table=shapes.table, version=row["_relation_version"],
                 columns=shape["columns"], key_columns=shape["key_columns"],
                 replica_identity=shape["replica_identity"],
-                old_kind=None if old is None else "O" if whole else "K", old=old, new=new,
+                old_kind=None if old is None else "O" if whole else "K", old=old,
+                new=None if op == "D" else image,
             )
         )  # fmt: skip
     return found
@@ -121,13 +120,10 @@ def _image(
         name = str(column["name"])
         if name in absent or name not in names:
             continue
-        kept = raw.get(name)
-        if kept is None:
+        if (kept := raw.get(name)) is None:
             image[name] = pg_text(row[names[name]], kinds[name])
-        elif kept.startswith('{"$'):
-            image[name] = orjson.loads(kept)
         else:
-            image[name] = kept
+            image[name] = orjson.loads(kept) if kept.startswith('{"$') else kept
     return image
 
 
@@ -180,21 +176,19 @@ def oid_of(manifest: Mapping[str, Any], file: Mapping[str, Any]) -> int | None:
 def key_filter(schema: pa.Schema, key: Mapping[str, str | None]) -> pc.Expression | None:
     """Rows with this key; None: the file cannot have any."""
     names = file_columns(schema)
-    where: pc.Expression | None = None
+    wanted = []
     for column, text in key.items():
         if column not in names:
             return None
-        field = pc.field(names[column])
-        if text is None:
-            one = field.is_null()
-        else:
-            converted = convert([text], schema.field(names[column]).type)
-            if converted.raw:
-                # A value that its type cannot hold is no key one could look for.
-                return None
-            one = field == converted.array[0]
-        where = one if where is None else where & one
-    return where
+        field, converted = (
+            pc.field(names[column]),
+            convert([text], schema.field(names[column]).type),
+        )
+        if converted.raw:
+            # A value that its type cannot hold is no key one could look for.
+            return None
+        wanted.append(field.is_null() if text is None else field == converted.array[0])
+    return reduce(and_, wanted) if wanted else None
 
 
 def lsn_of(text: str | None) -> int:

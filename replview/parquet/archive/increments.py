@@ -54,19 +54,13 @@ class Chain:
     @classmethod
     def of(cls, target: Target, part: Slice) -> Self:
         """As the names of the manifests tell; slices of less than everything are none of it."""
-        whole: dict[int, int] = {}
-        begun: dict[int, int] = {}
+        ends: dict[str, dict[int, int]] = {".json": {}, UNFINISHED: {}}
         for found in target.files(f"{incarnation_folder(part)}/{MANIFESTS}"):
             name = found.path.rpartition("/")[2]
-            seqs = range_of_name(name)
-            if seqs is None:
-                continue
-            ours = slice_name(everything(part, *seqs))
-            if name == f"{ours}.json":
-                whole[seqs[0]] = seqs[1]
-            elif name == f"{ours}{UNFINISHED}":
-                begun[seqs[0]] = seqs[1]
-        return cls(whole, begun)
+            if (seqs := range_of_name(name)) is not None:
+                ending = name.removeprefix(slice_name(everything(part, *seqs)))
+                ends.get(ending, {})[seqs[0]] = seqs[1]
+        return cls(ends[".json"], ends[UNFINISHED])
 
     def reached(self) -> int:
         """Where the chain that begins with history ends."""
@@ -93,10 +87,9 @@ def next_slice(wanted: Slice, target: Target, dsn: str | None) -> Slice:
 
 def everything(part: Slice, after_seq: int, through_seq: int) -> Slice:
     """All of an incarnation between two places."""
-    return Slice(
-        source=part.source, slot=part.slot, incarnation_id=part.incarnation_id,
-        incarnation=part.incarnation, after_seq=after_seq, through_seq=through_seq,
-    )  # fmt: skip
+    return Slice(source=part.source, slot=part.slot, incarnation_id=part.incarnation_id,
+                 incarnation=part.incarnation, after_seq=after_seq,
+                 through_seq=through_seq)  # fmt: skip
 
 
 def write_next(

@@ -27,14 +27,8 @@ from replview.parquet.archive.changes import (
     oid_of,
     parse_cursor,
 )
-from replview.parquet.writing.layout import (
-    MANIFESTS,
-    SCHEMA,
-    TRANSACTIONS,
-    UNFINISHED,
-    encoded,
-    range_of_name,
-)
+from replview.parquet.writing.layout import MANIFESTS, SCHEMA, TRANSACTIONS, encoded, range_of_name
+from replview.parquet.writing.manifests import manifests
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
@@ -68,12 +62,11 @@ class ArchivedIncarnation:
         if manifest is None or commit_seq is None:
             return None
         here = pc.field("commit_seq") == commit_seq
-        facts = None
-        for file in files_of(manifest, "transactions"):
-            rows = self._rows(file["path"], here).to_pylist()
-            facts = rows[0] if rows else facts
-        if facts is None:
+        files = files_of(manifest, "transactions")
+        rows = [row for file in files for row in self._rows(file["path"], here)]
+        if not rows:
             return None
+        facts = rows[-1]
         found = self._changes(manifest, facts, after, limit + 1)
         return ArchivedTransaction(facts, found[:limit], len(found) > limit)
 
@@ -122,8 +115,7 @@ class ArchivedIncarnation:
             return [], False
         with raising_problems():
             places = dataset.to_table(columns=["_commit_version", "_xid", "_seq"], filter=where)
-        pairs = list(dict.fromkeys(tuple(row.values()) for row in places.to_pylist()))
-        pairs.reverse()
+        pairs = list(dict.fromkeys(tuple(row.values()) for row in places.to_pylist()))[::-1]
         chosen = set(pairs[given : given + most])
         if not chosen:
             return [], len(pairs) > given
@@ -145,7 +137,9 @@ class ArchivedIncarnation:
         events = (pc.field("commit_seq") == facts["commit_seq"]) & (pc.field("seq") > after)
         for file in files_of(manifest, "events"):
             if facts["truncates"] or facts["messages"] or facts["state"] == "message":
-                found += [event_of(row) for row in self._head(file["path"], events, most)]
+                with raising_problems():
+                    rows = self.target.dataset(file["path"]).head(most, filter=events)
+                found += map(event_of, rows.to_pylist())
         lsn = facts["_commit_version"]
         if lsn is not None:
             of_it = (pc.field("_commit_version") == lsn) & (pc.field("_seq") > after)
@@ -165,7 +159,7 @@ class ArchivedIncarnation:
             folder += f"/commit_date={moment.astimezone(dt.UTC).date()}"
         here = (pc.field("_commit_version") == lsn) & (pc.field("state") != "snapshot")
         for found in self.target.files(folder, deep=True):
-            rows = self._rows(found.path, here).to_pylist()
+            rows = self._rows(found.path, here)
             if rows and found.path.endswith(".parquet"):
                 return int(rows[0]["commit_seq"])
         return None
@@ -179,9 +173,7 @@ class ArchivedIncarnation:
 
     def _names(self) -> list[str]:
         """Of whole slices, in the order of history."""
-        found = [each.path for each in self.target.files(f"{self.folder}/{MANIFESTS}")]
-        names = (path.rpartition("/")[2] for path in found if not path.endswith(UNFINISHED))
-        return [name for name in names if range_of_name(name) is not None]
+        return [f"{name}.json" for name in manifests(self.target, self.folder)]
 
     def _read(self, name: str) -> Mapping[str, Any]:
         document = self.target.read_json(f"{self.folder}/{MANIFESTS}/{name}")
@@ -190,13 +182,7 @@ class ArchivedIncarnation:
     def _shapes(self, dataset: str) -> Shapes:
         return Shapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
 
-    def _rows(self, path: str, where: pc.Expression) -> pa.Table:
+    def _rows(self, path: str, where: pc.Expression) -> list[dict[str, Any]]:
         with raising_problems():
-            return self.target.dataset(path).to_table(filter=where)
-
-    def _head(self, path: str, where: pc.Expression, most: int) -> list[dict[str, Any]]:
-        with raising_problems():
-            rows: list[dict[str, Any]] = (
-                self.target.dataset(path).head(most, filter=where).to_pylist()
-            )
-        return rows
+            table = self.target.dataset(path).to_table(filter=where)
+        return table.to_pylist()  # type: ignore[no-any-return]

@@ -47,8 +47,7 @@ class Span:
     def holds(self, place: Place, *, snapshot: bool) -> bool:
         """Whether a change under the key is the row's; a baseline's row is as of a position."""
         if snapshot:
-            here = place[:2]
-            return (self.since[0], self.since[3]) <= here <= (self.until[0], self.until[3])
+            return self.since[::3] <= place[:2] <= self.until[::3]
         return self.since[:3] <= place[:3] <= self.until[:3]
 
 
@@ -88,37 +87,34 @@ class TableFile:
     #: The number of the slot's incarnation.
     incarnation: int
 
-    def dataset(self) -> pads.FileSystemDataset:
-        """To read some rows of it."""
-        return self.target.dataset(self.path)
-
     def changes_within(self, spans: Sequence[Span]) -> set[Within]:
         """The changes of which a row, before or after, belongs to one of the spans."""
         of_key: dict[Key, list[Span]] = {}
         for span in spans:
             of_key.setdefault(key_of(span.key), []).append(span)
         found = set[Within]()
-        for row, key in _matching(self.dataset(), list(of_key)):
-            snapshot = row["_change_type"] == "insert" and row["_xid"] is None
-            commit = row["_commit_version"] or 0
-            place: Place = (self.incarnation, lsn_of(row["_lsn"]), row["_seq"], commit)
+        for row, key in _matching(self.target.dataset(self.path), list(of_key)):
+            version, xid, seq = within = _within(row)
+            snapshot = row["_change_type"] == "insert" and xid is None
+            place: Place = (self.incarnation, lsn_of(row["_lsn"]), seq, version or 0)
             if any(span.holds(place, snapshot=snapshot) for span in of_key[key]):
-                found.add((row["_commit_version"], row["_xid"], row["_seq"]))
+                found.add(within)
         return found
 
     def changes_under(self, keys: Sequence[Key], shapes: Shapes) -> list[ArchivedChange]:
         """Every change with a row under one of the keys, both of its rows with their values."""
-        dataset = self.dataset()
-        places = {
-            (row["_commit_version"], row["_xid"], row["_seq"])
-            for row, _ in _matching(dataset, keys)
-        }
+        dataset = self.target.dataset(self.path)
+        places = {_within(row) for row, _ in _matching(dataset, keys)}
         if not places:
             return []
         with raising_problems():
             rows = dataset.to_table(filter=at_places(places))
         found = changes_of(rows, shapes)
         return [each for each in found if (each.commit_lsn, each.xid, each.seq) in places]
+
+
+def _within(row: Mapping[str, Any]) -> Within:
+    return row["_commit_version"], row["_xid"], row["_seq"]
 
 
 def key_of(values: Mapping[str, str | None]) -> Key:

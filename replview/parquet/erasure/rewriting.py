@@ -65,11 +65,8 @@ class Rewriter:
 
     def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:
         """A row group of a table."""
-        places = zip(
-            *(group.column(name).to_pylist() for name in ("_commit_version", "_xid", "_seq")),
-            strict=True,
-        )
-        rows = [number for number, place in enumerate(places) if place in changes]
+        places = group.select(["_commit_version", "_xid", "_seq"]).to_pylist()
+        rows = [number for number, place in enumerate(places) if (*place.values(),) in changes]
         named = 0
         if self.wanted.actor:
             group, named = _renamed(group, "_actor", self.wanted)
@@ -79,10 +76,12 @@ class Rewriter:
         erased = self._erased_columns(group, rows, shapes, names)
         for source in {name for columns in erased.values() for name in columns}:
             mine = [row for row in rows if source in erased[row]]
-            group = _set(group, names[source], _nulled(group.column(names[source]), mine))
-        raws = {row: self._raw(group, row, erased[row]) for row in rows}
-        group = _set(group, "_pg_raw", _replaced(group.column("_pg_raw"), raws))
-        return group, named
+            values = group.column(names[source])
+            nulls = dict.fromkeys(mine, pa.nulls(1, values.type))
+            group = _set(group, names[source], _pieces(values, nulls))
+        maps = group.column("_pg_raw")
+        raws = {row: pa.array([self._raw(group, row, erased[row])], maps.type) for row in rows}
+        return _set(group, "_pg_raw", _pieces(maps, raws)), named
 
     def _erased_columns(
         self, group: pa.Table, rows: Sequence[int], shapes: Shapes, names: Mapping[str, str]
@@ -129,13 +128,6 @@ class Rewriter:
         return group, done
 
 
-def is_rewritten(target: Target, path: str, erasure: int) -> bool:
-    """Whether this act has written the file anew already."""
-    with raising_problems(), target.open(path) as file:
-        metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
-    return erasure in orjson.loads(metadata.get(ERASED_KEY, b"[]"))
-
-
 def _renamed(group: pa.Table, column: str, wanted: FileErasure) -> tuple[pa.Table, int]:
     values = group.column(column)
     hit = pc.fill_null(pc.equal(values, wanted.actor), False)
@@ -149,19 +141,6 @@ def _renamed(group: pa.Table, column: str, wanted: FileErasure) -> tuple[pa.Tabl
 def _set(group: pa.Table, name: str, values: object) -> pa.Table:
     place = group.schema.get_field_index(name)
     return group.set_column(place, group.schema.field(place), values)
-
-
-def _nulled(values: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
-    """The column without what these rows have in it."""
-    nothing = pa.nulls(1, values.type)
-    return _pieces(values, dict.fromkeys(rows, nothing))
-
-
-def _replaced(
-    values: pa.ChunkedArray, rows: Mapping[int, Sequence[tuple[str, str]]]
-) -> pa.ChunkedArray:
-    """The column of maps with others in these rows."""
-    return _pieces(values, {row: pa.array([list(m)], values.type) for row, m in rows.items()})
 
 
 def _pieces(values: pa.ChunkedArray, rows: Mapping[int, pa.Array]) -> pa.ChunkedArray:
@@ -188,8 +167,13 @@ class Notes:
         """Files that an earlier try of this act has written anew."""
         mine = [each for each in self._all() if each["erasure"] == self.wanted.erasure]
         paths = {path for each in mine for path in each["files"]}
-        there = [path for path in sorted(paths) if self.target.size(path) is not None]
-        return [path for path in there if is_rewritten(self.target, path, self.wanted.erasure)]
+        found = []
+        for path in (each for each in sorted(paths) if self.target.size(each) is not None):
+            with raising_problems(), self.target.open(path) as file:
+                metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
+            if self.wanted.erasure in orjson.loads(metadata.get(ERASED_KEY, b"[]")):
+                found.append(path)
+        return found
 
     def write(self, files: Sequence[str], rows: int, *, finished: bool) -> None:
         """That something is erased from these files, never what."""
@@ -197,15 +181,11 @@ class Notes:
         others = [each for each in notes if each["erasure"] != self.wanted.erasure]
         before = [int(each["rows"]) for each in notes if each not in others]
         mine = {
-            "erasure": self.wanted.erasure,
-            "on": self.wanted.day,
-            "files": list(files),
-            "rows": max([rows, *before]),
-            "finished": finished,
-        }
-        self.target.write_json(
-            f"{self.folder}/{ERASED}", {"format": 1, "erasures": [*others, mine]}
-        )
+            "erasure": self.wanted.erasure, "on": self.wanted.day, "files": list(files),
+            "rows": max([rows, *before]), "finished": finished,
+        }  # fmt: skip
+        document = {"format": 1, "erasures": [*others, mine]}
+        self.target.write_json(f"{self.folder}/{ERASED}", document)
 
     def put_manifests_right(self, files: Sequence[str]) -> None:
         """They tell the sizes and checksums that the files have now, and no erased name."""
@@ -219,7 +199,7 @@ class Notes:
                         sums[each["path"]] = sha256_of(file)
                 each["sha256"], each["bytes"] = sums[each["path"]]
             part = document.get("slice") or {}
-            named = any([self._clear_text_in(part), self._rename_in(part)])
+            named = self._clear_text_in(part) | self._rename_in(part)
             if mine:
                 document["bytes"] = sum(each["bytes"] for each in document["files"])
                 acts = {each["erasure"]: each for each in document.get("erased", ())}

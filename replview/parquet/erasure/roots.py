@@ -19,12 +19,7 @@ from replview.parquet.erasure.finding import FileErasure, Key, Span, TableFile, 
 from replview.parquet.erasure.rewriting import Notes, Rewriter
 from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.filesystems import WRITING
-from replview.parquet.writing.layout import (
-    EVENTS,
-    SCHEMA,
-    TRANSACTIONS,
-    encoded,
-)
+from replview.parquet.writing.layout import EVENTS, SCHEMA, TRANSACTIONS, encoded
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 from replview.text.parsing import whole_number
@@ -45,16 +40,9 @@ class Standing:
 class _Table:
     """A dataset of a table of which rows are erased."""
 
-    folder: str
-    incarnation: int
     shapes: Shapes
     spans: Sequence[Span]
     files: Sequence[TableFile]
-
-    @property
-    def oids(self) -> list[int]:
-        """On its source; several where it was dropped and made anew."""
-        return document_oids(self.shapes.document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +63,7 @@ class Root:
         """Every change with a row under one of the keys of a table: ``(incarnation, change)``."""
         for incarnation, folder in self._incarnations():
             for table in self._tables(folder, incarnation):
-                if not {*table.oids}.isdisjoint(oids):
+                if not {*document_oids(table.shapes.document)}.isdisjoint(oids):
                     for file in table.files:
                         for change in file.changes_under(keys, table.shapes):
                             yield incarnation, change
@@ -136,8 +124,7 @@ class Root:
     def _incarnations(self) -> list[tuple[int, str]]:
         """``(number, folder)`` of the slot's incarnations that stand there."""
         found = []
-        for home in self.wanted.homes:
-            source, slot = (encoded(part) for part in home)
+        for source, slot in (map(encoded, home) for home in self.wanted.homes):
             for name in self.target.folders(source):
                 stem, _, text = name.rpartition("-")
                 if stem == slot and (number := whole_number(text)) is not None:
@@ -155,14 +142,12 @@ class Root:
                 document = self._schema_of_unfinished(f"{folder}/{name}")
             if document is None:
                 continue
-            shapes = Shapes(document)
-            wanted = [oid for oid in document_oids(shapes.document) if oid in self.wanted.tables]
+            wanted = [oid for oid in document_oids(document) if oid in self.wanted.tables]
             spans = [span for oid in wanted for span in self.wanted.tables[oid]]
             if wanted or self.wanted.actor:
-                files = [
-                    TableFile(self.target, p, incarnation) for p in self._files(f"{folder}/{name}")
-                ]
-                yield _Table(name, incarnation, shapes, spans, files)
+                paths = self._files(f"{folder}/{name}")
+                files = [TableFile(self.target, path, incarnation) for path in paths]
+                yield _Table(Shapes(document), spans, files)
 
     def _schema_of_unfinished(self, dataset: str) -> dict[str, Any] | None:
         """What is known of a dataset without a schema: its columns, in one shape."""
@@ -176,11 +161,9 @@ class Root:
         schema, _, name = table_name.partition(".")
         oids = [oid for oid, names in self.wanted.names.items() if table_name in names]
         columns = [{"name": c["name"], "type": c["pg_type"]} for c in known.get("columns", ())]
-        version = {
-            "number": None, "columns": columns, "key_columns": [], "replica_identity": "DEFAULT",
-        }  # fmt: skip
+        version = {"columns": columns, "key_columns": [], "replica_identity": "DEFAULT"}
         table = {"schema": schema, "name": name, "oid": oids[0] if oids else 0}
-        return {"table": table, "versions": [version]}
+        return {"table": table, "versions": [{"number": None, **version}]}
 
     def _naming(self, folder: str) -> Iterator[tuple[str, int]]:
         """Files of transactions and events in which the actor's name stands."""
