@@ -58,9 +58,7 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> None:
         done = archive(spark, options.target, options.slot, changes=options.changes)
     except StoreProblem as error:
         raise SparkProblem(error.cause, error.remedy) from error
-    told = ", ".join(
-        f"life {incarnation} up to commit_seq {seq}" for incarnation, seq in done.items()
-    )
+    told = ", ".join(f"life {number} up to commit_seq {seq}" for number, seq in done.items())
     sys.stdout.write(f"archived: {told or 'nothing is new'}\n")
 
 
@@ -122,10 +120,8 @@ def _run(options: argparse.Namespace) -> None:
             result = compute(spark, options)
             if options.output:
                 print(f"written to {write(result, options.output)}", file=sys.stderr)
-            show = as_json if options.json else as_table
-            shown = show(result, options.limit)
-        sys.stdout.write((shown if isinstance(shown, str) else shown.decode()) + "\n")
-        sys.stdout.flush()
+            shown = (as_json if options.json else as_table)(result, options.limit)
+        print(shown, flush=True)
     finally:
         spark.stop()
 

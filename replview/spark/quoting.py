@@ -17,11 +17,8 @@ def py_list(texts: Sequence[str]) -> str:
 
 def py_text(text: str) -> str:
     """A string of Python over several lines."""
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"')
-        if '"""' in text
-        else text.replace("\\", "\\\\")
-    )
+    escaped = text.replace("\\", "\\\\")
+    escaped = escaped.replace('"', '\\"') if '"""' in text else escaped
     guard = "\n" if escaped.endswith('"') else ""
     return f'"""{escaped}{guard}"""'
 

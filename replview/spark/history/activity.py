@@ -20,6 +20,7 @@ from replview.spark.history.row_intervals import (
     in_epochs,
     key_names,
     placed,
+    raw,
     with_intervals,
 )
 from replview.spark.history.snapshots import named
@@ -38,8 +39,8 @@ def churn(
     bigint`` (about: different keys). Baselines are no changes.
     """
     changes = _changes(spark, dataset, span)
-    counts: list[Any] = [*_counts(), F.count_distinct("_commit_version").alias("transactions")]
-    counts.append(F.count_distinct("_actor").alias("actors"))
+    counts = [*_counts(), F.count_distinct("_commit_version").alias("transactions"),
+              F.count_distinct("_actor").alias("actors")]  # fmt: skip
     key = key_names(dataset.keys()) if dataset.tells_rows_apart else []
     if key:
         changes = placed(changes, dataset.keys())
@@ -70,10 +71,9 @@ def hot_rows(spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, top: 
         .orderBy(F.col("changes").desc(), *key_names(keys))
         .limit(top)
     )
-    shown = [F.col(f"_key{n}").alias(column.name) for n, column in enumerate(keys)]
     more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
     names = [column.name for column in keys]
-    frame = frame.select(*shown, *(F.col(tick(name)) for name in more))
+    frame = frame.select(*(F.col(f"_key{n}").alias(name) for n, name in enumerate(names)), *more)
     reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
     return Result(frame, not reasons, reasons, {"table": dataset.name, "key": names})
 
@@ -224,7 +224,13 @@ def _of_table(
     seen = [column for column in dataset.columns if column.source_name not in hidden]
     compared = [column for column in seen if column not in keys]
     rows = _with_before(rows, keys, compared)
-    rows = _with_moves(rows, keys, compared) if may_move else _without_moves(rows, compared)
+    if may_move:
+        rows = _with_moves(rows, keys, compared)
+    else:
+        # Nothing is known before a row begins.
+        known = {f"_before{n}": F.when(~F.col("_begins"), F.col(f"_before{n}"))
+                 for n in range(len(compared))}  # fmt: skip
+        rows = rows.withColumns(known | {"_old_key": F.lit(None).cast("array<bigint>")})
     rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
     changed = rows.where(F.col("_change_type") != "update_preimage").select(
         F.col("_actor").alias("actor"), F.explode(_events(compared, keys, seen)).alias("event")
@@ -242,22 +248,15 @@ def _with_before(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Colu
     null: unknown.
     """
     before = by_key(keys).rowsBetween(-(1 << 31), -1)
-    added: dict[str, Any] = {}
+    added = {}
     for n, column in enumerate(columns):
         mine = F.struct(_digest(column).alias("digest"), F.col(INTERVAL).alias("interval"))
-        last = F.last(F.when(_sent(column), mine), ignorenulls=True).over(before)
-        added[f"_before{n}"] = last
-    return rows.withColumns(added).withColumns({
-        name: F.when(F.col(name)["interval"] == F.col(INTERVAL), F.col(name)["digest"]) for name in
-        added
-    })  # fmt: skip
-
-
-def _without_moves(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """What ``_with_moves`` gives where no row has moved: nothing is known before a row begins."""
-    names = [f"_before{n}" for n in range(len(columns))]
-    known = {name: F.when(~F.col("_begins"), F.col(name)) for name in names}
-    return rows.withColumns(known | {"_old_key": F.lit(None).cast("array<bigint>")})
+        last = F.last(F.when(_sent(column), mine), ignorenulls=True)
+        added[f"_before{n}"] = last.over(before)
+    here = {name: F.col(name)["interval"] == F.col(INTERVAL) for name in added}
+    return rows.withColumns(added).withColumns(
+        {name: F.when(same, F.col(name)["digest"]) for name, same in here.items()}
+    )
 
 
 def _with_moves(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
@@ -268,7 +267,7 @@ def _with_moves(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Colum
     left = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
         "_commit_version",
         "_seq",
-        _key(keys).alias("_old_key"),
+        F.array(*map(_digest, keys)).alias("_old_key"),
         *(
             F.when(_sent(column), _digest(column)).otherwise(F.col(name)).alias(f"{name}x")
             for name, column in zip(names, columns, strict=True)
@@ -284,16 +283,10 @@ def _sent(column: Column) -> Expression:
     return ~F.array_contains("_not_sent", column.source_name)
 
 
-def _key(keys: Sequence[Column]) -> Expression:
-    """A row's key as digests."""
-    return F.array(*(_digest(column) for column in keys))
-
-
 def _digest(column: Column) -> Expression:
     """A value as a number, also one that its column cannot hold."""
-    text = F.try_element_at("_pg_raw", F.lit(column.source_name))
     # A hash leaves nulls out: what is null is said beside.
-    value = F.col(tick(column.name))
+    value, text = F.col(tick(column.name)), raw(column)
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 
@@ -307,15 +300,12 @@ def _events(
         return F.struct(F.lit(operation).alias("operation"), name.alias("column"))
 
     begins = F.col("_begins")
-    changed = [
+    changed = []
+    for n, column in enumerate(columns):
+        before = F.col(f"_before{n}")
         # A large value that was not sent before and is now: it did change.
-        F.when(
-            _sent(column)
-            & ~F.coalesce(F.col(f"_before{n}") == _digest(column), begins & ~_known(n)),
-            event("update", column.source_name),
-        )
-        for n, column in enumerate(columns)
-    ]
+        same = F.coalesce(before == _digest(column), begins & before.isNull())
+        changed.append(F.when(_sent(column) & ~same, event("update", column.source_name)))
     moved = [
         F.when(F.col("_old_key")[n] != _digest(key), event("update", key.source_name))
         for n, key in enumerate(keys)
@@ -332,7 +322,3 @@ def _events(
         .when(begins, F.array_compact(F.array(*moved, *changed, nothing)))
         .otherwise(F.array_compact(F.array(*changed, nothing)))
     )
-
-
-def _known(number: int) -> Expression:
-    return F.col(f"_before{number}").isNotNull()

@@ -3,7 +3,6 @@
 import argparse
 import datetime as dt
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
@@ -73,64 +72,10 @@ def add_jobs(commands: Any) -> None:
                             "exported to")  # fmt: skip
         parser.add_argument("--incarnation", "--life", dest="life", metavar="SOURCE/SLOT-NUMBER",
                             help="whose changes (default: the only one there is)")  # fmt: skip
-        for group in groups:
-            _GROUPS[group](parser)
-        _add_output(parser)
-
-
-def _add_table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--table", required=True, metavar="SCHEMA.TABLE")
-
-
-def _add_tables(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--table", action="append", metavar="SCHEMA.TABLE", help="may be given "
-                        "several times (default: all of the incarnation's)")  # fmt: skip
-
-
-def _add_moment(parser: argparse.ArgumentParser) -> None:
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--lsn", type=lsn, help="at this commit LSN")
-    chosen.add_argument("--time", type=moment, help="at this time (ISO 8601; UTC if it has no "
-                        "zone; default: the end of what was exported)")  # fmt: skip
-
-
-def _add_span(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--from-lsn", type=lsn, metavar="LSN", help="first commit LSN")
-    parser.add_argument("--to-lsn", type=lsn, metavar="LSN", help="last commit LSN")
-    parser.add_argument("--since", type=moment, metavar="TIME", help="first commit time")
-    parser.add_argument("--until", type=moment, metavar="TIME", help="last commit time")
-
-
-def _add_every(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--every", choices=PERIODS, default="minute", help="the length of a "
-                        "period (default: minute)")  # fmt: skip
-
-
-def _add_top(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--top", type=int, default=20, metavar="ROWS", help="how many (default: "
-                        "20)")  # fmt: skip
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", metavar="URL", help="write all rows there as Parquet; the "
-                        "folder must not exist")  # fmt: skip
-    parser.add_argument("--limit", type=int, default=20, metavar="ROWS", help="rows shown "
-                        "(default: 20)")  # fmt: skip
-    parser.add_argument("--masked", type=masks, default={}, metavar="JSON", help="columns whose "
-                        'values are left out: {"public.customers": ["mail"]}')  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="show them as one JSON object")
-    parser.add_argument("--spark", metavar="URL", help="local[2], spark://…, sc://… (default: the "
-                        "environment's, else this machine)")  # fmt: skip
-
-
-_GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
-    "table": _add_table,
-    "tables": _add_tables,
-    "moment": _add_moment,
-    "span": _add_span,
-    "every": _add_every,
-    "top": _add_top,
-}
+        for group in (*groups, "output"):
+            here = parser.add_mutually_exclusive_group() if group == "moment" else parser
+            for option, facts in _OPTIONS[group].items():
+                here.add_argument(option, **facts)
 
 
 def masks(text: str) -> dict[str, list[str]]:
@@ -155,10 +100,42 @@ def moment(text: str) -> dt.datetime:
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time such as 2026-11-20T07:57:11Z"
-        ) from None
+        example = "2026-11-20T07:57:11Z"
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as {example}") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+
+
+#: The options of a group.
+_OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "table": {"--table": {"required": True, "metavar": "SCHEMA.TABLE"}},
+    "tables": {"--table": {
+        "action": "append", "metavar": "SCHEMA.TABLE",
+        "help": "may be given several times (default: all of the incarnation's)"}},
+    # One of them.
+    "moment": {
+        "--lsn": {"type": lsn, "help": "at this commit LSN"},
+        "--time": {"type": moment, "help": "at this time (ISO 8601; UTC if it has no zone; "
+                                           "default: the end of what was exported)"}},
+    "span": {
+        "--from-lsn": {"type": lsn, "metavar": "LSN", "help": "first commit LSN"},
+        "--to-lsn": {"type": lsn, "metavar": "LSN", "help": "last commit LSN"},
+        "--since": {"type": moment, "metavar": "TIME", "help": "first commit time"},
+        "--until": {"type": moment, "metavar": "TIME", "help": "last commit time"}},
+    "every": {"--every": {"choices": PERIODS, "default": "minute",
+                          "help": "the length of a period (default: minute)"}},
+    "top": {"--top": {"type": int, "default": 20, "metavar": "ROWS",
+                      "help": "how many (default: 20)"}},
+    "output": {
+        "--output": {"metavar": "URL",
+                     "help": "write all rows there as Parquet; the folder must not exist"},
+        "--limit": {"type": int, "default": 20, "metavar": "ROWS",
+                    "help": "rows shown (default: 20)"},
+        "--masked": {"type": masks, "default": {}, "metavar": "JSON", "help": "columns whose "
+                     'values are left out: {"public.customers": ["mail"]}'},
+        "--json": {"action": "store_true", "help": "show them as one JSON object"},
+        "--spark": {"metavar": "URL", "help": "local[2], spark://…, sc://… (default: the "
+                                              "environment's, else this machine)"}},
+}  # fmt: skip
 
 
 def _span(options: argparse.Namespace) -> "Span":

@@ -5,7 +5,7 @@ The small files (schemas, manifests) are read here by pyarrow, the rows by Spark
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
@@ -45,15 +45,9 @@ class DatasetRoot:
             raise SparkProblem(
                 f"{path} is missing", "export the slice again: its files say nothing without it"
             )
-        table = document["table"]
-        versions = tuple(map(TableVersion.from_json, document["versions"]))
-        return SliceTable(
-            relation_id=0,
-            oid=table["oid"],
-            schema=table["schema"],
-            table=table["name"],
-            versions=versions,
-        )
+        table, versions = document["table"], map(TableVersion.from_json, document["versions"])
+        return SliceTable(relation_id=0, oid=table["oid"], schema=table["schema"],
+                          table=table["name"], versions=tuple(versions))  # fmt: skip
 
     def frame(self, spark: "SparkSession", url: str) -> "DataFrame":
         """Its rows; ``url`` is its address as Spark spells it."""
@@ -74,9 +68,7 @@ def merged(tables: Sequence[SliceTable]) -> SliceTable:
         shapes += [one for one in table.versions if known.get(one.number) != one]
     if not made_anew:
         shapes.sort(key=lambda shape: shape.number)
-    last = tables[-1]
-    return SliceTable(relation_id=0, oid=last.oid, schema=last.schema, table=last.table,
-                      versions=tuple(shapes))  # fmt: skip
+    return replace(tables[-1], versions=tuple(shapes))
 
 
 def as_one(frame: "DataFrame", own: Sequence[Column], wanted: Sequence[Column]) -> "DataFrame":
@@ -95,8 +87,10 @@ def as_one(frame: "DataFrame", own: Sequence[Column], wanted: Sequence[Column]) 
             value = F.col(tick(mine.name))
         elif pa.types.is_string(column.arrow):
             texts.append(column.source_name)
+            # What its column could not hold; a mark (masked, erased) is no value.
             beside = F.try_element_at("_pg_raw", F.lit(column.source_name))
-            value = F.coalesce(_text_of(mine.arrow)(F.col(tick(mine.name))), _no_mark(beside))
+            held = _text_of(mine.arrow)(F.col(tick(mine.name)))
+            value = F.coalesce(held, F.when(~beside.startswith('{"$'), beside))
         else:
             value = F.col(tick(mine.name)).cast(from_arrow_type(column.arrow))
         found.append(value.alias(column.name))
@@ -104,13 +98,6 @@ def as_one(frame: "DataFrame", own: Sequence[Column], wanted: Sequence[Column]) 
     fields = [F.col(field.name) for field in CHANGE_FIELDS if field.name != "_pg_raw"]
     beside = raw.alias("_pg_raw") if texts else F.col("_pg_raw")
     return frame.select(*found, *fields, beside, "commit_date")
-
-
-def _no_mark(text: "Expression") -> "Expression":
-    """What a column could not hold; a mark (masked, erased) is no value."""
-    from pyspark.sql import functions as F
-
-    return F.when(~text.startswith('{"$'), text)
 
 
 def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
@@ -251,11 +238,7 @@ class Incarnation:
         wanted = from_arrow_schema(schema).add("commit_date", "date")
         if not self.root.folders(f"{self.folder}/{name}"):
             return spark.createDataFrame([], wanted)
-        return spark.read.schema(wanted).parquet(self.spark_path(name))
-
-    def spark_path(self, name: str) -> str:
-        """A folder of it as Spark spells its address."""
-        return f"{spark_url(self.root)}/{self.folder}/{name}"
+        return spark.read.schema(wanted).parquet(f"{spark_url(self.root)}/{self.folder}/{name}")
 
 
 @dataclass(frozen=True)
@@ -316,15 +299,18 @@ class Dataset:
         ]
 
     @property
+    def _keys(self) -> set[tuple[str, ...]]:
+        return {version.key_columns for version in self.relation.versions}
+
+    @property
     def tells_rows_apart(self) -> bool:
         """Whether all its shapes know rows by the same key."""
-        chosen = {version.key_columns for version in self.relation.versions}
-        return len(chosen) == 1 and chosen != {()}
+        return len(self._keys) == 1 and self._keys != {()}
 
     def keys(self) -> list[Column]:
         """What rows are known by, in all shapes. Raises ``SparkProblem`` where that is nothing."""
-        chosen = {version.key_columns for version in self.relation.versions}
-        if chosen == {()} or not chosen:
+        chosen = self._keys
+        if chosen in ({()}, set()):
             raise SparkProblem(
                 f"rows of {self.name} cannot be told apart: it has no key that is sent",
                 "give it a primary key, or a replica identity, and export what comes then",
@@ -335,25 +321,18 @@ class Dataset:
                 f"the key of {self.name} changed within what is exported: {shown}",
                 "export the time before and after that change to roots of their own",
             )
-        names = chosen.pop()
         known = {column.source_name: column for column in self.columns}
-        return [known[name] for name in names]
+        return [known[name] for names in chosen for name in names]
 
     def changes(self, spark: "SparkSession", until: Moment) -> "DataFrame":
         """Its rows as exported, those committed by then; files of later days are not opened."""
         target = self.incarnation.root
         frames = [root.frame(spark, f"{spark_url(target)}/{root.folder}") for root in self.roots]
         frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]
-        if len(frames) == 1:
-            return frames[0]
-        columns = self.columns
-        return reduce(
-            lambda before, more: before.unionByName(more),
-            (
-                as_one(frame, root.relation.columns, columns)
-                for frame, root in zip(frames, self.roots, strict=True)
-            ),
-        )
+        if len(frames) > 1:
+            of_all, of_each = self.columns, [root.relation.columns for root in self.roots]
+            frames = [as_one(f, own, of_all) for f, own in zip(frames, of_each, strict=True)]
+        return reduce(lambda before, more: before.unionByName(more), frames)
 
 
 def spark_url(target: Target) -> str:

@@ -3,6 +3,8 @@
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -11,7 +13,7 @@ from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice
 from replview.spark.history.datasets import Dataset, Incarnation, Moment, committed_by
-from replview.spark.history.row_intervals import STREAM, Truncation, placed
+from replview.spark.history.row_intervals import STREAM, Truncation, key_names, placed
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -52,11 +54,7 @@ def read_reach(
     rows = placed(dataset.changes(spark, moment), keys)
     baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
     update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
-    unknown = F.lit(True)
-    for n, _ in enumerate(keys):
-        raw = f"_key{n}_raw"
-        here = F.col(f"_key{n}").isNull()
-        unknown = unknown & (here & F.col(raw).isNull() if raw in rows.columns else here)
+    unknown = reduce(and_, (F.col(name).isNull() for name in key_names(keys)), F.lit(True))
     (found,) = rows.agg(
         F.count("*").alias("rows"),
         F.min("_commit_version").alias("first"),
@@ -69,10 +67,7 @@ def read_reach(
     names = {name for columns in found["unsent"] for name in columns}
     truncations = _truncations(spark, dataset, moment)
     return Reach(
-        rows=found["rows"],
-        first=found["first"],
-        last=found["last"],
-        version=found["version"],
+        **{name: found[name] for name in ("rows", "first", "last", "version")},
         baselines=tuple(found["baselines"]),
         truncations=tuple((lsn, seq) for lsn, seq, _ in truncations),
         truncated_at=tuple(time for _, _, time in truncations),
@@ -132,15 +127,13 @@ def _exported(spark: SparkSession, dataset: Dataset, moment: Moment, low: int) -
         F.min(F.when(F.col("state") != "snapshot", F.col("commit_seq"))).alias("first"),
         F.max("commit_seq").alias("last"),
     )
+    earlier = F.col("_commit_version") < low
     ends = transactions.agg(
         F.max("_commit_version").alias("lsn"),
         F.max(F.unix_micros("commit_time")).alias("time"),
-        F.max(
-            F.when(
-                (F.col("_commit_version") < low) & (F.col("state") != "snapshot"),
-                F.col("commit_seq"),
-            )
-        ).alias("before"),
+        F.max(F.when(earlier & (F.col("state") != "snapshot"), F.col("commit_seq"))).alias(
+            "before"
+        ),
     )
     [row] = seen.crossJoin(ends).collect()
     return row
@@ -149,9 +142,8 @@ def _exported(spark: SparkSession, dataset: Dataset, moment: Moment, low: int) -
 def _beyond(moment: Moment, row: Row) -> Iterator[str]:
     """Why the moment lies beyond what is exported."""
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
-        end = "before any" if row["lsn"] is None else f"at {LSN(row['lsn'])}"
-        yield f"what is exported ends {end}, before the moment asked for"
-    last = None if row["time"] is None else _EPOCH + dt.timedelta(microseconds=row["time"])
+        yield f"what is exported ends {_at(row['lsn'])}, before the moment asked for"
+    last = _moment(row["time"])
     if moment.time is not None and (last is None or last < moment.time):
         end = "before any" if last is None else f"at {last.isoformat()}"
         yield f"what is exported ends {end}, before the moment asked for"
@@ -214,8 +206,6 @@ class Span:
 
     def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
         """What is not before it; files of earlier days are not opened."""
-        from pyspark.sql import functions as F
-
         if self.from_lsn is not None:
             frame = frame.where(F.col("_commit_version") >= self.from_lsn)
         if self.since is not None:
@@ -225,7 +215,6 @@ class Span:
 
     def of(self, frame: DataFrame, *, time: str) -> DataFrame:
         """What is in it."""
-
         return committed_by(self.since_of(frame, time=time), self.end, time=time)
 
 
@@ -269,18 +258,19 @@ def span_doubts(
 def _beyond_span(span: Span, row: Row) -> list[str]:
     """Ends of the span that lie beyond what is exported."""
     first, last = (_moment(row[name]) for name in ("first_time", "last_time"))
-    found = []
+    before, after = [], []
     if span.to_lsn is not None and (row["last_lsn"] or 0) < span.to_lsn:
-        found.append(f"what is exported ends {_at(row['last_lsn'])}, before the end asked for")
+        before.append(_at(row["last_lsn"]))
     if span.until is not None and last is not None and last < span.until:
-        found.append(f"what is exported ends at {last.isoformat()}, before the end asked for")
+        before.append(f"at {last.isoformat()}")
     if span.from_lsn is not None and (row["first_lsn"] or 0) > span.from_lsn:
-        found.append(f"what is exported begins {_at(row['first_lsn'])}, after the beginning asked "
-                     "for")  # fmt: skip
+        after.append(_at(row["first_lsn"]))
     if span.since is not None and first is not None and first > span.since:
-        found.append(f"what is exported begins at {first.isoformat()}, after the beginning asked "
-                     "for")  # fmt: skip
-    return found
+        after.append(f"at {first.isoformat()}")
+    return [
+        *(f"what is exported ends {end}, before the end asked for" for end in before),
+        *(f"what is exported begins {end}, after the beginning asked for" for end in after),
+    ]
 
 
 def _at(lsn: int | None) -> str:

@@ -86,23 +86,16 @@ def write(result: Result, url: str) -> str:
 
 
 def condition_of(error: Exception) -> str:
-    """What Spark calls the error, ``PATH_ALREADY_EXISTS``; its text may quote a row's value."""
+    """What Spark calls it, ``PATH_ALREADY_EXISTS``; its text may quote a row's value."""
     named = re.match(r"\s*\[([A-Z0-9_.]+)\]", str(error))
     return named[1] if named else type(error).__name__
 
 
-def as_json(result: Result, limit: int) -> bytes:
+def as_json(result: Result, limit: int) -> str:
     """``{"columns", "rows", "more", "complete", "reasons", "told"}``; values as text or numbers."""
-    columns, rows, more = shown_rows(result, limit)
-    document = {
-        "columns": columns,
-        "rows": rows,
-        "more": more,
-        "complete": result.complete,
-        "reasons": list(result.reasons),
-        "told": dict(result.details),
-    }
-    return orjson.dumps(document)
+    document = dict(zip(("columns", "rows", "more"), shown_rows(result, limit), strict=True))
+    told = {"reasons": result.reasons, "told": dict(result.details)}
+    return orjson.dumps({**document, "complete": result.complete, **told}).decode()
 
 
 def as_table(result: Result, limit: int) -> str:
@@ -135,27 +128,23 @@ def shown_rows(result: Result, limit: int) -> tuple[list[str], list[list[Any]], 
 
 def plain(value: object) -> Any:
     """As JSON can have it, nothing rounded: numbers beyond JavaScript's as text, too."""
-    if isinstance(value, dt.datetime):
-        return value.isoformat(" ")
-    if isinstance(value, bytes | bytearray):
-        return "\\x" + value.hex() if len(value) <= 1024 else base64.b64encode(value).decode()
-    if isinstance(value, decimal.Decimal | dt.date):
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value
+    match value:
+        case bytes() | bytearray():
+            return "\\x" + value.hex() if len(value) <= 1024 else base64.b64encode(value).decode()
+        case dict():
+            return {str(key): plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case decimal.Decimal() | dt.date():
+            # A datetime is a date, too: its str() parts day and time by a space.
+            return str(value)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(value: object) -> str:
     if value is None:
         return "∅"
-    text = value if isinstance(value, str) else (
-        orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
-    )  # fmt: skip
+    text = orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
     # A source's text must not steer the terminal.
     text = "".join(c if unicodedata.category(c)[0] != "C" else "·" for c in text[: _WIDEST + 1])
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
@@ -166,10 +155,10 @@ def _width(text: str) -> int:
 
 
 def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    cells = []
-    for text, width, right in zip(row, widths, numeric, strict=True):
-        space = " " * (width - _width(text))
-        cells.append(space + text if right else text + space)
+    padded = zip(
+        row, (w - _width(t) for w, t in zip(widths, row, strict=True)), numeric, strict=True
+    )
+    cells = [" " * n + text if right else text + " " * n for text, n, right in padded]
     return "  ".join(cells).rstrip()
 
 
@@ -207,5 +196,4 @@ def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequen
     kinds = dict(frame.dtypes)
     for column in mine:
         frame = frame.withColumn(column.name, F.lit(None).cast(kinds[column.name]))
-    details = {**result.details, "masked": sorted(of)}
-    return replace(result, frame=frame, details=details)
+    return replace(result, frame=frame, details={**result.details, "masked": sorted(of)})

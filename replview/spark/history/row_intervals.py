@@ -13,6 +13,8 @@ there) to its delete, the update that moved it away, or a truncation.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import orjson
@@ -134,42 +136,31 @@ class Unsent:
         ``moves``: some update that moved its row to another key left one of them out; its value is
         looked for under the key before.
         """
-        from pyspark.sql import functions as F
-
         window = by_key(keys, "_epoch")
         latest = {}
         for n, column in enumerate(self.columns):
             mine = F.struct(self._cell(column).alias("cell"), F.col(INTERVAL).alias("interval"))
-            last = F.last(F.when(self.sent(column), mine), ignorenulls=True).over(window)
-            latest[self.known(n)] = last
+            last = F.last(F.when(self.sent(column), mine), ignorenulls=True)
+            latest[self.known(n)] = last.over(window)
         rows = rows.withColumns(latest)
         rows = rows.withColumns({
-            self.known(n): F.when(
-                F.col(f"{self.known(n)}.interval") == F.col(INTERVAL),
-                F.col(f"{self.known(n)}.cell")
-            )
-            for n in range(len(self.columns))
+            name: F.when(F.col(f"{name}.interval") == F.col(INTERVAL), F.col(f"{name}.cell"))
+            for name in latest
         })  # fmt: skip
         return self._followed(rows) if moves else rows
 
     def sent(self, column: Column) -> Expression:
         """Whether a row says what the column holds."""
-        from pyspark.sql import functions as F
-
         sent = ~F.array_contains("_not_sent", column.source_name)
         lacking = self.dataset.lacking(column)
         return sent & ~F.col("_relation_version").isin(lacking) if lacking else sent
 
     def _cell(self, column: Column) -> Expression:
-        from pyspark.sql import functions as F
-
         text = F.lit(None).cast("string") if held(column) else raw(column)
         return F.struct(F.col(tick(column.name)).alias("value"), text.alias("raw"))
 
     def _followed(self, rows: DataFrame) -> DataFrame:
         """Values that a row had under the keys it had before, however often it moved."""
-        from pyspark.sql import functions as F
-
         names = [self.known(n) for n in range(len(self.columns))]
         moved_in = (F.col("_change_type") == "update_postimage") & F.col("_begins")
         here = rows.where(moved_in).select(
@@ -194,9 +185,7 @@ def _follow(found: DataFrame, names: Sequence[str]) -> DataFrame:
 
     Each round reaches twice as far back as the one before.
     """
-    unknown = F.lit(False)
-    for name in names:
-        unknown = unknown | F.col(name).isNull()
+    unknown = reduce(or_, (F.col(name).isNull() for name in names), F.lit(False))
     while True:
         back = found.select(
             F.col("interval").alias("former"),
@@ -210,7 +199,6 @@ def _follow(found: DataFrame, names: Sequence[str]) -> DataFrame:
             F.col("further").alias("former"),
             *(F.coalesce(name, f"{name}x").alias(name) for name in names),
         )
-        further = further.persist()
-        further.count()
+        further.persist().count()
         found.unpersist()
         found = further

@@ -46,8 +46,7 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
     keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
     base = reach.base
-    rows = placed(dataset.changes(spark, moment), keys)
-    rows = named(_after(rows, base), keys)
+    rows = named(_after(placed(dataset.changes(spark, moment), keys), base), keys)
     unsent = Unsent(dataset, reach.unsent)
     if reach.unsent:
         moves = some_move_unsent(rows, keys)
@@ -57,10 +56,10 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
         frame = _latest(rows, keys)
     version = dataset.version(reach.version)
     reasons = doubts(spark, dataset, reach, moment, None if base is None else base[0])
-    chosen = filled_rows(frame, dataset, dataset.columns_of(version), unsent).select(
-        *(tick(column.name) for column in dataset.columns_of(version)),
-        *MARKS, "_pg_raw", "_unknown",
-    )  # fmt: skip
+    columns = dataset.columns_of(version)
+    chosen = filled_rows(frame, dataset, columns, unsent).select(
+        *(tick(column.name) for column in columns), *MARKS, "_pg_raw", "_unknown"
+    )
     return Result(chosen, not reasons, tuple(reasons), _details(dataset, reach, version))
 
 
@@ -111,13 +110,11 @@ def some_move_unsent(rows: DataFrame, keys: list[Column]) -> bool:
     """Whether some update moved its row to another key without sending all of it."""
     names = key_names(keys)
     at = ["_commit_version", "_seq"]
-    moved = rows.where(
-        (F.col("_change_type") == "update_postimage") & (F.size("_not_sent") > 0)
-    ).select(*at, F.struct(*names).alias("now"))
-    before = rows.where(F.col("_change_type") == "update_preimage").select(
-        *at, F.struct(*names).alias("before")
-    )
-    return not moved.join(before, at).where(~F.col("now").eqNullSafe(F.col("before"))).isEmpty()
+    key, kind = F.struct(*names), F.col("_change_type")
+    moved = rows.where((kind == "update_postimage") & (F.size("_not_sent") > 0))
+    before = rows.where(kind == "update_preimage").select(*at, key.alias("before"))
+    both = moved.select(*at, key.alias("now")).join(before, at)
+    return not both.where(~F.col("now").eqNullSafe(F.col("before"))).isEmpty()
 
 
 def _after(rows: DataFrame, base: Truncation | None) -> DataFrame:
@@ -128,8 +125,8 @@ def _after(rows: DataFrame, base: Truncation | None) -> DataFrame:
     version = F.col("_commit_version")
     if seq < 0:  # a baseline
         return rows.where(version >= lsn)
-    later = (version > lsn) | ((version == lsn) & (F.col(STREAM) == 1) & (F.col("_seq") > seq))
-    return rows.where((version >= lsn) & later)
+    later = (F.col(STREAM) == 1) & (F.col("_seq") > seq)
+    return rows.where((version >= lsn) & ((version > lsn) | later))
 
 
 def named(rows: DataFrame, keys: list[Column]) -> DataFrame:
@@ -187,11 +184,10 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
     first = min([lsn for lsn, _ in reach.truncations] + list(reach.baselines), default=None)
     reasons = doubts(spark, dataset, reach, moment, first)
     details = {
-        "table": dataset.name,
-        "life": dataset.incarnation.name,
+        "table": dataset.name, "life": dataset.incarnation.name,
         "key": [column.name for column in keys],
         "whole_from_lsn": None if first is None else str(LSN(first)),
-    }
+    }  # fmt: skip
     return Result(frame, not reasons, tuple(reasons), details)
 
 
