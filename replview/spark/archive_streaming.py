@@ -98,15 +98,13 @@ class _Increments:
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
         try:
-            for incarnation, through in sorted(
-                self._offset(batch).items(), key=lambda one: int(one[0])
-            ):
-                self._write(int(incarnation), through)
+            for incarnation, through in sorted(self._offset(batch).items()):
+                self._write(incarnation, through)
         except (TargetProblem, StoreProblem) as error:
             self.problem = error
             raise
 
-    def _offset(self, batch: int) -> dict[str, int]:
+    def _offset(self, batch: int) -> dict[int, int]:
         """How far each incarnation is read with this batch, as Spark noted before it began.
 
         Source: Spark, OffsetSeqLog: a version, a line of metadata, then one a source.
@@ -117,8 +115,7 @@ class _Increments:
             raise SparkProblem(
                 "Spark's checkpoint is not as it was known", "archive by replview store archive"
             )
-        offset: dict[str, int] = orjson.loads(lines[2])
-        return offset
+        return {int(number): through for number, through in orjson.loads(lines[2]).items()}
 
     def _write(self, incarnation: int, through: int) -> None:
         """Slices from where the files end up to there, as they were begun."""
@@ -129,12 +126,9 @@ class _Increments:
         through = min(through, wanted.through_seq)
         while (reached := Chain.of(self._target, wanted).reached()) < through:
             wanted = replace(wanted, after_seq=reached, through_seq=through)
-            part = next_slice(wanted, self._target, self._dsn)
-            export(
-                part,
-                self._target,
-                dsn=self._dsn,
-                write_parts=partial(write_parts, self._spark),
-                keep=True,
+            part, write = (
+                next_slice(wanted, self._target, self._dsn),
+                partial(write_parts, self._spark),
             )
+            export(part, self._target, dsn=self._dsn, write_parts=write, keep=True)
             self.done[str(incarnation)] = part.through_seq

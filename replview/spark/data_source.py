@@ -99,10 +99,8 @@ class ReplviewDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """One that takes filters, where Spark gives them."""
-        part = self._look()
-        pushes = self._options.pushdown == "true" or (
-            self._options.pushdown == "auto" and _PUSHING_WORKER in sys.modules
-        )
+        part, pushdown = self._look(), self._options.pushdown
+        pushes = pushdown == "true" or (pushdown == "auto" and _PUSHING_WORKER in sys.modules)
         kind = PushingReader if pushes else Reader
         return kind(self._options, part, self._table, schema)
 
@@ -142,21 +140,12 @@ class PushingReader(Reader):
         """Narrow the slice. Nothing is taken off Spark's hands: the slice stays a superset."""
         self._slice = narrowed(self._slice, filters, typed=self._table is not None)
         if self._slice.from_lsn is not None or self._slice.to_lsn is not None:
+            words = ("from_lsn", "to_lsn", "after_seq", "through_seq", "incarnation")
+            asked = self._options.asked | {word: getattr(self._slice, word) for word in words}
             with connect(self._options.dsn) as connection:
-                again = resolve(
-                    connection,
-                    **{
-                        **self._options.asked,
-                        "from_lsn": self._slice.from_lsn,
-                        "to_lsn": self._slice.to_lsn,
-                        "after_seq": self._slice.after_seq,
-                        "through_seq": self._slice.through_seq,
-                        "incarnation": self._slice.incarnation,
-                    },
-                )
-            self._slice = replace(
-                self._slice, after_seq=again.after_seq, through_seq=again.through_seq
-            )
+                again = resolve(connection, **asked)
+            after, through = again.after_seq, again.through_seq
+            self._slice = replace(self._slice, after_seq=after, through_seq=through)
         yield from filters
 
 
@@ -224,11 +213,8 @@ def _by_lsn(part: Slice, each: Filter, value: int) -> Slice:
     if isinstance(each, EqualTo | LessThan | LessThanOrEqual):
         most = value - isinstance(each, LessThan)
         high = most if high is None else min(high, most)
-    return replace(
-        part,
-        from_lsn=None if low is None else min(max(low, 0), _MOST),
-        to_lsn=None if high is None else min(max(high, 0), _MOST),
-    )
+    low, high = (None if each is None else min(max(each, 0), _MOST) for each in (low, high))
+    return replace(part, from_lsn=low, to_lsn=high)
 
 
 def _by_time(part: Slice, each: Filter, value: object) -> Slice:
@@ -290,18 +276,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """As far as the limit lets one batch go."""
         with connect(self._options.dsn) as connection:
-            stored = self._stored(connection)
-            if self._target is not None:
-                stored = {
-                    incarnation: min(seq, self._target.get(incarnation, 0))
-                    for incarnation, seq in stored.items()
-                }
-            reached = {
-                incarnation: max(start.get(incarnation, 0), seq)
-                for incarnation, seq in stored.items()
-            }
             # Incarnations that are gone stay told.
-            reached = {**start, **{incarnation: seq for incarnation, seq in reached.items() if seq}}
+            reached = dict(start)
+            for incarnation, seq in self._stored(connection).items():
+                if self._target is not None:
+                    seq = min(seq, self._target.get(incarnation, 0))
+                if seq := max(start.get(incarnation, 0), seq):
+                    reached[incarnation] = seq
             if not isinstance(limit, ReadMaxRows):
                 return reached
             return self._limited(connection, start, reached, limit.max_rows)
@@ -309,9 +290,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset:
         """For the query's status."""
         with connect(self._options.dsn) as connection:
-            return {
-                incarnation: seq for incarnation, seq in self._stored(connection).items() if seq
-            }
+            return {number: seq for number, seq in self._stored(connection).items() if seq}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[StorePartition]:
         """The transactions between two offsets, incarnation after incarnation."""
@@ -341,30 +320,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
         return {str(number): int(seq) for number, seq in rows if only in (None, number)}
 
-    def _limited(
-        self, connection: Connection, start: Offset, end: Offset, most: int
-    ) -> Offset:  # fmt: skip
+    def _limited(self, connection: Connection, start: Offset, end: Offset, most: int) -> Offset:
         reached = dict(start)
+        relation = None if self._table is None else self._table.relation_id
+        relations = None if relation is None else [relation]
         for incarnation, after, through in _steps(start, end):
             part = self._part(connection, incarnation, after, through)
-            relations = None if self._table is None else [self._table.relation_id]
-            query = sql.SQL(_UPTO).format(
-                changes=counted(
-                    wanted_operations(part, rows=self._table is not None),
-                    None if self._table is None else self._table.relation_id,
-                ),
-                where=conditions(part, None, relations),
-                most=most,
-            )
-            row = connection.execute(query).fetchone()
-            if row is None or row[0] is None:
+            changes = counted(wanted_operations(part, rows=relation is not None), relation)
+            where = conditions(part, None, relations)
+            query = sql.SQL(_UPTO).format(changes=changes, where=where, most=most)
+            [(last,)] = connection.execute(query).fetchall()
+            if last is None:
                 # Nothing for us in it.
                 reached[str(incarnation)] = through
                 continue
-            rest = self._part(connection, incarnation, row[0], through)
+            rest = self._part(connection, incarnation, last, through)
             beyond = sql.SQL("SELECT EXISTS (SELECT FROM transaction t WHERE {})")
-            more = connection.execute(beyond.format(conditions(rest, None, relations))).fetchone()
-            reached[str(incarnation)] = row[0] if more and more[0] else through
+            query = beyond.format(conditions(rest, None, relations))
+            [(more,)] = connection.execute(query).fetchall()
+            reached[str(incarnation)] = last if more else through
             break
         return reached
 
@@ -373,13 +347,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._table is None:
             return
         now = chosen(connection, part, self._options.columns)
-        if now.versions != self._table.versions:
-            if now.columns != self._table.columns:
-                raise StoreProblem(
-                    f"{now.name} has changed its columns since the stream began",
-                    "start the query again: it goes on where it was, with the new columns",
-                )
-            self._table = now
+        if now.columns != self._table.columns:
+            raise StoreProblem(
+                f"{now.name} has changed its columns since the stream began",
+                "start the query again: it goes on where it was, with the new columns",
+            )
+        self._table = now
 
 
 def _steps(start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[int, int, int]]:

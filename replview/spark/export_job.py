@@ -100,19 +100,13 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> Mapping[str, Any]:
     dsn = os.environ.get(name)
     if dsn is None:
         raise StoreProblem("no store is named", f"set {name} in the environment")
-    log.info("slice %s of %s/%s into %s", _ends(part), part.source, part.slot, target.url)
+    ends = f"{part.after_seq + 1}…{part.through_seq}"
+    log.info("slice %s of %s/%s into %s", ends, part.source, part.slot, target.url)
     test_write(target)
     with _session(job.get("spark")) as spark:
-        manifest = export(
-            part,
-            target,
-            dsn=dsn,
-            write_parts=None if spark is None else partial(write_parts, spark),
-            progress=_Telling(),
-            cancelled=stopped.is_set,
-            keep=bool(job.get("keep")),
-        )
-    document = manifest.document
+        write, keep = None if spark is None else partial(write_parts, spark), bool(job.get("keep"))
+        document = export(part, target, dsn=dsn, write_parts=write, progress=_Telling(),
+                          cancelled=stopped.is_set, keep=keep).document  # fmt: skip
     log.info(
         "done: %s rows in %s files, %s bytes",
         f"{document['rows']:,}", len(document["files"]), f"{document['bytes']:,}",
@@ -139,10 +133,6 @@ def _session(where: str | None) -> Iterator[Any]:
         yield found
     finally:
         found.stop()
-
-
-def _ends(part: Slice) -> str:
-    return f"{part.after_seq + 1}…{part.through_seq}"
 
 
 if __name__ == "__main__":

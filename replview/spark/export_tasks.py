@@ -103,13 +103,10 @@ class _Appearing:
         if time.monotonic() < self._next:
             return
         for path, size in self._sizes().items():
-            part = self._wanted.pop(path, None)
-            if part is not None:
-                changes = part.within.rows
-                yield Written(
-                    path=path, dataset=part.dataset, rows=changes, changes=changes, bytes=size,
-                    sha256="",
-                )  # fmt: skip
+            if (part := self._wanted.pop(path, None)) is not None:
+                rows = part.within.rows
+                yield Written(path=path, dataset=part.dataset, rows=rows, changes=rows, bytes=size,
+                              sha256="")  # fmt: skip
         self._next = time.monotonic() + self._every_seconds
 
     def _sizes(self) -> dict[str, int]:
@@ -150,10 +147,10 @@ class _Tasks:
             numbers = self._session.range(0, number, 1, number)
             return [row[0] for row in numbers.mapInArrow(task, "written string").collect()]
         self._context.addJobTag(self._tag)
-        details: list[str] = (
+        lines: list[str] = (
             self._context.parallelize(range(number), number).map(task.write).collect()
         )
-        return details
+        return lines
 
     def cancel(self) -> None:
         """End what runs."""
@@ -165,8 +162,8 @@ class _Tasks:
 
 @dataclass(frozen=True)
 class _Task:
-    """What an executor is sent: it writes the files whose numbers it is given, and tells of each in
-    a line of JSON what was written, or the problem.
+    """What an executor is sent: it writes the files of the numbers it is given, and tells of each
+    in a line of JSON what was written, or the problem.
     """
 
     part_of: dict[str, Any]

@@ -93,6 +93,11 @@ class Options:
         columns = _names(given.get("columns", ""))
         if columns and not relation:
             raise StoreProblem("columns are a table's", "name it with the option relation")
+        excluded = _names(given.get("excluded", ""))
+        if relation in excluded:
+            raise StoreProblem(
+                f"{relation} is among the excluded tables", "leave one of the two out"
+            )
         return cls(
             relation=relation,
             asked=asked,
@@ -102,7 +107,7 @@ class Options:
             max_rows=_number(given, "maxrowspertrigger"),
             pushdown=given.get("pushdown", "auto").lower(),
             masked=asked_masks(given.get("masked", "")),
-            excluded=_excluded(given.get("excluded", ""), relation),
+            excluded=excluded,
             dsn=store_dsn(given.get("dsn")),
         )
 
@@ -110,10 +115,8 @@ class Options:
 def _refuse_unknown(names: Iterable[str]) -> None:
     for name in names:
         if name not in _KNOWN:
-            hint = did_you_mean(name, _KNOWN)
-            raise StoreProblem(
-                f"there is no option {name!r}", f"{hint}there are {', '.join(_KNOWN[:-1])}"
-            )
+            remedy = f"{did_you_mean(name, _KNOWN)}there are {', '.join(_KNOWN[:-1])}"
+            raise StoreProblem(f"there is no option {name!r}", remedy)
 
 
 def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
@@ -124,10 +127,8 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
     states = _names(given.get("states", ""))
     for state in states:
         if state not in STATES:
-            raise StoreProblem(
-                f"no rows are of transactions in the state {state!r}",
-                f"choose of {', '.join(STATES)}",
-            )
+            cause = f"no rows are of transactions in the state {state!r}"
+            raise StoreProblem(cause, f"choose of {', '.join(STATES)}")
     if states == ("message",) and given.get("relation"):
         raise StoreProblem(
             "a table has no rows of messages", "leave the option relation out, or choose committed"
@@ -144,13 +145,6 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
     )
 
 
-def _excluded(text: str, relation: str) -> tuple[str, ...]:
-    names = _names(text)
-    if relation in names:
-        raise StoreProblem(f"{relation} is among the excluded tables", "leave one of the two out")
-    return names
-
-
 def _before(text: str) -> str:
     found = text.strip().lower() or "sent"
     if found not in ("sent", "derived"):
@@ -162,10 +156,8 @@ def _before(text: str) -> str:
 
 def _number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name, "").strip()
-    if not text:
-        return None
     number = whole_number(text)
-    if not number:
+    if text and not number:
         raise StoreProblem(f"{name} is no number above zero", "write it in digits")
     return number
 
@@ -218,13 +210,8 @@ def planned(
     connection: Connection, part: Slice, table: SliceTable | None, options: Options
 ) -> list[StorePartition]:
     """Partitions of even numbers of changes, none empty."""
-    ranges = cut(
-        connection,
-        part,
-        table,
-        parts=options.partitions,
-        rows_per_part=None if options.partitions else options.rows_per_partition,
-    )
+    rows = None if options.partitions else options.rows_per_partition
+    ranges = cut(connection, part, table, parts=options.partitions, rows_per_part=rows)
     return [StorePartition(part, table, within) for within in ranges]
 
 
@@ -242,13 +229,9 @@ def read_partition(
             else read_typed(connection, partition.part, partition.table, partition.within)
         )
         for batch in batches:
-            yield _as_planned(batch, schema)
-
-
-def _as_planned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns: Spark names the insides of lists and maps otherwise."""
-    arrays = [
-        column if column.type.equals(item.type) else column.cast(item.type)
-        for column, item in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+            # Spark names the insides of lists and maps otherwise.
+            arrays = [
+                column if column.type.equals(item.type) else column.cast(item.type)
+                for column, item in zip(batch.columns, schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -33,8 +33,6 @@ SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-#: Only for a session that begins here.
-_QUIET = {"spark.ui.showConsoleProgress": "false"}
 #: A driver and all its executors on this machine: nothing of it is for the network.
 _HERE = {
     "spark.ui.enabled": "false",
@@ -93,7 +91,7 @@ def session(
         raise _lacking() from None
     _set_environment()
     if url is not None and url.startswith("sc://"):
-        found = _connected(url, _dotted(settings))
+        found = _connected(url, settings)
     else:
         builder = SparkSession.builder.appName(name)
         for key, value in {**SETTINGS, **_begun(url, settings)}.items():
@@ -137,16 +135,12 @@ def _set_environment() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _dotted(settings: Mapping[str, str]) -> dict[str, str]:
-    return {key.replace("__", "."): value for key, value in settings.items()}
-
-
 def _begun(url: str | None, settings: Mapping[str, str]) -> dict[str, str]:
     """What a driver of our own begins with."""
-    begun = {**_QUIET, **_dotted(settings)}
-    if url is None:
-        return begun
-    return {"spark.master": url, **(_HERE if url.startswith("local") else {}), **begun}
+    where = {} if url is None else {"spark.master": url}
+    here = _HERE if url is not None and url.startswith("local") else {}
+    given = {key.replace("__", "."): value for key, value in settings.items()}
+    return {**where, **here, "spark.ui.showConsoleProgress": "false", **given}
 
 
 def _lacking() -> SparkProblem:
@@ -169,7 +163,7 @@ def refuse_token(url: str) -> None:
         )
 
 
-def _connected(url: str, given: dict[str, str]) -> "SparkSession":
+def _connected(url: str, settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     refuse_token(url)
@@ -182,8 +176,8 @@ def _connected(url: str, given: dict[str, str]) -> "SparkSession":
         ) from None
     _look_for(url)
     builder = SparkSession.builder.remote(url)
-    for key, value in {**SETTINGS, **given}.items():
-        builder = builder.config(key, value)
+    for key, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(key.replace("__", "."), value)
     try:
         return builder.getOrCreate()
     except Exception as error:
@@ -246,25 +240,18 @@ def missing_connector(error: BaseException) -> SparkProblem | None:
             f"add {named} to spark.jars.packages, which brings them; or put "
             "software.amazon.awssdk:bundle and analyticsaccelerator-s3 beside it",
         )
-    of_class, of_scheme = _CLASS.search(words), _SCHEME.search(words)
-    if of_class is not None:
-        scheme = _SCHEMES_OF_CLASSES.get(of_class[1], of_class[1])
-    elif of_scheme is not None:
-        scheme = of_scheme[1]
-    else:
+    found = _CLASS.search(words) or _SCHEME.search(words)
+    if found is None:
         return None
-    package = _PACKAGES.get(scheme)
-    if package is None:
-        return SparkProblem(
-            f"Spark has no connector for {scheme}://",
-            "add the connector's package to spark.jars.packages in spark-defaults.conf",
+    scheme = _SCHEMES_OF_CLASSES.get(found[1], found[1])
+    remedy = "add the connector's package to spark.jars.packages in spark-defaults.conf"
+    if scheme in _PACKAGES:
+        named = _PACKAGES[scheme].format(_hadoop_version())
+        remedy = (
+            f"add {named} to spark.jars.packages in spark-defaults.conf, or set "
+            f"PYSPARK_SUBMIT_ARGS='--packages {named} pyspark-shell' in the environment"
         )
-    named = package.format(_hadoop_version())
-    return SparkProblem(
-        f"Spark has no connector for {scheme}://",
-        f"add {named} to spark.jars.packages in spark-defaults.conf, or set "
-        f"PYSPARK_SUBMIT_ARGS='--packages {named} pyspark-shell' in the environment",
-    )
+    return SparkProblem(f"Spark has no connector for {scheme}://", remedy)
 
 
 def _hadoop_version() -> str:

@@ -110,13 +110,16 @@ changes = spark.read.schema(schema).parquet({py(folder)})
 """
     parts = []
     for folder, document in roots:
+        text = f"spark.read.schema({py(_ddl(document))})\n    .parquet({py(folder)})"
         types = {each["name"]: each["type"] for each in document["columns"]}
-        casts = "".join(
-            f"\n    .withColumn({py(name)}, {_spark_text(name, types[name])})"
-            for name in retyped(roots)
-            if types.get(name, "string") != "string"
-        )
-        parts.append(f"spark.read.schema({py(_ddl(document))})\n    .parquet({py(folder)}){casts}")
+        for name in retyped(roots):
+            if (kind := types.get(name, "string")) != "string":
+                column = f"F.col({py(tick(name))})"
+                cast = (
+                    f"F.lower(F.hex({column}))" if kind == "binary" else f'{column}.cast("string")'
+                )
+                text += f"\n    .withColumn({py(name)}, {cast})"
+        parts.append(text)
     listed = ",\n    ".join(parts)
     return f"""\
 from functools import reduce
@@ -138,8 +141,8 @@ def _ddl(document: Mapping[str, Any]) -> str:
 
 def retyped(roots: Sequence[Root]) -> list[str]:
     """The columns, by their names in the files, that are text where they are read together."""
-    found = _types(roots)
-    return [name for name, types in found.items() if len({*types}) > 1 and _one(types) == "string"]
+    several = [(name, types) for name, types in _types(roots).items() if len({*types}) > 1]
+    return [name for name, types in several if _one(types) == "string"]
 
 
 def _types(roots: Sequence[Root]) -> dict[str, list[str]]:
@@ -167,11 +170,6 @@ def _names(document: Mapping[str, Any]) -> dict[str, str]:
 
 def _agree(names: Mapping[str, str], others: Mapping[str, str]) -> bool:
     return all(names.get(source, name) == name for source, name in others.items())
-
-
-def _spark_text(name: str, kind: str) -> str:
-    column = f"F.col({py(tick(name))})"
-    return f"F.lower(F.hex({column}))" if kind == "binary" else f'{column}.cast("string")'
 
 
 _LATEST = (
@@ -240,32 +238,25 @@ class _Given:
     @property
     def own(self) -> dict[str, str]:
         """A column's name in the file → on the source, as ``_not_sent`` has it."""
-        every = self.document["columns"]
-        return {each["name"]: each["source_name"] for each in every if "source_name" in each}
+        return {name: source for source, name in _names(self.document).items()}
 
     def pandas(self) -> str:
         text = read_by_arrow(self.roots) + "changes = table.to_pandas()\n"
-        if not self.key:
-            return text
-        return (
-            text
-            + f"""
+        if self.key:
+            text += f"""
 changes["_of_stream"] = changes["_xid"].notna()
 changes["_after"] = changes["_change_type"] != "update_preimage"
 changes = changes.sort_values(["_commit_version", "_of_stream", "_seq", "_after"])
 latest = changes.drop_duplicates({py_list(self.key)}, keep="last")
 rows = latest[~latest["_change_type"].isin(["delete", "update_preimage"])]
 """
-        )
+        return text
 
     def polars(self) -> str:
         text = f"import polars as pl\n{read_by_arrow(self.roots)}"
         text += "changes = pl.from_arrow(table)\n"
-        if not self.key:
-            return text
-        return (
-            text
-            + f"""
+        if self.key:
+            text += f"""
 place = ["_commit_version", "_of_stream", "_seq", "_after"]
 latest = (
     changes.with_columns(
@@ -277,7 +268,7 @@ latest = (
 )
 rows = latest.filter(~pl.col("_change_type").is_in(["delete", "update_preimage"]))
 """
-        )
+        return text
 
     def duckdb(self) -> str:
         source = read_by_duckdb(self.roots)
@@ -348,7 +339,7 @@ copy = DeltaTable.create(
 
     def merge(self, kind: str) -> str:
         types = ", ".join(f"{tick(name)} {each}" for name, each in self.columns.items())
-        target = ".".join(tick(each) for each in self.destination.split("."))
+        target = ".".join(map(tick, self.destination.split(".")))
         create = f"CREATE TABLE IF NOT EXISTS {target} ({types}) USING {kind}"
         return f"""\
 {self._spark_changes()}

@@ -218,4 +218,4 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
         nothing = estimate(store, replace(whole, since=later, tables=("public.other",)))
         assert (nothing.rows, nothing.transactions) == (0, 0)
         assert nothing.nearest["time"] < later.isoformat()
-        orjson.dumps(nothing.to_json())
+        orjson.dumps(nothing)
