@@ -3,7 +3,7 @@
 Who did something stays told apart from others: all that one person did bears the same new name.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -28,6 +28,7 @@ _MESSAGES = """
       AND op = 'M' AND (position(%(name)s IN new->>'content') > 0
                         OR position(%(quoted)s IN new->>'content') > 0)
 """
+_RENAMED = "UPDATE transaction SET actor = %s, context = %s::jsonb WHERE id = %s"
 _MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(incarnations)s) FOR UPDATE"
 # An earlier try may have left sums under the new name.
 _SUMS = f"""
@@ -59,25 +60,13 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
     for page in _pages(slot, name):
         with transaction.atomic(), connection.cursor() as cursor:
             for identifier, actor, context in page:
-                document = None if context is None else orjson.loads(context)
-                cursor.execute(
-                    "UPDATE transaction SET actor = %s, context = %s::jsonb WHERE id = %s",
-                    [
-                        new if actor == name else actor,
-                        None
-                        if document is None
-                        else orjson.dumps(renamed(document, name, new)).decode(),
-                        identifier,
-                    ],
-                )
+                if context is not None:
+                    context = orjson.dumps(renamed(orjson.loads(context), name, new)).decode()
+                values = [new if actor == name else actor, context, identifier]
+                cursor.execute(_RENAMED, values)
             ids = [row[0] for row in page]
-            cursor.execute(
-                _MESSAGES,
-                {
-                    "ids": ids, "low": min(ids), "high": max(ids), "name": name,
-                    "quoted": _quoted(name), "mark": orjson.dumps(mark).decode(),
-                },
-            )  # fmt: skip
+            named = {"name": name, "quoted": _quoted(name), "mark": orjson.dumps(mark).decode()}
+            cursor.execute(_MESSAGES, {"ids": ids, "low": min(ids), "high": max(ids), **named})
         done += len(page)
     wanted: dict[str, Any] = {"name": name, "new": new, "incarnations": _incarnations(slot)}
     with transaction.atomic(), connection.cursor() as cursor:
@@ -89,18 +78,18 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
 
 def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
     wanted: dict[str, Any] = {
-        "after": 0,
         "incarnations": _incarnations(slot),
         "name": name,
         "quoted": _quoted(name),
     }
+    after = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(_NAMING, wanted)
+            cursor.execute(_NAMING, {**wanted, "after": after})
             page = list(cursor.fetchall())
         if not page:
             return
-        wanted["after"] = page[-1][0]
+        after = page[-1][0]
         yield page
 
 
@@ -137,24 +126,20 @@ def filters_naming(slot: Slot, name: str) -> set[int]:
 
 def exports_naming(slot: Slot, name: str) -> list[Export]:
     """Records of exports that were narrowed to the actor, or by a text with the name in it."""
-    rows = Export.objects.filter(slot=slot)
     return [
         row
-        for row in rows
+        for row in Export.objects.filter(slot=slot)
         if name in (row.slice.get("actors") or [])
         or name in (row.slice.get("narrowed") or {}).get("text", "")
     ]
 
 
-def rename_exports(rows: Collection[Export], name: str, new: str) -> int:
+def rename_exports(rows: Iterable[Export], name: str, new: str) -> None:
     """What was taken out stays recorded, the name does not."""
     for row in rows:
-        row.words = {
-            word: renamed(text, name, new) if word in ("actor", "q") else text
-            for word, text in row.words.items()
-        }
+        of_it = {word: row.words[word] for word in ("actor", "q") if word in row.words}
+        row.words |= renamed(of_it, name, new)
         slice_anew(row, lambda part: _slice_renamed(part, name, new))
-    return len(rows)
 
 
 def slice_anew(row: Export, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -176,8 +161,5 @@ def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, objec
 
 def results_naming(name: str) -> list[int]:
     """History jobs in whose kept rows the name stands."""
-    return [
-        row.pk
-        for row in HistoryJob.objects.filter(result__isnull=False)
-        if _quoted(name) in orjson.dumps(row.result).decode()
-    ]
+    rows = HistoryJob.objects.filter(result__isnull=False)
+    return [row.pk for row in rows if _quoted(name) in orjson.dumps(row.result).decode()]

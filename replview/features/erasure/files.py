@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decoder.scalars import LSN
 from replview.features.erasure.rows import ErasedTable, key_in
-from replview.features.erasure.trails import Key, Place, Touch
+from replview.features.erasure.trails import Key, Place, Touch, touch_of
 from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
 from replview.store.retention import archive
 from replview.targets.policy import read_policy
 
 if TYPE_CHECKING:
-    from replview.parquet.archive.changes import ArchivedChange
     from replview.parquet.erasure.roots import Root
 
 #: What is known of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
@@ -70,25 +70,18 @@ def reach(state: RootState, work: Callable[[], None]) -> bool:
         if is_there(url) or "://" in url:
             work()
             return True
-    except TargetProblem as error:
-        state |= {"problem": error.cause, "remedy": error.remedy}
-        return False
-    except (OSError, pa.ArrowException) as error:
+    except (TargetProblem, OSError, pa.ArrowException) as error:
         found = problem_of(error)
         state |= {"problem": found.cause, "remedy": found.remedy}
         return False
-    if _was_deleted(url):
+    root = read_policy().root.resolve()
+    # A folder of the instance's own is gone, while all the others are there: it was deleted.
+    if root.is_dir() and Path(url).resolve().is_relative_to(root):
         state |= {"files": 0, "rows": 0}
         return True
     remedy = "mount it again; if it is gone for good, leave it out"
     state |= {"problem": "the folder is not there", "remedy": remedy}
     return False
-
-
-def _was_deleted(url: str) -> bool:
-    """Whether a folder of the instance's own is gone, while all the others are there."""
-    root = read_policy().root.resolve()
-    return root.is_dir() and Path(url).resolve().is_relative_to(root)
 
 
 @dataclass(slots=True)
@@ -126,27 +119,14 @@ class FileTrails:
         for incarnation, change in root.changes_under(oids, wanted):
             before = key_in(change.key_columns, change.old, change.new)
             after = key_in(change.key_columns, change.new, change.old)
-            touch = _touch(incarnation, change, before, after)
+            lsn = int(LSN.parse(change.lsn))
+            place = Place(incarnation, lsn, change.seq, change.commit_lsn or 0)
+            touch = touch_of(place, change.op, before, after)
             for key in wanted:
                 if key in (before, after):
                     self._of[key].append(touch)
                 elif _has(change.old, key) or _has(change.new, key):
-                    others = {each for each in (before, after) if each is not None}
-                    self._linked[key] |= others
-
-
-def _touch(
-    incarnation: int, change: "ArchivedChange", before: Key | None, after: Key | None
-) -> Touch:
-    from replview.parquet.archive.changes import lsn_of
-
-    place = Place(incarnation, lsn_of(change.lsn), change.seq, change.commit_lsn or 0)
-    return Touch(
-        place,
-        change.op,
-        None if change.op in ("I", "S") else before,
-        None if change.op == "D" else after,
-    )
+                    self._linked[key] |= {each for each in (before, after) if each is not None}
 
 
 def _has(image: Mapping[str, Any] | None, key: Key) -> bool:

@@ -41,8 +41,9 @@ def carry_out(row: Erasure, stop: threading.Event) -> None:
     with beating(beat, _BEAT_SECONDS):
         try:
             act = Act.of(row, check)
+            act.follow()
             if looks:
-                _look(act)
+                erasing.looked(row, found=act.look(), roots=list(act.roots.values()))
             else:
                 _erase(act)
         except (Unerasable, SecretKeyChanged) as error:
@@ -51,14 +52,7 @@ def carry_out(row: Erasure, stop: threading.Event) -> None:
             erasing.give_back(row)
 
 
-def _look(act: Act) -> None:
-    act.follow()
-    found = act.look()
-    erasing.looked(act.row, found=found, roots=list(act.roots.values()))
-
-
 def _erase(act: Act) -> None:
-    act.follow()
     erased = _added(act.row.erased, act.erase_store())
     erasing.rows.beat(act.row, erased=erased)
     left = _erase_files(act)
@@ -69,13 +63,9 @@ def _erase(act: Act) -> None:
         erasing.stay_unfinished(act.row, *left, roots=list(act.roots.values()))
         return
     if erasing.finish(act.row, roots=list(act.roots.values())):
-        note(
-            "erased",
-            user=act.row.confirmed_by,
-            subject=f"erasure {act.row.pk}",
-            source_id=act.slot.source_id,
-            details={"finished": True, "changes": erased["changes"], "tables": act.row.tables},
-        )
+        facts = {"finished": True, "changes": erased["changes"], "tables": act.row.tables}
+        note("erased", user=act.row.confirmed_by, subject=f"erasure {act.row.pk}",
+             source_id=act.slot.source_id, details=facts)  # fmt: skip
         # Former versions of this row hold the sealed plan.
         with connect_store("replview erase") as session:
             session.execute("VACUUM erasure")

@@ -12,15 +12,17 @@ change was found under is replaced by one that nothing leads to, the same for al
 import datetime as dt
 import hashlib
 import hmac
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import orjson
 from django.db import connection, transaction
 
 from decoder.scalars import LSN
-from replview.features.erasure.trails import Key, Place, Span, Touch, key_of
+from replview.features.erasure.trails import Key, Place, Span, Touch, key_of, touch_of
 from replview.store.read.days import day_of
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.rows import NOT_ABORTED, OPEN_END
@@ -49,15 +51,12 @@ _TOUCHES = (
     f"""SELECT {_COLUMNS} {_FROM}
     WHERE c.relation_id = ANY(%(relations)s) AND c.old_key_hash = ANY(%(hashes)s)""",
 )  # fmt: skip
-_UNDER = (
+_UNDER = tuple(
     f"""SELECT {_COLUMNS} {_FROM}
-    WHERE c.relation_id = %(relation)s AND c.key_hash = %(hash)s
+    WHERE c.relation_id = %(relation)s AND c.{key_hash} = %(hash)s
       AND (c.lsn, c.seq, c.transaction_id) > (%(lsn)s::pg_lsn, %(seq)s, %(id)s)
-    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}""",
-    f"""SELECT {_COLUMNS} {_FROM}
-    WHERE c.relation_id = %(relation)s AND c.old_key_hash = %(hash)s
-      AND (c.lsn, c.seq, c.transaction_id) > (%(lsn)s::pg_lsn, %(seq)s, %(id)s)
-    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}""",
+    ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}"""
+    for key_hash in ("key_hash", "old_key_hash")
 )  # fmt: skip
 # Of shapes in which rows were known by something else, or by nothing: every change is looked at.
 _LIKE = f"""SELECT {_COLUMNS} {_FROM}
@@ -84,52 +83,35 @@ class Found:
     @property
     def touch(self) -> Touch:
         """As the trail of a row is followed by."""
-        return Touch(
-            self.place,
-            self.op,
-            None if self.op in ("I", "S") else self.before,
-            None if self.op == "D" else self.after,
-            self.transaction_id,
-            self.counts,
-        )
+        keys = self.before, self.after
+        return touch_of(self.place, self.op, *keys, self.transaction_id, self.counts)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class ErasedTable:
     """The rows of one table as they are found for erasing."""
 
     table: TableRows
-    _names: list[str] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """``schema.table``, as last seen."""
-        return str(self.table.relation)
 
     @property
     def all_names(self) -> list[str]:
-        """The same with every other name it had."""
-        versions = self.table.shapes.versions.values()
-        return list(dict.fromkeys([self.name, *(f"{v.schema}.{v.table}" for v in versions)]))
+        """``schema.table`` as last seen, and every other name it had."""
+        names = (f"{v.schema}.{v.table}" for v in self.table.shapes.versions.values())
+        return list(dict.fromkeys([str(self.table.relation), *names]))
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Every column that was ever a part of the key."""
-        if not self._names:
-            versions = self.table.shapes.versions.values()
-            self._names = sorted({name for v in versions for name in v.key_columns})
-        return self._names
+        versions = self.table.shapes.versions.values()
+        return sorted({name for v in versions for name in v.key_columns})
 
     def touches(self, key: Key) -> list[Touch]:
         """What begins, ends or moves a row under a key."""
         hashes = [each for each, _ in self.table.hashes(dict(key))]
-        if not hashes:
-            return []
-        wanted = {**self._asked(), "hashes": hashes}
         found = {
             (each.transaction_id, each.seq): each
-            for statement in _TOUCHES
-            for each in self._read(statement, wanted)
+            for statement in (_TOUCHES if hashes else ())
+            for each in self._read(statement, {**self._asked(), "hashes": hashes})
             if key in (each.before, each.after)
         }
         return [each.touch for each in found.values()]
@@ -146,18 +128,10 @@ class ErasedTable:
 
     def like(self, key: Key) -> Iterator[list[Found]]:
         """Changes of the row in shapes with another key, or none, some at a time."""
-        others = [
-            version.id
-            for version in self.table.shapes.versions.values()
-            if set(version.key_columns) != {name for name, _ in key}
-        ]
-        wanted = {
-            **self._asked(),
-            "versions": others,
-            "key": orjson.dumps(dict(key)).decode(),
-            "id": 0,
-            "seq": 0,
-        }
+        versions, names = self.table.shapes.versions.values(), {name for name, _ in key}
+        others = [version.id for version in versions if {*version.key_columns} != names]
+        text = orjson.dumps(dict(key)).decode()
+        wanted = {**self._asked(), "versions": others, "key": text, "id": 0, "seq": 0}
         while others and (page := self._read(_LIKE, wanted)):
             yield page
             wanted |= {"id": page[-1].transaction_id, "seq": page[-1].seq}
@@ -176,10 +150,8 @@ class ErasedTable:
     def _pages(
         self, statement: str, relation: int, key_hash: int, spans: Mapping[Key, Sequence[Span]]
     ) -> Iterator[list[Found]]:
-        wanted = {
-            **self._asked(), "relation": relation, "hash": key_hash,
-            "lsn": "0/0", "seq": 0, "id": 0,
-        }  # fmt: skip
+        wanted = {**self._asked(), "relation": relation, "hash": key_hash,
+                  "lsn": "0/0", "seq": 0, "id": 0}  # fmt: skip
         while page := self._read(statement, wanted):
             last = page[-1]
             wanted |= {"lsn": str(LSN(last.place.lsn)), "seq": last.seq, "id": last.transaction_id}
@@ -218,12 +190,10 @@ def belongs(found: Found, spans: Mapping[Key, Sequence[Span]]) -> bool:
 
 def key_in(names: Iterable[str], *images: Mapping[str, Any] | None) -> Key | None:
     """Its values, each from the first image that has it; None where one is no text, or in none."""
-    values: dict[str, str | None] = {}
-    for name in names:
-        image = next((image for image in images if image and name in image), None)
-        if image is None or not (image[name] is None or isinstance(image[name], str)):
-            return None
-        values[name] = image[name]
+    known: Mapping[str, Any] = ChainMap(*filter(None, images))  # type: ignore[arg-type]
+    values = {name: known.get(name, ...) for name in names}
+    if not all(value is None or isinstance(value, str) for value in values.values()):
+        return None
     return key_of(values) if values else None
 
 
@@ -271,11 +241,6 @@ class Tally:
     transactions: set[int] = field(default_factory=set)
     tables: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def days(self) -> list[dt.date]:
-        """Whose partitions hold them."""
-        return sorted({day_of(identifier) for identifier in self.transactions})
-
     def add(self, table: str, page: Sequence[Found]) -> None:
         """Some changes more."""
         self.changes += len(page)
@@ -283,12 +248,12 @@ class Tally:
         self.transactions |= {each.transaction_id for each in page}
 
     def to_json(self) -> dict[str, Any]:
-        """As it is recorded."""
+        """As it is recorded; ``days``: whose partitions hold them."""
         return {
             "changes": self.changes,
             "transactions": len(self.transactions),
             "large_values": self.large_values,
-            "days": [day.isoformat() for day in self.days],
+            "days": sorted({day_of(each).isoformat() for each in self.transactions}),
             "tables": dict(sorted(self.tables.items())),
         }
 
@@ -315,8 +280,7 @@ class Eraser:
             "high": max(each.transaction_id for each in page),
         }
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_LARGE_COUNT, wanted)
-            large = int(cursor.fetchone()[0])
+            large = self.large_values(page)
             cursor.execute(_LARGE, wanted)
             cursor.execute(_UPDATE, wanted)
         return large

@@ -10,6 +10,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
@@ -107,30 +109,18 @@ class Act:
             self._step(f"following rows of {name}")
             roots = [(state, self._root(url)) for url, state in self._asked_roots()]
             files = FileTrails(table, [(state, root) for state, root in roots if root is not None])
-            known = list(self.spans[name])
-            while True:
-                files.read([span.key for span in known])
-                spans = spans_of(
-                    known,
-                    lambda key, table=table, files=files: [  # type: ignore[misc]
-                        *table.touches(key), *files.touches(key),
-                    ],
-                )  # fmt: skip
-                whole = [span.key for span in spans if span == Span(span.key)]
-                linked = {k for key in whole for k in table.linked(key) | files.linked(key)}
-                more = [Span(key) for key in linked if key not in whole]
-                if not more:
-                    break
-                known = [*spans, *more]
-            self.spans[name] = spans
+            self.spans[name] = _followed(table, files, self.spans[name])
         state = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
-        self.plan["spans"] = state
+        self._keep_plan(spans=state)
+
+    def _keep_plan(self, **more: Any) -> None:
+        self.plan |= more
         if not erasing.keep_plan(self.row, self.plan):
             raise Stopped
 
     def look(self) -> dict[str, object]:
         """Counted, nothing changed; of roots it is told in ``roots``."""
-        tally, eraser = Tally(), self._eraser()
+        tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
         texts = related_rows.texts_of(self.slot)
         naming = related_rows.texts_naming(texts, self._erased_keys())
         for name, table in self.tables.items():
@@ -149,12 +139,12 @@ class Act:
             beside["transactions of the actor"] = erased_actor.count(self.slot, self.actor)
         for url, root in self._asked_roots():
             self._step(f"looking into {root['what']}")
-            reach(root, lambda url=url, root=root: self._look_into(url, root))  # type: ignore[misc]
+            reach(root, partial(self._look_into, url, root))
         return {**tally.to_json(), "beside": {name: n for name, n in beside.items() if n}}
 
     def erase_store(self) -> dict[str, object]:
         """The record, and what stands beside it."""
-        tally, eraser = Tally(), self._eraser()
+        tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
         beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)
         filters, texts = 0, related_rows.texts_of(self.slot)
         self._keep_texts(related_rows.texts_naming(texts, self._erased_keys()))
@@ -193,8 +183,7 @@ class Act:
         self.roots = {**roots_of(self.slot, self.row), **self.roots}
         for url, root in self._asked_roots():
             self._step(f"erasing from {root['what']}")
-            done = reach(root, lambda url=url, root=root: self._erase_from(url, root))  # type: ignore[misc]
-            root["done"] = done
+            root["done"] = reach(root, partial(self._erase_from, url, root))
             erasing.rows.beat(self.row, roots=list(self.roots.values()))
         return [root for _, root in self._asked_roots() if not root["done"]]
 
@@ -202,14 +191,11 @@ class Act:
         """Until those end that may have read what is erased now; else which do not."""
         until = time.monotonic() + PATIENCE_SECONDS
         reading = self._readers()
-        while reading:
+        while reading and time.monotonic() <= until:
             self.check()
+            time.sleep(_LOOK_SECONDS)
             reading &= self._readers()
-            if reading and time.monotonic() > until:
-                return " and ".join(sorted(reading))
-            if reading:
-                time.sleep(_LOOK_SECONDS)
-        return ""
+        return " and ".join(sorted(reading))
 
     def _readers(self) -> set[str]:
         exports = Export.objects.filter(slot=self.slot, state=Export.State.RUNNING)
@@ -228,8 +214,7 @@ class Act:
         with connect_store("replview erase") as session:
             for name in names:
                 self.check()
-                there = session.execute("SELECT to_regclass(%s)", [name]).fetchone()
-                if there is not None and there[0] is not None:
+                if session.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,):
                     session.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
 
     def wanted(self) -> "FileErasure":
@@ -268,9 +253,7 @@ class Act:
         """Sealed, before the record forgets them: files are told later, maybe by another try."""
         texts = sorted({*self._texts, *found})
         if texts != self._texts:
-            self.plan["texts"] = texts
-            if not erasing.keep_plan(self.row, self.plan):
-                raise Stopped
+            self._keep_plan(texts=texts)
 
     def _erased_keys(self) -> set[Key]:
         """The rows' keys, where they are erased too."""
@@ -280,9 +263,6 @@ class Act:
             if not self.columns or {*self.columns} & {*self.tables[name].names}
             for span in spans
         }
-
-    def _eraser(self) -> Eraser:
-        return Eraser(self.day, self.columns, os.urandom(32))
 
     def _asked_roots(self) -> list[tuple[str, RootState]]:
         return [(url, state) for url, state in self.roots.items() if not state.get("left_out_by")]
@@ -313,10 +293,20 @@ class Act:
     def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
         """Every change of the rows, some at a time; a moved one may come twice."""
         spans = self.spans[name]
-        for page in table.under(spans):
+        whole = [span.key for span in spans if span == Span(span.key)]
+        for page in chain(table.under(spans), *map(table.like, whole)):
             self.check()
             yield page
-        for key in [span.key for span in spans if span == Span(span.key)]:
-            for page in table.like(key):
-                self.check()
-                yield page
+
+
+def _followed(table: ErasedTable, files: FileTrails, known: Sequence[Span]) -> tuple[Span, ...]:
+    """The spans of a table's rows with all that follow from them, in the store and in files."""
+    while True:
+        files.read([span.key for span in known])
+        spans = spans_of(known, lambda key: [*table.touches(key), *files.touches(key)])
+        whole = [span.key for span in spans if span == Span(span.key)]
+        linked = {k for key in whole for k in table.linked(key) | files.linked(key)}
+        more = [Span(key) for key in linked if key not in whole]
+        if not more:
+            return spans
+        known = [*spans, *more]

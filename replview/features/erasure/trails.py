@@ -10,14 +10,13 @@ Pure: what is known of a key's changes comes from the store and from files alike
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 #: A row's key: its columns and their texts, by name.
 Key = tuple[tuple[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(NamedTuple):
     """Where in a slot's history a change is: within one incarnation the changes of one row
     are in the order of their LSNs, since its lock serialises them.
     """
@@ -31,7 +30,11 @@ class Place:
     @property
     def plain(self) -> tuple[int, int, int]:
         """Of changes of the stream."""
-        return self.incarnation, self.lsn, self.seq
+        return self[:3]
+
+    def moved(self, by: int) -> Self:
+        """The place just before it (-1) or after it (1)."""
+        return self._replace(seq=self.seq + by, commit_lsn=self.commit_lsn + by)
 
 
 FIRST = Place(0, 0, 0, 0)
@@ -66,6 +69,13 @@ class Touch:
         return self.counts and self.before == key and (self.op == "D" or self.moves)
 
 
+def touch_of(place: Place, op: str, before: Key | None, after: Key | None, *more: Any) -> Touch:
+    """By the keys that a change names: no row is before an insert or a baseline's, none after a
+    delete.
+    """
+    return Touch(place, op, None if op in "IS" else before, None if op == "D" else after, *more)
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A key, and between which places (both included) it was the row's."""
@@ -81,12 +91,7 @@ class Span:
         if self.transaction_id is not None and transaction_id != self.transaction_id:
             return False
         if op == "S":
-            here = (place.incarnation, place.lsn)
-            return (
-                (self.since.incarnation, self.since.commit_lsn)
-                <= here
-                <= (self.until.incarnation, self.until.commit_lsn)
-            )
+            return self.since[::3] <= place[:2] <= self.until[::3]
         return self.since.plain <= place.plain <= self.until.plain
 
     def covers(self, other: "Span") -> bool:
@@ -99,33 +104,13 @@ class Span:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "key": dict(self.key),
-            "since": [
-                self.since.incarnation,
-                self.since.lsn,
-                self.since.seq,
-                self.since.commit_lsn,
-            ],
-            "until": [
-                self.until.incarnation,
-                self.until.lsn,
-                self.until.seq,
-                self.until.commit_lsn,
-            ],
-            "transaction": self.transaction_id,
-        }
+        ends = {"since": list(self.since), "until": list(self.until)}
+        return {"key": dict(self.key), **ends, "transaction": self.transaction_id}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The span that ``to_json`` told of."""
-        return cls(
-            key_of(document["key"]),
-            Place(*document["since"]),
-            Place(*document["until"]),
-            document.get("transaction"),
-        )
+        since, until = (Place(*document[name]) for name in ("since", "until"))
+        return cls(key_of(document["key"]), since, until, document.get("transaction"))
 
 
 def key_of(values: Mapping[str, str | None]) -> Key:
@@ -166,16 +151,15 @@ def _onward(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
     """The row under the key that it was moved to, to its end there."""
     if not move.counts:
         return Span(key, move.place, LAST, move.transaction_id)
-    since = Place(*move.place.plain, move.place.commit_lsn)
     for touch in touches:
         if touch.place.plain <= move.place.plain:
             continue
         if touch.ends(key):
-            return Span(key, since, touch.place)
+            return Span(key, move.place, touch.place)
         if touch.begins(key):
             # Its end is not recorded: another row is there now.
-            return Span(key, since, _before(touch.place))
-    return Span(key, since)
+            return Span(key, move.place, touch.place.moved(-1))
+    return Span(key, move.place)
 
 
 def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
@@ -189,13 +173,5 @@ def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
         if touch.begins(key):
             since = touch.place
         elif touch.ends(key):
-            since = _after(touch.place)
+            since = touch.place.moved(1)
     return Span(key, since, move.place)
-
-
-def _before(place: Place) -> Place:
-    return Place(place.incarnation, place.lsn, place.seq - 1, place.commit_lsn - 1)
-
-
-def _after(place: Place) -> Place:
-    return Place(place.incarnation, place.lsn, place.seq + 1, place.commit_lsn + 1)
