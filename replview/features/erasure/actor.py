@@ -115,13 +115,19 @@ def renamed(value: object, name: str, new: str) -> Any:
 
 def filters_naming(slot: Slot, name: str) -> set[int]:
     """Saved filters for what the actor did."""
-    found = set()
+    return {
+        row.pk
+        for row, words in filters_of(slot)
+        if name in (words.get("actor"), row.name) or name in words.get("q", "")
+    }
+
+
+def filters_of(slot: Slot) -> Iterator[tuple[SavedFilter, dict[str, str]]]:
+    """Saved filters of the slot, or of no certain one, with their words."""
     for row in SavedFilter.objects.all():
         words = dict(parse_qsl(row.query))
-        named = name in (words.get("actor"), row.name) or name in words.get("q", "")
-        if words.get("slot") in (None, str(slot)) and named:
-            found.add(row.pk)
-    return found
+        if words.get("slot") in (None, str(slot)):
+            yield row, words
 
 
 def exports_naming(slot: Slot, name: str) -> list[Export]:

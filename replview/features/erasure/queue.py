@@ -58,11 +58,6 @@ class ErasureRequest:
     actor: str = ""
     reason: str = ""
 
-    @property
-    def tables(self) -> list[str]:
-        """Each once."""
-        return list(dict.fromkeys(name for name, _ in self.pairs))
-
 
 def read_erasure_request(
     slot: Slot,
@@ -101,14 +96,15 @@ def read_erasure_request(
 
 def _key(name: str, table: TableRows, text: str) -> dict[str, str | None]:
     """The typed key; where rows cannot be told apart, values that they have."""
-    columns = {n for v in table.shapes.versions.values() for n in v.kinds()}
+    if not table.key_columns:
+        columns = sorted({n for v in table.shapes.versions.values() for n in v.kinds()})
+        try:
+            return parse_values(text, columns)
+        except KeyProblem as problem:
+            raise Unerasable(f"{name}: {problem}", f"It has {', '.join(columns)}") from None
     try:
-        if not table.key_columns:
-            return parse_values(text, sorted(columns))
         return parse_key(text, table.key_columns)
-    except KeyProblem as problem:
-        if not table.key_columns:
-            raise Unerasable(f"{name}: {problem}", f"It has {', '.join(sorted(columns))}") from None
+    except KeyProblem:
         # Its words may repeat what was typed as a key.
         cause = f"a key of {name} is not readable: it is {', '.join(table.key_columns)}"
         raise Unerasable(cause, "Type a key as row history takes it") from None
@@ -116,9 +112,8 @@ def _key(name: str, table: TableRows, text: str) -> dict[str, str | None]:
 
 def digest(table: str, key: Mapping[str, str | None]) -> str:
     """Tells, to whoever has the instance's secret key and this row's key, that it was erased."""
-    row = orjson.dumps([table, sorted(key.items())])
-    made = hmac.new(hashlib.sha256(_PURPOSE + settings.SECRET_KEY.encode()).digest(), row, "sha256")
-    return made.hexdigest()[:32]
+    secret = hashlib.sha256(_PURPOSE + settings.SECRET_KEY.encode()).digest()
+    return hmac.digest(secret, orjson.dumps([table, sorted(key.items())]), "sha256").hex()[:32]
 
 
 #: A look holds for so long: what it found grows old, and the keys are not to be kept.
@@ -134,15 +129,9 @@ class _ErasureRows(JobRows[Erasure]):
     """Looked at by a worker first; unfinished, tried again until they are done."""
 
     def __init__(self) -> None:
-        super().__init__(
-            Erasure,
-            task="replview.serve_erasures",
-            lost_seconds=60.0,
-            beside=("slot__source",),
-            at_claim={
-                "state": Case(When(_LOOKING, Value(_State.LOOKING)), default=Value(_State.RUNNING))
-            },
-        )
+        state = Case(When(_LOOKING, Value(_State.LOOKING)), default=Value(_State.RUNNING))
+        super().__init__(Erasure, task="replview.serve_erasures", lost_seconds=60.0,
+                         beside=("slot__source",), at_claim={"state": state})  # fmt: skip
         self.held |= _LOOKING
         self.unended |= _LOOKING | _UNFINISHED | _LOOKED
         silent = Now() - dt.timedelta(seconds=self.lost_seconds)
@@ -160,15 +149,13 @@ def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
     if erasure_request.actor:
         digests.append(digest("", {"actor": erasure_request.actor}))
     plan = {
-        "pairs": [[name, key] for name, key in erasure_request.pairs],
-        "columns": list(erasure_request.columns),
-        "actor": erasure_request.actor,
-        "spans": {},
-    }
+        "pairs": erasure_request.pairs, "columns": erasure_request.columns,
+        "actor": erasure_request.actor, "spans": {},
+    }  # fmt: skip
     made = Erasure.objects.create(
         slot=erasure_request.slot,
         slot_name=str(erasure_request.slot),
-        tables=erasure_request.tables,
+        tables=list(dict.fromkeys(name for name, _ in erasure_request.pairs)),
         keys=len(erasure_request.pairs),
         columns=list(erasure_request.columns),
         digests=digests,
@@ -200,9 +187,8 @@ def word_of(row: Erasure) -> str:
 
 def confirm(row: Erasure, *, by: str) -> bool:
     """Have it done; False: it was not looked at, or is confirmed already."""
-    looked = Erasure.objects.filter(pk=row.pk, state=Erasure.State.LOOKED)
-    confirmed = looked.update(
-        state=Erasure.State.WAITING, confirmed_by=by, confirmed_at=Now(), problem_cause="",
+    confirmed = Erasure.objects.filter(_LOOKED, pk=row.pk).update(
+        state=_State.WAITING, confirmed_by=by, confirmed_at=Now(), problem_cause="",
         problem_remedy="",
     )  # fmt: skip
     rows.announce()
@@ -211,10 +197,8 @@ def confirm(row: Erasure, *, by: str) -> bool:
 
 def drop(row: Erasure) -> bool:
     """Give up what was not confirmed."""
-    waiting = Erasure.objects.filter(
-        pk=row.pk, state__in=[Erasure.State.LOOKING, Erasure.State.LOOKED]
-    )
-    return waiting.update(state=Erasure.State.DROPPED, sealed_plan="", finished_at=Now()) == 1
+    waiting = Erasure.objects.filter(_LOOKING | _LOOKED, pk=row.pk)
+    return waiting.update(state=_State.DROPPED, sealed_plan="", finished_at=Now()) == 1
 
 
 def leave_out(row: Erasure, root: str, *, by: str) -> bool:
@@ -223,7 +207,7 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
     for each in roots:
         if each["root"] == root and not each.get("done"):
             each["left_out_by"] = by
-    unfinished = Erasure.objects.filter(pk=row.pk, state=Erasure.State.UNFINISHED)
+    unfinished = Erasure.objects.filter(_UNFINISHED, pk=row.pk)
     if roots == row.roots or unfinished.update(roots=roots, next_try_at=Now()) != 1:
         return False
     note(Action.ERASED, subject=f"erasure {row.pk}", details={"left out": root})
@@ -233,8 +217,7 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
 
 def try_again(row: Erasure) -> bool:
     """Now rather than in a while."""
-    unfinished = Erasure.objects.filter(pk=row.pk, state=Erasure.State.UNFINISHED)
-    wanted = unfinished.update(next_try_at=Now())
+    wanted = Erasure.objects.filter(_UNFINISHED, pk=row.pk).update(next_try_at=Now())
     rows.announce()
     return wanted == 1
 
@@ -272,15 +255,13 @@ def finish(row: Erasure, **columns: Any) -> bool:
 
 def stay_unfinished(row: Erasure, cause: str, remedy: str, **columns: Any) -> bool:
     """Something is left; it is tried again."""
-    columns |= {"problem_cause": cause, "problem_remedy": remedy}
-    later = Now() + TRY_AGAIN
-    return rows.beat(row, state=_State.UNFINISHED, step="", next_try_at=later, **columns)
+    columns |= {"problem_cause": cause, "problem_remedy": remedy, "next_try_at": Now() + TRY_AGAIN}
+    return rows.beat(row, state=_State.UNFINISHED, step="", **columns)
 
 
 def refuse(row: Erasure, cause: str, remedy: str) -> bool:
     """A look that could not be done: nothing was changed."""
-    columns = {"problem_cause": cause, "problem_remedy": remedy, **_FORGOTTEN}
-    return rows.end(row, "DROPPED", **columns)
+    return rows.end(row, "DROPPED", problem_cause=cause, problem_remedy=remedy, **_FORGOTTEN)
 
 
 def others_recording(slot: Slot, tables: Sequence[str]) -> list[str]:

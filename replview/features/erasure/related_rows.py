@@ -6,10 +6,10 @@ None of these is worth a careful cut: what names an erased key goes as a whole, 
 
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 from django.db import connection
 from django.db.models.functions import Now
@@ -46,16 +46,11 @@ def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
     texts = {text for key in keys for _, text in key if text}
     telling = {text.casefold() for text in texts if len(text) >= TELLING}
     found = set()
-    for row in SavedFilter.objects.all():
-        words = dict(parse_qsl(row.query))
-        if words.get("slot") not in (None, str(slot)):
-            continue
+    for row, words in erased_actor.filters_of(slot):
         values = [text for name, text in words.items() if name not in ("slot", "tables", "table")]
-        other = " ".join([row.name, *values])
+        other = " ".join([row.name, *values]).casefold()
         of_table = table in (words.get("tables", ""), words.get("table", table))
-        if any(text in other.casefold() for text in telling) or (
-            of_table and _names_key(words, keys, texts)
-        ):
+        if any(text in other for text in telling) or (of_table and _names_key(words, keys, texts)):
             found.add(row.pk)
     return found
 
@@ -64,23 +59,19 @@ def _names_key(words: dict[str, str], keys: Collection[Key], texts: Collection[s
     if any(name.startswith("key.") and value in texts for name, value in words.items()):
         return True
     for key in keys:
-        try:
+        with suppress(KeyProblem):
             if parse_key(words.get("key", ""), [n for n, _ in key]) == dict(key):
                 return True
-        except KeyProblem:
-            continue
     return False
 
 
 def searching_filters(slot: Slot) -> list[tuple[int, str]]:
     """Saved filters that look for a text: ``(id, all its words)``."""
-    found = []
-    for row in SavedFilter.objects.all():
-        words = dict(parse_qsl(row.query))
-        text = " ".join([row.name, *(words.get(name, "") for name in ("q", "where"))]).strip()
-        if text and words.get("slot") in (None, str(slot)):
-            found.append((row.pk, text))
-    return found
+    texts = [
+        (row.pk, " ".join([row.name, words.get("q", ""), words.get("where", "")]).strip())
+        for row, words in erased_actor.filters_of(slot)
+    ]
+    return [(pk, text) for pk, text in texts if text]
 
 
 def filters_with_values(
@@ -89,21 +80,14 @@ def filters_with_values(
     """Of these the ones in which a value of the changes stands."""
     if not filters or not page:
         return set()
+    ids = [each.transaction_id for each in page]
+    wanted: dict[str, Any] = {
+        "filters": [pk for pk, _ in filters], "texts": [text for _, text in filters], "ids": ids,
+        "seqs": [each.seq for each in page], "low": min(ids), "high": max(ids), "telling": TELLING,
+        "all": not columns, "columns": list(columns),
+    }  # fmt: skip
     with connection.cursor() as cursor:
-        cursor.execute(
-            _NAMED_BY,
-            {
-                "filters": [pk for pk, _ in filters],
-                "texts": [text for _, text in filters],
-                "ids": [each.transaction_id for each in page],
-                "seqs": [each.seq for each in page],
-                "low": min(each.transaction_id for each in page),
-                "high": max(each.transaction_id for each in page),
-                "telling": TELLING,
-                "all": not columns,
-                "columns": list(columns),
-            },
-        )
+        cursor.execute(_NAMED_BY, wanted)
         return {row[0] for row in cursor.fetchall()}
 
 
@@ -133,29 +117,14 @@ def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> 
     return found
 
 
-def empty_raw(identifiers: Collection[int]) -> int:
-    """The message is gone; that it stopped the slot, and what was decided, stays. A slot that
-    still waits receives it from its source again.
-    """
-    return Quarantine.objects.filter(pk__in=identifiers).update(raw=b"")
-
-
-def peeks_at(slot: Slot, tables: Collection[str]) -> list[int]:
+def peeks_at(slot: Slot, tables: Collection[str]) -> set[int]:
     """Looks into the source's slots that show changes of the tables."""
-    rows = SlotPeek.objects.filter(source=slot.source_id, result__isnull=False)
-    return [row.pk for row in rows if any(name in tables for name in _tables_of(row.result or {}))]
-
-
-def _tables_of(result: dict[str, Any]) -> set[str]:
-    changes = result.get("first_changes") or []
-    return {f"{each.get('schema')}.{each.get('table')}" for each in changes} | {
-        str(each.get("table")) for each in changes
-    }
-
-
-def delete_peeks(identifiers: Collection[int]) -> int:
-    """They are kept for a week anyway."""
-    return SlotPeek.objects.filter(pk__in=identifiers).delete()[0]
+    found = set()
+    for row in SlotPeek.objects.filter(source=slot.source_id, result__isnull=False):
+        for each in (row.result or {}).get("first_changes") or []:
+            if f"{each.get('schema')}.{each.get('table')}" in tables or each.get("table") in tables:
+                found.add(row.pk)
+    return found
 
 
 def job_results(slot: Slot, tables: Collection[str]) -> list[tuple[int, str]]:
@@ -197,36 +166,33 @@ class Beside:
             messages |= set(raw_messages(self.slot, [name], keys))
         if self.actor:
             filters |= erased_actor.filters_naming(self.slot, self.actor)
-        looks = set(peeks_at(self.slot, list(self.keys)))
+        looks = peeks_at(self.slot, self.keys)
         return {FILTERS: filters, MESSAGES: messages, LOOKS: looks, RESULTS: self._jobs()}
 
     def erase(self, found: Mapping[str, set[int]]) -> dict[str, int]:
-        """Thing → how many."""
+        """Thing → how many. That a message stopped the slot, and what was decided, stays; a slot
+        that still waits receives it from its source again.
+        """
         return {
             FILTERS: delete_filters(found[FILTERS]),
-            MESSAGES: empty_raw(found[MESSAGES]),
-            LOOKS: delete_peeks(found[LOOKS]),
+            MESSAGES: Quarantine.objects.filter(pk__in=found[MESSAGES]).update(raw=b""),
+            LOOKS: SlotPeek.objects.filter(pk__in=found[LOOKS]).delete()[0],
             RESULTS: self.erase_results(),
         }
 
     def erase_results(self) -> int:
         """What history jobs gave of the tables, those that ran meanwhile among them."""
         jobs = self._jobs()
-        outputs = HistoryJob.objects.filter(pk__in=jobs).values_list("output", flat=True)
-        for output in list(outputs):
-            _delete_output(output)
+        # Where they stand in the instance's own folder.
+        own = read_policy().root.resolve() / "history-jobs"
+        for output in HistoryJob.objects.filter(pk__in=jobs).values_list("output", flat=True):
+            if output and Path(output).resolve().is_relative_to(own):
+                shutil.rmtree(output, ignore_errors=True)
         return empty_results(jobs)
 
     def _jobs(self) -> set[int]:
         found = {pk for pk, _ in job_results(self.slot, list(self.keys))}
         return found | (set(erased_actor.results_naming(self.actor)) if self.actor else set())
-
-
-def _delete_output(output: str) -> None:
-    """All rows of a history job, where they stand in the instance's own folder."""
-    own = read_policy().root.resolve() / "history-jobs"
-    if output and Path(output).resolve().is_relative_to(own):
-        shutil.rmtree(output, ignore_errors=True)
 
 
 # Texts that exports were narrowed by: one may name a row that is erased, or hold a value of it.
@@ -276,7 +242,14 @@ def clear_texts(slot: Slot, texts: Collection[str], new: str) -> int:
         done += 1
         if row.words.get("q") in texts:
             row.words["q"] = new
-        erased_actor.slice_anew(row, lambda part: _cleared(part, texts, new))
+        erased_actor.slice_anew(
+            row,
+            lambda part: (
+                {**part, "narrowed": {**part["narrowed"], "text": new}}
+                if _text(part) in texts
+                else part
+            ),
+        )
         Export.objects.filter(pk=row.pk, state=Export.State.WAITING).update(
             state=Export.State.FAILED, finished_at=Now(),
             problem_cause="the text that narrowed it was erased", problem_remedy="Export anew",
@@ -286,9 +259,3 @@ def clear_texts(slot: Slot, texts: Collection[str], new: str) -> int:
 
 def _text(part: dict[str, Any] | None) -> str:
     return str(((part or {}).get("narrowed") or {}).get("text") or "")
-
-
-def _cleared(part: dict[str, Any], texts: Collection[str], new: str) -> dict[str, object]:
-    if _text(part) not in texts:
-        return part
-    return {**part, "narrowed": {**part["narrowed"], "text": new}}

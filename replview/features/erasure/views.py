@@ -18,7 +18,7 @@ from replview.features.erasure.queue import Unerasable, read_erasure_request
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import note
 from replview.text.formats import count_words, plural
-from replview.ui.sentence import Sentence
+from replview.ui.sentence import Sentence, as_next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +91,10 @@ def list_sentence(rows: int, unfinished: int) -> Sentence:
 
 
 def _sentence(row: Erasure) -> Sentence:
-    by = row.confirmed_by or row.requested_by
     changes = plural(int((row.erased or row.found).get("changes") or 0), "change")
+    step = f"{row.step or 'waiting for a worker'}."
     match row.state:
         case Erasure.State.LOOKING:
-            step = f"{row.step}." if row.step else "waiting for a worker."
             return Sentence(level="unknown", title="Looking what it would touch:", cause=step)
         case Erasure.State.LOOKED:
             return Sentence(
@@ -105,41 +104,38 @@ def _sentence(row: Erasure) -> Sentence:
                 next="read what it touches, then confirm.",
             )
         case Erasure.State.WAITING | Erasure.State.RUNNING:
-            step = f"{row.step}." if row.step else "waiting for a worker."
             return Sentence(level="ok", title="Erasing:", cause=step)
         case Erasure.State.UNFINISHED:
-            remedy = row.problem_remedy or "it is tried again by itself"
-            return Sentence(
-                level="now",
-                title="Not finished:",
-                cause=f"{row.problem_cause}.",
-                next=f"{remedy[:1].lower()}{remedy[1:]}.",
-            )
+            following = as_next(row.problem_remedy or "it is tried again by itself")
+            cause = f"{row.problem_cause}."
+            return Sentence(level="now", title="Not finished:", cause=cause, next=following)
         case Erasure.State.DONE:
-            title = f"Erased: {changes}."
-            return Sentence(level="ok", title=title, cause=f"By {by}; the keys are forgotten.")
+            cause = f"By {row.confirmed_by or row.requested_by}; the keys are forgotten."
+            return Sentence(level="ok", title=f"Erased: {changes}.", cause=cause)
         case _:
             cause = f"{row.problem_cause or 'nobody confirmed it'}."
             return Sentence(level="idle", title="Nothing was erased:", cause=cause)
 
 
 def _figures(row: Erasure, counts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    def number(name: str) -> str | None:
-        return count_words(int(counts[name])) if name in counts else None
-
-    days = counts.get("days")
     files = [one.get("files") for one in row.roots]
     known = [int(n) for n in files if n is not None]
+    numbers = {
+        "Changes": counts.get("changes"),
+        "Transactions": counts.get("transactions"),
+        "Days": len(counts["days"]) if counts.get("days") is not None else None,
+        "Files": sum(known) if known or (counts and not files) else None,
+        "Keys named": row.keys,
+    }
+    reached = {"rest": "" if len(known) == len(files) else "of those reached"}
+    more: dict[str, dict[str, Any]] = {"Changes": {"main": True}, "Files": reached}
     return [
-        {"label": "Changes", "number": number("changes"), "main": True},
-        {"label": "Transactions", "number": number("transactions")},
-        {"label": "Days", "number": None if days is None else count_words(len(days))},
         {
-            "label": "Files",
-            "number": count_words(sum(known)) if known or (counts and not files) else None,
-            "rest": "" if len(known) == len(files) else "of those reached",
-        },
-        {"label": "Keys named", "number": count_words(row.keys)},
+            "label": label,
+            "number": None if n is None else count_words(int(n)),
+            **more.get(label, {}),
+        }
+        for label, n in numbers.items()
     ]
 
 
@@ -157,9 +153,8 @@ def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
         files, rows = int(state["files"]), int(state.get("rows") or 0)
         what = f"{plural(files, 'file')} with {plural(rows, 'change')}" if files else "nothing"
         words, level = what + (" written anew" if state.get("done") and files else ""), "ok"
-    return RootView(
-        root=str(state["root"]), what=str(state["what"]), words=words, level=level, waits=waits
-    )
+    root, what = str(state["root"]), str(state["what"])
+    return RootView(root=root, what=what, words=words, level=level, waits=waits)
 
 
 _SHOWN = 100
@@ -206,17 +201,9 @@ def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
         trouble = f"Nothing is erased: type {erasing.word_of(row)} to confirm"
         return _render(request, row, "erasure/erasure.html", trouble=trouble, status=422)
     if erasing.confirm(row, by=request.user.get_username()):
-        note(
-            "erased",
-            subject=f"erasure {row.pk}",
-            source_id=row.slot.source_id if row.slot else None,
-            details={
-                "tables": row.tables,
-                "keys": row.keys,
-                "columns": row.columns,
-                "digests": row.digests,
-            },
-        )
+        details = {name: getattr(row, name) for name in ("tables", "keys", "columns", "digests")}
+        source_id = row.slot.source_id if row.slot else None
+        note("erased", subject=f"erasure {row.pk}", source_id=source_id, details=details)
     return redirect("erasure", erasure_id=row.pk)
 
 
@@ -235,8 +222,7 @@ def again(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Try now what was left, or go without a root that will never be reached."""
     require(request, Role.ADMIN)
     row = _found(erasure_id)
-    root = request.POST.get("leave_out", "")
-    if root:
+    if root := request.POST.get("leave_out", ""):
         erasing.leave_out(row, root, by=request.user.get_username())
     else:
         erasing.try_again(row)
@@ -252,9 +238,8 @@ def _asked(request: HttpRequest, values: dict[str, str]) -> Erasure:
     for number, line in enumerate(values["rows"].splitlines(), 1):
         table, _, key = line.strip().partition(" ")
         if table and not key.strip():
-            raise Unerasable(
-                f"line {number} names a table and no key", "Write schema.table, a space, the key"
-            )
+            cause = f"line {number} names a table and no key"
+            raise Unerasable(cause, "Write schema.table, a space, the key")
         if table:
             pairs.append((table, key.strip()))
     columns = values["columns"].replace(",", " ").split()
@@ -268,8 +253,8 @@ def _show(
     request: HttpRequest, values: dict[str, str], error: Unerasable | None = None
 ) -> HttpResponse:
     rows = list(Erasure.objects.all()[:_SHOWN])
-    unfinished = sum(row.state == Erasure.State.UNFINISHED for row in rows)
-    done = sum(row.state == Erasure.State.DONE for row in rows)
+    states = [row.state for row in rows]
+    unfinished, done = map(states.count, (Erasure.State.UNFINISHED, Erasure.State.DONE))
     page = {
         "rows": [erasure_view(row) for row in rows],
         "sentence": list_sentence(done, unfinished),
