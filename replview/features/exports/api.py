@@ -37,17 +37,15 @@ class SliceWords(FilterWords):
         """The slice. Raises ``BadRequest``."""
         if self.since_last and not self.name:
             raise BadRequest("since_last continues a name", "give name")
-        given = {word: text for word, text in self.dict().items() if text and isinstance(text, str)}
-        # What a request is asked with, and no word of a filter.
-        for word in ("before", "name", "to"):
-            given.pop(word, None)
-        return read_export_request(
-            slot_named(self.slot),
-            given,
-            name=self.name,
-            since_last=self.since_last,
-            before=self.before,
-        )
+        # What a request is asked with is no word of a filter.
+        given = self.dict(exclude={"before", "name", "to"})
+        given = {word: text for word, text in given.items() if text and isinstance(text, str)}
+        more: dict[str, Any] = {
+            "name": self.name,
+            "since_last": self.since_last,
+            "before": self.before,
+        }
+        return read_export_request(slot_named(self.slot), given, **more)
 
 
 class NewExport(SliceWords):
@@ -178,24 +176,18 @@ def export_json(row: Export, *, whole: bool = True) -> dict[str, object]:
     result = row.result
     if result and "slice" in result:
         result = {**result, "slice": shown_slice(row, result["slice"])}
+    # (A schema gives them in its own order.)
+    plain = ("name", "state", "target", "requested_by", "requested_how", "rows", "total_rows",
+             "files", "seconds_left")  # fmt: skip
+    times = ("requested_at", "started_at", "finished_at")
     return {
+        **{name: getattr(row, name) for name in plain},
+        **{name: utc_text(getattr(row, name)) for name in times},
         "id": row.pk,
         "slot": row.slot_name,
-        "name": row.name,
-        "state": row.state,
         "slice": shown_slice(row, row.slice),
         "words": shown_words(row),
-        "target": row.target,
-        "requested_by": row.requested_by,
-        "requested_how": row.requested_how,
-        "requested_at": utc_text(row.requested_at),
-        "started_at": utc_text(row.started_at),
-        "finished_at": utc_text(row.finished_at),
-        "rows": row.rows,
-        "total_rows": row.total_rows,
-        "files": row.files,
         "bytes": row.size_bytes,
-        "seconds_left": row.seconds_left,
         "problem": row.problem_cause,
         "remedy": row.problem_remedy,
         "result": result if whole else None,

@@ -44,21 +44,12 @@ class ExportProcess:
         folder().mkdir(parents=True, exist_ok=True)
         self.log_path = folder() / f"export-{row.pk}.log"
         self._order = order_path(row.pk)
-        order = {
-            "slice": row.slice,
-            "target": row.target,
-            "dsn_env": _DSN_VARIABLE,
-            "spark": row.spark or None,
-            # Told to stop, it takes back what it wrote; killed, it leaves it to be gone on with.
-            "keep": False,
-        }
+        # Told to stop, it takes back what it wrote; killed, it leaves it to be gone on with.
+        order = {"slice": row.slice, "target": row.target, "dsn_env": _DSN_VARIABLE,
+                 "spark": row.spark or None, "keep": False}  # fmt: skip
         self._order.write_bytes(orjson.dumps(order))
-        self._job = JobProcess.start(
-            [str(self._order)],
-            log=self.log_path,
-            module=_MODULE,
-            environment={_DSN_VARIABLE: store_conninfo()},
-        )
+        self._job = JobProcess.start([str(self._order)], log=self.log_path, module=_MODULE,
+                                     environment={_DSN_VARIABLE: store_conninfo()})  # fmt: skip
         #: The last line of progress.
         self.progress: Mapping[str, Any] = {}
         #: The last line of all.
@@ -94,11 +85,9 @@ class ExportProcess:
             for line in lines:
                 with contextlib.suppress(orjson.JSONDecodeError):
                     message = orjson.loads(line)
-                    if not isinstance(message, dict):
-                        continue
-                    self.last = message
-                    if "rows" in message:
-                        self.progress = message
+                    if isinstance(message, dict):
+                        self.last = message
+                        self.progress = message if "rows" in message else self.progress
 
 
 def order_path(export_id: int) -> Path:
@@ -188,22 +177,13 @@ def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
     if job.status == 0 and isinstance(manifest, dict):
         files = manifest["files"]
         kept = {**manifest, "files": files[:_MOST_FILES]}
-        rows.finish(
-            row,
-            result=kept,
-            seconds_left=0.0,
-            rows=manifest["rows"],
-            # While it ran, transactions and events were counted too.
-            total_rows=None,
-            files=len(files),
-            size_bytes=manifest["bytes"],
-        )
-        return
-    problem = str(job.last.get("problem") or "")
-    remedy = str(job.last.get("remedy") or "")
-    if not problem:
-        problem, remedy = silent_end(job.status, "said nothing")
-    _fail(row, wakes, problem, remedy)
+        # While it ran, transactions and events were counted too.
+        counts = {"rows": manifest["rows"], "total_rows": None, "files": len(files)}
+        rows.finish(row, result=kept, seconds_left=0.0, size_bytes=manifest["bytes"], **counts)
+    elif problem := job.last.get("problem"):
+        _fail(row, wakes, str(problem), str(job.last.get("remedy") or ""))
+    else:
+        _fail(row, wakes, *silent_end(job.status, "said nothing"))
 
 
 def _fail(row: Export, wakes: Wakes, cause: str, remedy: str) -> None:

@@ -23,6 +23,7 @@ from replview.parquet.reading.places import (
     wanted_operations,
 )
 from replview.parquet.reading.resolving import transactions_of
+from replview.parquet.reading.typed_query import having
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing.planning import (
     STREAM_TO_FILE,
@@ -46,10 +47,8 @@ _LOOK_THROUGH = 20_000
 _TABLES = 50
 _COLUMNS = 200
 
-_DAYS = """
-    SELECT {sums} FROM transaction t WHERE {where}
-    GROUP BY {day}
-"""
+_ENDS = "SELECT min({lsn})::text, max({lsn})::text FROM transaction t WHERE {where}"
+_DAYS = "SELECT {sums} FROM transaction t WHERE {where} GROUP BY {day}"
 _UNSENT = """
     SELECT {counts} FROM transaction t JOIN change c ON c.transaction_id = t.id
     WHERE {where} AND c.relation_id = {relation} AND c.op = 'U' AND {not_aborted}
@@ -169,14 +168,12 @@ def _spark() -> str:
 
 
 def _outlook(connection: Connection, part: Slice) -> Outlook:
-    ends: Any = connection.execute(
-        sql.SQL(
-            "SELECT min({lsn})::text, max({lsn})::text FROM transaction t WHERE {where}"
-        ).format(lsn=PLACED_LSN, where=transactions_of(connection, part))
-    ).fetchone()
+    where = transactions_of(connection, part)
+    query = sql.SQL(_ENDS).format(lsn=PLACED_LSN, where=where)
+    [(first, last)] = connection.execute(query).fetchall()
     begun = time.monotonic()
     estimated, tables = estimate(connection, part), tables_of(connection, part)
-    found = Outlook(estimate=estimated, tables=tables, first_lsn=ends[0], last_lsn=ends[1])
+    found = Outlook(estimate=estimated, tables=tables, first_lsn=first, last_lsn=last)
     if time.monotonic() - begun > _MORE_BELOW_SECONDS:
         return found
     try:
@@ -198,14 +195,12 @@ def files_of(
     if not tables or len(tables) > _TABLES:
         return found
     operations = wanted_operations(part, rows=True)
-    sums = [
-        sql.SQL("sum({})").format(
-            counted(operations, table.relation_id, update_weight=rows_of_update(part, table))
-        )
+    counts = (
+        counted(operations, table.relation_id, update_weight=rows_of_update(part, table))
         for table in tables
-    ]
+    )
     query = sql.SQL(_DAYS).format(
-        sums=sql.SQL(", ").join(sums),
+        sums=sql.SQL(", ").join(sql.SQL("sum({})").format(each) for each in counts),
         where=conditions(part, None, [table.relation_id for table in tables]),
         day=PLACED_DAY,
     )
@@ -222,8 +217,8 @@ def days_of(connection: Connection, part: Slice) -> int:
     query = sql.SQL("SELECT count(DISTINCT {}) FROM transaction t WHERE {}").format(
         PLACED_DAY, transactions_of(connection, part)
     )
-    row = connection.execute(query).fetchone()
-    return int(row[0]) if row else 0
+    [(days,)] = connection.execute(query).fetchall()
+    return int(days)
 
 
 def unsent_of(
@@ -237,17 +232,8 @@ def unsent_of(
         names = [column.source_name for column in table.columns][:_COLUMNS]
         if not names:
             continue
-        counts = [
-            sql.SQL("count(*) FILTER (WHERE c.version_id = ANY({}) AND NOT c.new ? {})").format(
-                [
-                    version.id
-                    for version in table.versions
-                    if any(column["name"] == name for column in version.columns)
-                ],
-                name,
-            )
-            for name in names
-        ]
+        count = sql.SQL("count(*) FILTER (WHERE c.version_id = ANY({}) AND NOT c.new ? {})")
+        counts = [count.format(having(table, name), name) for name in names]
         query = sql.SQL(_UNSENT).format(
             counts=sql.SQL(", ").join(counts),
             where=conditions(part, None, [table.relation_id]),

@@ -25,8 +25,11 @@ from replview.parquet.writing.layout import (
 from replview.spark.snippets import Snippet, snippets
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
+from replview.text.formats import plural
 
 _METADATA_SHOWN = 5
+#: Beginnings of types whose values are their text.
+_TEXTS = ("text", "char", "varchar", "name", "unknown", "bpchar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,12 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
     try:
         folder = written(row, str(named[name]["dataset"]))
         document = orjson.loads((folder / SCHEMA).read_bytes())
-        others = _other_roots(folder)
-        before = [(str(each), orjson.loads((each / SCHEMA).read_bytes())) for each in others]
+        # The other roots of the folder's table, in their order.
+        names = [each.name for each in folder.parent.iterdir() if each.is_dir()]
+        roots = roots_by_dataset(names).get(root_of(folder.name)[0], [])
+        others = [folder.parent / name for name in roots if name != folder.name]
+        there = [each for each in others if (each / SCHEMA).is_file()]
+        before = [(str(each), orjson.loads((each / SCHEMA).read_bytes())) for each in there]
     except (OSError, ValueError, Refused):
         return None
     programs = snippets(str(folder), document, str(named[name]["table"]), before=before)
@@ -84,14 +91,6 @@ def written(row: Export, path: str) -> Path:
     if not found.resolve().is_relative_to(Path(row.target).resolve()):
         raise FileNotFoundError(path)
     return found
-
-
-def _other_roots(folder: Path) -> list[Path]:
-    """The other roots of the folder's table, in their order."""
-    names = [each.name for each in folder.parent.iterdir() if each.is_dir()]
-    found = roots_by_dataset(names).get(root_of(folder.name)[0], [])
-    others = [folder.parent / name for name in found if name != folder.name]
-    return [each for each in others if (each / SCHEMA).is_file()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +124,7 @@ class SchemaTab:
         """The columns that stand beside every table's own."""
         return ", ".join(item.name for item in CHANGE_FIELDS[:_METADATA_SHOWN]) + " …"
 
-    @property
-    def metadata_number(self) -> int:
-        """How many these are."""
-        return len(CHANGE_FIELDS)
+    metadata_number = len(CHANGE_FIELDS)
 
 
 def schema_tabs(outlook: Outlook) -> list[SchemaTab]:
@@ -137,38 +133,24 @@ def schema_tabs(outlook: Outlook) -> list[SchemaTab]:
 
 
 def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int]) -> SchemaTab:
-    numbers = [version.number for version in table.versions]
-    return SchemaTab(
-        name=table.name,
-        columns=[
-            _column(table, column, unsent.get((table.relation_id, column.source_name), 0))
-            for column in table.columns
-        ],
-        versions=_versions_words(numbers),
-    )
+    numbers = [str(version.number) for version in table.versions]
+    columns = [
+        _column(table, column, unsent.get((table.relation_id, column.source_name), 0))
+        for column in table.columns
+    ]
+    versions = f"versions {_and(numbers)} merged" if numbers[1:] else f"version {''.join(numbers)}"
+    return SchemaTab(name=table.name, columns=columns, versions=versions)
 
 
 def _column(table: SliceTable, column: Column, unsent: int) -> SchemaColumn:
-    name, arrow = column.source_name, column.arrow
-    notes, warns = [], False
-    if details := _presence(table, name):
-        notes.append(details)
-        warns = True
-    if unsent:
-        notes.append(f"not sent {unsent:,} time{'' if unsent == 1 else 's'}, see _not_sent")
-        warns = True
-    if column.note:
-        notes.append(column.note)
+    times = f"not sent {plural(unsent, 'time')}, see _not_sent" if unsent else ""
+    warnings = list(filter(None, (_presence(table, column.source_name), times)))
+    notes = [*warnings, *filter(None, [column.note])]
     pg_type = column.pg_type or "unknown"
-    if not notes and pa.types.is_string(arrow) and not _is_text(pg_type):
+    if not notes and pa.types.is_string(column.arrow) and not pg_type.startswith(_TEXTS):
         notes.append("as the server's text")
-    return SchemaColumn(
-        name=column.name,
-        pg_type=pg_type,
-        parquet=parquet_words(arrow),
-        note="; ".join(notes),
-        warns=warns,
-    )
+    return SchemaColumn(name=column.name, pg_type=pg_type, parquet=parquet_words(column.arrow),
+                        note="; ".join(notes), warns=bool(warnings))  # fmt: skip
 
 
 def _presence(table: SliceTable, name: str) -> str:
@@ -194,16 +176,6 @@ def parquet_words(arrow: pa.DataType) -> str:
     if pa.types.is_list(arrow):
         return f"list<{parquet_words(arrow.value_type)}>"
     return str(arrow)
-
-
-def _is_text(pg_type: str) -> bool:
-    return pg_type.startswith(("text", "character", "varchar", "char", "name", "unknown", "bpchar"))
-
-
-def _versions_words(numbers: list[int]) -> str:
-    if len(numbers) < 2:
-        return f"version {numbers[0]}" if numbers else ""
-    return f"versions {_and(map(str, numbers))} merged"
 
 
 def _and(words: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """One export as its page shows it: progress, then files, a look into them, snippets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
 from replview.features.exports.page import OWN_WORDS, export_url
 from replview.features.exports.reading_back import ReadingBack, reading_after, written
+from replview.features.exports.tags import took_words
 from replview.parquet.archive.changes import file_columns
 from replview.parquet.writing.layout import decoded
 from replview.store.models import Export
@@ -65,12 +66,11 @@ class Record:
 
 def read_record(row: Export, *, read: str = "") -> Record:
     """The export as of now."""
-    again = {k: v for k, v in shown_words(row).items() if k not in OWN_WORDS} | {
-        "slot": row.slot_name
-    }
+    again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
+    again |= {"slot": row.slot_name, "to": row.target}
+    since_last = again | {"name": row.name, "since_last": "1"}
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
-    preview = preview_of(row) if done else None
     return Record(
         row=row,
         sentence=_sentence(row),
@@ -79,59 +79,49 @@ def read_record(row: Export, *, read: str = "") -> Record:
         datasets=_datasets(files),
         files=files[:_FILES_SHOWN],
         files_more=max((row.files or 0) - _FILES_SHOWN, 0),
-        preview=preview,
+        preview=preview_of(row) if done else None,
         reading=reading_after(row, read) if done else None,
-        again_url=export_url(again | {"to": row.target}),
-        since_last_url=export_url(again | {"name": row.name, "since_last": "1", "to": row.target})
-        if row.name and done
-        else "",
+        again_url=export_url(again),
+        since_last_url=export_url(since_last) if row.name and done else "",
     )
 
 
 def _sentence(row: Export) -> Sentence:
     rows = "unknown" if row.rows is None else count_words(row.rows)
     by = f"asked for by {row.requested_by}"
-    if row.state == Export.State.WAITING:
-        return Sentence(level="idle", title="Waiting for a worker,", cause=f"{by}.")
-    if row.state == Export.State.RUNNING:
-        left = "" if row.seconds_left is None else f", about {age_words(row.seconds_left)} left"
-        progress = "reading" if row.rows is None else f"{rows} rows"
-        title = f"Exporting: {progress}{left}."
-        return Sentence(level="idle", title=title, cause=f"{by.capitalize()}.")
-    if row.state == Export.State.DONE:
-        size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
-        took = ""
-        if row.finished_at and row.started_at:
-            took = f" in {age_words(max((row.finished_at - row.started_at).total_seconds(), 1))}"
-        title = f"Done: {rows} rows in {plural(row.files or 0, 'file')}{size}{took}."
-        return Sentence(level="ok", title=title, cause=f"{by.capitalize()}.")
-    if row.state == Export.State.CANCELLED:
-        return Sentence(
-            level="idle",
-            title="Cancelled:",
-            cause="what it had written is deleted again.",
-        )
+    match row.state:
+        case Export.State.WAITING:
+            return Sentence(level="idle", title="Waiting for a worker,", cause=f"{by}.")
+        case Export.State.RUNNING:
+            left = "" if row.seconds_left is None else f", about {age_words(row.seconds_left)} left"
+            progress = "reading" if row.rows is None else f"{rows} rows"
+            title = f"Exporting: {progress}{left}."
+            return Sentence(level="idle", title=title, cause=f"{by.capitalize()}.")
+        case Export.State.DONE:
+            size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
+            took = f" in {words}" if (words := took_words(row)) else ""
+            title = f"Done: {rows} rows in {plural(row.files or 0, 'file')}{size}{took}."
+            return Sentence(level="ok", title=title, cause=f"{by.capitalize()}.")
+        case Export.State.CANCELLED:
+            cause = "what it had written is deleted again."
+            return Sentence(level="idle", title="Cancelled:", cause=cause)
     return failed(row)
 
 
 def _figures(row: Export) -> list[dict[str, Any]]:
-    total = None if row.total_rows is None else f"of {count_words(row.total_rows)}"
-    left = row.seconds_left if row.waits else None
+    def number(value: float | None, words: Callable[[Any], str]) -> str | None:
+        return None if value is None else words(value)
+
+    total = "" if row.total_rows is None else f"of {count_words(row.total_rows)}"
+    last = {"label": "Asked by", "number": row.requested_by, "rest": f"by {row.requested_how}"}
+    if row.waits:
+        last = {"label": "Time left", "number": number(row.seconds_left, age_words)}
+    rows = {"label": "Rows", "number": number(row.rows, count_words), "rest": total, "main": True}
     return [
-        {
-            "label": "Rows",
-            "number": None if row.rows is None else count_words(row.rows),
-            "rest": total or "",
-            "main": True,
-        },
-        {"label": "Files", "number": None if row.files is None else count_words(row.files)},
-        {
-            "label": "Size",
-            "number": None if row.size_bytes is None else bytes_words(row.size_bytes),
-        },
-        {"label": "Time left", "number": None if left is None else age_words(left)}
-        if row.waits
-        else {"label": "Asked by", "number": row.requested_by, "rest": f"by {row.requested_how}"},
+        rows,
+        {"label": "Files", "number": number(row.files, count_words)},
+        {"label": "Size", "number": number(row.size_bytes, bytes_words)},
+        last,
     ]
 
 
@@ -143,16 +133,12 @@ def _width(row: Export) -> int | None:
     return round(1000 * min(row.rows / row.total_rows, 1))
 
 
-def _dataset_name(file: Mapping[str, object]) -> str:
-    """The folder's own name, as the table is called."""
-    return decoded(str(file.get("dataset") or "unknown").rpartition("/")[2])
-
-
 def _datasets(files: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Files, rows and bytes of each folder."""
     found: dict[str, dict[str, Any]] = {}
     for one in files:
-        name = _dataset_name(one)
+        # The folder's own name, as the table is called.
+        name = decoded(str(one.get("dataset") or "unknown").rpartition("/")[2])
         sums = found.setdefault(name, {"name": name, "rows": 0, "bytes": 0, "files": 0})
         sums["rows"] += int(one.get("rows") or 0)
         sums["bytes"] += int(one.get("bytes") or 0)
@@ -210,10 +196,8 @@ def _without_messages(
 
 def _names(schema: pa.Schema) -> dict[str, str]:
     """A column in the file → on its source."""
-    metadata = schema.metadata or {}
-    if b"replview" not in metadata:
-        return {}
-    return {file: source for source, file in file_columns(schema).items()}
+    known = file_columns(schema) if b"replview" in (schema.metadata or {}) else {}
+    return {file: source for source, file in known.items()}
 
 
 def _cell(value: object) -> str | None:

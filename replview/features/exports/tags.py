@@ -33,10 +33,16 @@ def export_what(row: Export) -> str:
 @register.filter
 def export_end(row: Export | HistoryJob) -> str:
     """``done, 2 s``, or what kept it."""
-    if row.state == Export.State.DONE and row.started_at and row.finished_at:
-        seconds = max((row.finished_at - row.started_at).total_seconds(), 1)
-        return f"done, {age_words(seconds)}"
+    if row.state == Export.State.DONE and (took := took_words(row)):
+        return f"done, {took}"
     return row.problem_cause if row.state == Export.State.FAILED else row.state
+
+
+def took_words(row: Export | HistoryJob) -> str:
+    """``2 s``; empty: it has not ended, or never began."""
+    if row.started_at is None or row.finished_at is None:
+        return ""
+    return age_words(max((row.finished_at - row.started_at).total_seconds(), 1))
 
 
 @register.filter
@@ -44,9 +50,9 @@ def history_what(row: HistoryJob) -> str:
     """``public.orders, at 0/4E91C3D8``."""
     words = row.words
     tables = ", ".join(filter(None, str(words.get("tables") or "").split(",")))
-    of = words.get("table") or tables or words.get("life") or "everything"
-    if moment := words.get("lsn") or words.get("time"):
-        of += f", at {moment}"
-    since = words.get("since") or words.get("from_lsn")
-    until = words.get("until") or words.get("to_lsn")
-    return of + (f", from {since}" if since else "") + (f", to {until}" if until else "")
+    text = words.get("table") or tables or words.get("life") or "everything"
+    for said, names in (("at", ("lsn", "time")), ("from", ("since", "from_lsn")),
+                        ("to", ("until", "to_lsn"))):  # fmt: skip
+        if value := next(filter(None, map(words.get, names)), None):
+            text += f", {said} {value}"
+    return text

@@ -14,7 +14,6 @@ from replview.access.rights import Role
 from replview.access.withheld import visible_exports
 from replview.features.exports.outlook import spark_for
 from replview.features.exports.page import (
-    ExportPage,
     export_request_of,
     export_url,
     export_words,
@@ -153,13 +152,11 @@ def log(request: HttpRequest, export_id: int) -> HttpResponse:
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was exported, and by whom: every one there was, the newest first."""
     rows, older = listed(request, visible_exports().defer("result", "slice"))
-    page: dict[str, object] = {
-        "rows": rows,
-        "older": older,
-        "policy": read_policy(),
+    page = {
+        "rows": rows, "older": older, "policy": read_policy(),
         "admin": may_choose_anywhere(request.user),
         "waiting": [row.pk for row in rows if row.waits],
-    }
+    }  # fmt: skip
     return render(request, "exports/all.html", page)
 
 
@@ -181,13 +178,8 @@ def _render(
     refused: Refused | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    tested = _last_test(request)
-    page: ExportPage = read_export_page(
-        slot,
-        words,
-        anywhere=may_choose_anywhere(request.user),
-        tested=tested if not refused else None,
-    )
+    tested, anywhere = _last_test(request), may_choose_anywhere(request.user)
+    page = read_export_page(slot, words, anywhere=anywhere, tested=None if refused else tested)
     content = {
         "page": page,
         "slot": slot,

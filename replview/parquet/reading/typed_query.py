@@ -90,13 +90,9 @@ def typed_query(
     return lambda group: sql.SQL(_QUERY).format(**parts, images=images(group))
 
 
-def having(table: SliceTable, column: Column) -> list[int]:
-    """The versions of a table that have a column."""
-    return [
-        version.id
-        for version in table.versions
-        if any(each["name"] == column.source_name for each in version.columns)
-    ]
+def having(table: SliceTable, name: str) -> list[int]:
+    """The versions of a table that have a column of this name."""
+    return [v.id for v in table.versions if any(each["name"] == name for each in v.columns)]
 
 
 def _any(conditions: Iterable[sql.Composed]) -> sql.Composable:
@@ -122,7 +118,7 @@ def _missing(
     cases = []
     for number, (column, place) in enumerate(zip(columns, places, strict=True)):
         there: sql.Composable = sql.SQL("")
-        if len(found := having(table, column)) < len(table.versions):
+        if len(found := having(table, column.source_name)) < len(table.versions):
             there = sql.SQL("y.version_id = ANY({}::bigint[]) AND ").format(found)
         cases.append(case.format(place, there, column.source_name, f"{number},"))
     parts = [
@@ -161,7 +157,7 @@ class Cells:
         kinds = [PLAIN if is_plain(column.arrow) else TEXT for column in table.columns]
         cells = [_cell(each, kind) for each, kind in zip(table.columns, kinds, strict=True)]
         packed = written_once(connection, sql.SQL(", ").join([packing(own), *cells]))
-        there = [having(table, column) for column in table.columns]
+        there = [having(table, column.source_name) for column in table.columns]
         versions = [None if len(each) == len(table.versions) else each for each in there]
         return cls(lambda group: _CELLS.format(packed, images(group)), own, kinds, versions)
 
