@@ -40,12 +40,10 @@ class SliceWords(FilterWords):
         # What a request is asked with is no word of a filter.
         given = self.dict(exclude={"before", "name", "to"})
         given = {word: text for word, text in given.items() if text and isinstance(text, str)}
-        more: dict[str, Any] = {
-            "name": self.name,
-            "since_last": self.since_last,
-            "before": self.before,
-        }
-        return read_export_request(slot_named(self.slot), given, **more)
+        slot = slot_named(self.slot)
+        return read_export_request(
+            slot, given, name=self.name, since_last=self.since_last, before=self.before
+        )
 
 
 class NewExport(SliceWords):

@@ -16,6 +16,7 @@ from replview.features.exports.reading_back import (
     schema_tabs,
 )
 from replview.features.exports.request import (
+    Before,
     ExportRequest,
     nothing_words,
     read_export_request,
@@ -29,7 +30,7 @@ from replview.store.read.transactions.transaction_filter import (
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.ui.job_pages import tables_words, url_of, words_of
-from replview.ui.sentence import Sentence, as_next, refusal
+from replview.ui.sentence import Sentence, refusal
 
 #: Words without a chip of their own to be edited in, as the sentence has them.
 _REMOVABLE = {
@@ -49,13 +50,13 @@ _UNCOUNTED_FIGURES: list[dict[str, Any]] = [
 
 def _chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
     """A word of the address as people say it; a figure that is none as it stands there."""
-    if word == "min_changes" and wanted.min_changes:
-        return plural(wanted.min_changes, "change")
-    if word == "min_bytes" and wanted.min_bytes:
-        return bytes_words(wanted.min_bytes)
-    if word == "prepared_min" and wanted.prepared_min:
-        return age_words(wanted.prepared_min)
-    return "the source itself" if word == "origin" and text == NO_ORIGIN else text
+    said = {
+        "min_changes": plural(wanted.min_changes, "change") if wanted.min_changes else "",
+        "min_bytes": bytes_words(wanted.min_bytes) if wanted.min_bytes else "",
+        "prepared_min": age_words(wanted.prepared_min) if wanted.prepared_min else "",
+        "origin": "the source itself" if text == NO_ORIGIN else "",
+    }
+    return said.get(word) or text
 
 
 def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
@@ -63,15 +64,12 @@ def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
     estimate = outlook.estimate
     where = "on Spark" if estimate.spark else "written here, no JVM"
     lsns = {"number": outlook.first_lsn, "rest": f"to {outlook.last_lsn}"}
+    transactions = count_words(estimate.transactions)
     return [
         {"label": "Rows", "number": count_words(estimate.rows), "rest": "counted", "main": True},
         {"label": "Size", "number": bytes_words(outlook.size_bytes), "rest": "estimate"},
         {"label": "Time", "number": age_words(max(estimate.seconds, 1.0)), "rest": where},
-        {
-            "label": "Transactions",
-            "number": count_words(estimate.transactions),
-            "rest": "one slice, whole",
-        },
+        {"label": "Transactions", "number": transactions, "rest": "one slice, whole"},
         {"label": "Slice"} | (lsns if outlook.first_lsn else {"number": "none"}),
     ]
 
@@ -132,7 +130,7 @@ class ExportPage:
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
-        """The words as a form posts them."""
+        """As a form posts them."""
         return list(self.words.items())
 
     @property
@@ -190,9 +188,7 @@ def export_words(given: QueryDict) -> dict[str, str]:
     """An address's or a form's words."""
     words = words_of(given, _LISTS)
     # A search names its one table so.
-    if "table" in words:
-        words["tables"] = words.pop("table")
-    return words
+    return words | ({"tables": words.pop("table")} if "table" in words else {})
 
 
 def utc_words(moment: datetime) -> str:
@@ -244,10 +240,7 @@ def _impossible(page: ExportPage, trouble: Refused | None) -> Sentence | None:
     if trouble is not None:
         return refusal("look", "This slice cannot be exported:", trouble)
     if page.export_request and page.export_request.empty:
-        cause, following = nothing_words(page.export_request)
-        return Sentence(
-            level="idle", title="Empty slice:", cause=f"{cause}.", next=as_next(following)
-        )
+        return refusal("idle", "Empty slice:", Refused(*nothing_words(page.export_request)))
     return None
 
 
@@ -264,27 +257,24 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
     if tested is not None and not tested["ok"]:
         failed = Refused(str(tested["cause"]), str(tested["remedy"]))
         return refusal("look", "The test write failed:", failed)
-    if outlook is not None:
-        left_out = page.export_request.left_out if page.export_request else ()
+    if outlook is None:
         return Sentence(
-            level="look" if left_out else "ok",
-            title=_ready_words(outlook),
-            cause=_cause(left_out, page.schema),
-            next="export, or edit the sentence.",
+            level="look",
+            title="Ready, rows unknown:",
+            cause=f"{uncounted.cause if uncounted else ''}; it is counted while it runs.",
+            next="export, or narrow the sentence.",
             ready=True,
         )
-    cause = f"{uncounted.cause if uncounted else ''}; it is counted while it runs."
-    following = "export, or narrow the sentence."
-    title = "Ready, rows unknown:"
-    return Sentence(level="look", title=title, cause=cause, next=following, ready=True)
-
-
-def _ready_words(outlook: Outlook) -> str:
-    estimate = outlook.estimate
-    time = age_words(max(estimate.seconds, 1.0))
-    size = bytes_words(outlook.size_bytes)
-    rows = f"{count_words(estimate.rows)} row{'' if estimate.rows == 1 else 's'}"
-    return f"Ready: {rows}, about {size} and {time}."
+    left_out, number = page.export_request.left_out if page.export_request else (), outlook.rows
+    time, size = age_words(max(outlook.estimate.seconds, 1.0)), bytes_words(outlook.size_bytes)
+    rows = f"{count_words(number)} row{'' if number == 1 else 's'}"
+    return Sentence(
+        level="look" if left_out else "ok",
+        title=f"Ready: {rows}, about {size} and {time}.",
+        cause=_cause(left_out, page.schema),
+        next="export, or edit the sentence.",
+        ready=True,
+    )
 
 
 def _cause(left_out: tuple[str, ...], schema: list[SchemaTab]) -> str:
@@ -315,14 +305,10 @@ def _look_ahead(page: ExportPage) -> Refused | None:
 def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
     """The slice the page's words ask for. Raises ``Refused``."""
     given = {name: word for name, word in words.items() if name not in OWN_WORDS}
-    before = "derived" if words.get("before") == "derived" else "sent"
+    before: Before = "derived" if words.get("before") == "derived" else "sent"
+    name, since_last = words.get("name", "").strip()[:100], bool(words.get("since_last"))
     return read_export_request(
-        slot,
-        given,
-        name=words.get("name", "").strip()[:100],
-        since_last=bool(words.get("since_last")),
-        before=before,  # type: ignore[arg-type]
-        strict=False,
+        slot, given, name=name, since_last=since_last, before=before, strict=False
     )
 
 
@@ -344,6 +330,5 @@ def _tables(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
 def _operations(chosen: str) -> list[tuple[str, str]]:
     offered = list(_OPERATION_CHOICES)
     if chosen != OPERATIONS and chosen not in dict(offered):
-        names = [_NAMES[letter] for letter in chosen]
-        offered.append((chosen, ", ".join(names)))
+        offered.append((chosen, ", ".join(_NAMES[letter] for letter in chosen)))
     return offered

@@ -113,7 +113,11 @@ def _figures(row: Export) -> list[dict[str, Any]]:
         return None if value is None else words(value)
 
     total = "" if row.total_rows is None else f"of {count_words(row.total_rows)}"
-    last = {"label": "Asked by", "number": row.requested_by, "rest": f"by {row.requested_how}"}
+    last: dict[str, object] = {
+        "label": "Asked by",
+        "number": row.requested_by,
+        "rest": f"by {row.requested_how}",
+    }
     if row.waits:
         last = {"label": "Time left", "number": number(row.seconds_left, age_words)}
     rows = {"label": "Rows", "number": number(row.rows, count_words), "rest": total, "main": True}

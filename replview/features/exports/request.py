@@ -55,9 +55,7 @@ def narrowing_of(slot: Slot, asked: TransactionFilter) -> Narrowing:
 
 
 def _states(asked: TransactionFilter) -> tuple[str, ...]:
-    if not asked.states:
-        return ()
-    others = sorted(asked.wanted_states - {*STATES})
+    others = sorted(asked.wanted_states - {*STATES}) if asked.states else ()
     if others:
         raise Refused(
             f"no export is of transactions in the state {' or '.join(others)}: it holds what has "
@@ -75,11 +73,9 @@ def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
     if not visibility.restricted:
         return list(asked), False
     seen, hidden = _seen_and_hidden(slot, visibility)
-    for name in asked:
-        if name in hidden:
-            raise Refused(
-                f"you have {NO_RIGHT} of {name}", "Ask an admin for the right, or leave it out"
-            )
+    if refused := next((name for name in asked if name in hidden), None):
+        remedy = "Ask an admin for the right, or leave it out"
+        raise Refused(f"you have {NO_RIGHT} of {refused}", remedy)
     # Messages go along with all tables, and with no tables that are named.
     if asked or not (hidden or visibility.hides_messages(slot.source_id)):
         return list(asked), False
@@ -112,16 +108,14 @@ def same_masks(last: Export, part: Slice) -> None:
     differ. Raises ``Refused``.
     """
     masked = last.slice.get("masked") or {}
-    before, now = {name: tuple(masked[name]) for name in masked}, dict(part.masked)
-    tables = (last.result or {}).get("tables") or []
-    for name in [f"{one['schema']}.{one['table']}" for one in tables]:
-        if before.get(name, ()) == now.get(name, ()):
-            continue
-        more = sorted({*now.get(name, ())} - {*before.get(name, ())})
-        less = sorted({*before.get(name, ())} - {*now.get(name, ())})
-        words = f"{', '.join(more)} is masked now" if more else f"{', '.join(less)} is not any more"
-        raise Refused(f"the masks of {name} are others than in export {last.pk}: {words}",
-                      _NEW_NAME)  # fmt: skip
+    for one in (last.result or {}).get("tables") or []:
+        name = f"{one['schema']}.{one['table']}"
+        before, now = {*masked.get(name, ())}, {*part.masked_of(name)}
+        more, less = ", ".join(sorted(now - before)), ", ".join(sorted(before - now))
+        if before != now:
+            words = f"{more} is masked now" if more else f"{less} is not any more"
+            raise Refused(f"the masks of {name} are others than in export {last.pk}: {words}",
+                          _NEW_NAME)  # fmt: skip
 
 
 #: A filter's words an export is narrowed by.
@@ -129,14 +123,8 @@ WORDS = (
     "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
     "states", "origin", "min_changes", "min_bytes", "prepared_min",
 )  # fmt: skip
-_OPERATION_OF = {
-    "I": "insert",
-    "U": "update",
-    "D": "delete",
-    "T": "truncate",
-    "M": "message",
-    "S": "snapshot",
-}
+_OPERATION_OF = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message",
+                 "S": "snapshot"}  # fmt: skip
 #: It is not, since its files are counted and cut by what transactions tell of themselves.
 _NAMES = {"where": "a condition on values", "key": "a row"}
 
@@ -263,13 +251,9 @@ def ask(
         row = exports.request(asked)
     except AlreadyRunning as error:
         raise Refused(str(error), f"Wait for export {error.export.pk}, or cancel it") from None
-    note(
-        "exported",
-        subject=f"export {row.pk}",
-        source_id=export_request.slot.source_id,
-        tables=export_request.slice.tables,
-        details={"target": place, "how": str(how)},
-    )
+    note("exported", subject=f"export {row.pk}", source_id=export_request.slot.source_id,
+         tables=export_request.slice.tables,
+         details={"target": place, "how": str(how)})  # fmt: skip
     return row
 
 
@@ -285,15 +269,10 @@ def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[s
     if transaction_id is not None:
         row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
         if row is None or row.commit_seq is None:
-            raise Refused(
-                f"there is no committed transaction {transaction_id} in {slot}",
-                "Choose one that has committed",
-            )
-        return {
-            "incarnation": row.incarnation.number,
-            "after_seq": row.commit_seq - 1,
-            "through_seq": row.commit_seq,
-        }
+            cause = f"there is no committed transaction {transaction_id} in {slot}"
+            raise Refused(cause, "Choose one that has committed")
+        ends = {"after_seq": row.commit_seq - 1, "through_seq": row.commit_seq}
+        return {"incarnation": row.incarnation.number, **ends}
     if last is None:
         return {}
     before = Slice.from_json(last.slice)
@@ -308,14 +287,13 @@ def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[s
 
 def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
     """As last seen, whatever names somebody knows them by. Raises ``Refused``."""
-    found: dict[str, None] = {}
+    found: list[str] = []
     for name in names:
         relations = {shape.relation_id for shape in shapes_named(reading_session(), slot, (name,))}
         if not relations:
             raise Refused(f"no change of a table {name} is recorded", "See the relations page")
-        for relation in Relation.objects.filter(pk__in=relations).order_by("pk"):
-            found[str(relation)] = None
-    return list(found)
+        found += map(str, Relation.objects.filter(pk__in=relations).order_by("pk"))
+    return list(dict.fromkeys(found))
 
 
 def _given(words: Mapping[str, object], name: str) -> bool:

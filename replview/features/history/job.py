@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,9 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
     results_path = log_folder() / f"history-{row.pk}.out"
     try:
         _check(row)
-        output = _new_output(row)
+        # That no other job, and no run before this, wrote to.
+        folder = read_policy().root.resolve() / "history-jobs"
+        output = folder / f"{row.pk}-{row.job}-{row.attempts}"
         job = _start(row, output, results_path)
     except Refused as refused:
         rows.fail(row, refused.cause, refused.remedy)
@@ -94,12 +95,6 @@ def log_folder() -> Path:
     return Path(settings.DATA_DIR) / "history-logs"
 
 
-def _new_output(row: HistoryJob) -> Path:
-    """A folder of the instance that no other job, and no run before this, wrote to."""
-    folder = read_policy().root.resolve() / "history-jobs"
-    return folder / f"{row.pk}-{row.job}-{row.attempts}"
-
-
 def arguments(row: HistoryJob, output: Path) -> list[str]:
     """The job as words of a command; values stand behind ``=``, so that none is an option."""
     found = [row.job, f"--root={row.root}"]
@@ -115,11 +110,10 @@ def arguments(row: HistoryJob, output: Path) -> list[str]:
 def _start(row: HistoryJob, output: Path, results_path: Path) -> JobProcess:
     log_folder().mkdir(parents=True, exist_ok=True)
     with results_path.open("wb") as results:
-        words = arguments(row, output)
         # It reads files alone: where the store is, it need not know.
         hidden = {"REPLVIEW_STORE_URL": ""}
-        log_path = results_path.with_suffix(".log")
-        return JobProcess.start(words, log=log_path, environment=hidden, output=results)
+        return JobProcess.start(arguments(row, output), log=results_path.with_suffix(".log"),
+                                environment=hidden, output=results)  # fmt: skip
 
 
 def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
@@ -130,18 +124,14 @@ def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
             result = orjson.loads(results_path.read_bytes())
     status = job.process.returncode
     if status == 0 and "rows" in result:
-        return rows.finish(row, result=_bounded(result))
+        kept = [[_cell(value) for value in each] for each in result["rows"][:ROWS_KEPT]]
+        return rows.finish(row, result={**result, "rows": kept})
     cause, remedy = str(result.get("problem") or ""), str(result.get("remedy") or "")
     if not cause:
         cause, remedy = silent_end(status, "gave no result")
     log.warning("history job %s: %s", row.pk, cause)
     rows.fail(row, cause, remedy)
     return False
-
-
-def _bounded(result: Mapping[str, Any]) -> dict[str, object]:
-    rows = [[_cell(value) for value in row] for row in result["rows"][:ROWS_KEPT]]
-    return {**result, "rows": rows}
 
 
 def _cell(value: object) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from replview.access.withheld import visible_jobs
 from replview.features.history.request import (
     HistoryRequest,
-    IncarnationThere,
     Root,
     fields_of,
     incarnations_there,
@@ -55,8 +54,7 @@ class HistoryPage:
     @property
     def does(self) -> str:
         """What the chosen one shows."""
-        job = self.words.get("job", "")
-        return JOBS[job][0] if job in JOBS else ""
+        return JOBS.get(self.words.get("job", ""), ("",))[0]
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
@@ -94,7 +92,7 @@ def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
     )
     if roots:
         page.words.setdefault("root", roots[0].url)
-    trouble: Refused | None = None
+    trouble = None
     try:
         page.fields = fields_of(page.words["job"])
         if page.words.get("root"):
@@ -119,7 +117,10 @@ def _look(page: HistoryPage) -> None:
     if not there:
         raise Refused("nothing is exported there", "Export a slice there first")
     page.incarnations = [incarnation.name for incarnation in there]
-    incarnation = _chosen_incarnation(page, there)
+    life = page.words.setdefault("life", there[0].name)
+    incarnation = next((each for each in there if each.name == life), None)
+    if incarnation is None:
+        raise Refused(f"nothing is exported of {life} there", "Choose another incarnation")
     page.tables = list(incarnation.tables)
     if "table" in page.fields:
         if incarnation.tables:
@@ -130,19 +131,8 @@ def _look(page: HistoryPage) -> None:
             raise Refused(f"{cause} exported of {incarnation.name} there", "Choose another")
     for name in page.chosen_tables if "tables" in page.fields else ():
         if name not in incarnation.tables:
-            raise Refused(
-                f"no table {name} is exported of {incarnation.name} there", "Choose others"
-            )
-
-
-def _chosen_incarnation(page: HistoryPage, there: list[IncarnationThere]) -> IncarnationThere:
-    page.words.setdefault("life", there[0].name)
-    for incarnation in there:
-        if incarnation.name == page.words["life"]:
-            return incarnation
-    raise Refused(
-        f"nothing is exported of {page.words['life']} there", "Choose another incarnation"
-    )
+            cause = f"no table {name} is exported of {incarnation.name} there"
+            raise Refused(cause, "Choose others")
 
 
 def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:

@@ -4,9 +4,8 @@ export was written to), of what.
 
 import argparse
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -31,13 +30,9 @@ _PATIENCE_SECONDS = 5.0
 _MOST = 200
 #: A job's groups of options → the words of the form.
 WORDS = {
-    "table": ("table",),
-    "tables": ("tables",),
-    "moment": ("lsn", "time"),
-    "span": ("from_lsn", "to_lsn", "since", "until"),
-    "every": ("every",),
-    "top": ("top",),
-}
+    "table": ("table",), "tables": ("tables",), "moment": ("lsn", "time"),
+    "span": ("from_lsn", "to_lsn", "since", "until"), "every": ("every",), "top": ("top",),
+}  # fmt: skip
 _LONGEST = 2_000
 _MOST_TOP = 1_000
 
@@ -93,26 +88,20 @@ def incarnations_there(root: str) -> list[IncarnationThere]:
     if not current_visibility().restricted:
         return found[0]
     # Of a slot that is not there for whoever asks nothing is told, nor of a hidden table.
-    slots = {incarnation.name: slot_of_incarnation(incarnation.name) for incarnation in found[0]}
-    hidden = {name: withheld(slot) for name, slot in slots.items() if slot is not None}
-    return [
-        IncarnationThere(
-            incarnation.name,
-            tuple(t for t in incarnation.tables if not hidden[incarnation.name].hides(t)),
-        )
-        for incarnation in found[0]
-        if incarnation.name in hidden
-    ]
+    seen = []
+    for incarnation in found[0]:
+        if (slot := slot_of_incarnation(incarnation.name)) is not None:
+            of = withheld(slot)
+            tables = tuple(name for name in incarnation.tables if not of.hides(name))
+            seen.append(IncarnationThere(incarnation.name, tables))
+    return seen
 
 
 def _read(root: str) -> list[IncarnationThere] | Refused:
     try:
         return [
-            IncarnationThere(
-                incarnation.name,
-                tuple(sorted(decoded(each.folder) for each in incarnation.tables())),
-            )
-            for incarnation in Incarnation.all(Target.of(root))
+            IncarnationThere(one.name, tuple(sorted(decoded(t.folder) for t in one.tables())))
+            for one in Incarnation.all(Target.of(root))
         ]
     except TargetProblem as problem:
         return Refused(problem.cause, problem.remedy)
@@ -153,7 +142,7 @@ def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> History
             continue
         if len(text) > _LONGEST or not text.isprintable():
             raise Refused(f"{name} is not readable", "Write it anew")
-        kept[name] = _READ.get(name, str)(text)
+        kept[name] = _read_word(name, text)
     if "table" in fields and "table" not in kept:
         raise Refused("no table is named", "Choose one")
     _check_rights(kept)
@@ -175,71 +164,40 @@ def _check_rights(words: dict[str, str]) -> None:
         if of.hides(name):
             raise Refused(f"you have {NO_RIGHT} of {name}", "Ask an admin for the right")
     if not any(named) and of.hidden:
-        raise Refused(
-            f"you have {NO_RIGHT} of every table of {slot}", "Name tables, or ask an admin"
-        )
+        cause = f"you have {NO_RIGHT} of every table of {slot}"
+        raise Refused(cause, "Name tables, or ask an admin")
 
 
 def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJob:
     """Record it; a worker begins soon. Raises ``Refused``."""
     read_policy().check()
-    row = HistoryJob.objects.create(
-        job=history_request.job,
-        root=history_request.root,
-        words=dict(history_request.words),
-        requested_by=by,
-        anywhere=anywhere,
-    )
+    what, words = {"job": history_request.job, "root": history_request.root}, history_request.words
+    row = HistoryJob.objects.create(**what, words=dict(words), requested_by=by, anywhere=anywhere)
     rows.announce()
-    slot = slot_of_incarnation(history_request.words.get("life", ""))
-    named = [
-        history_request.words.get("table", ""),
-        *history_request.words.get("tables", "").split(","),
-    ]
-    note(
-        "exported",
-        subject=f"history job {row.pk}",
-        source_id=slot.source_id if slot else None,
-        tables=filter(None, named),
-        details={"job": history_request.job, "root": history_request.root},
-    )
+    slot = slot_of_incarnation(words.get("life", ""))
+    named = filter(None, [words.get("table", ""), *words.get("tables", "").split(",")])
+    note("exported", subject=f"history job {row.pk}", source_id=slot.source_id if slot else None,
+         tables=named, details=what)  # fmt: skip
     return row
 
 
-def _lsn(text: str) -> str:
+def _read_word(name: str, text: str) -> str:
+    """A job's word, as the command would read it. Raises ``Refused``."""
     try:
-        return lsn_text(lsn(text))
+        match name:
+            case "lsn" | "from_lsn" | "to_lsn":
+                remedy = "Copy one from a transaction"
+                return lsn_text(lsn(text))
+            case "time" | "since" | "until":
+                remedy = "Write it as ISO 8601; without a zone it is UTC"
+                return moment(text).isoformat()
     except argparse.ArgumentTypeError as error:
-        raise Refused(str(error), "Copy one from a transaction") from None
-
-
-def _time(text: str) -> str:
-    try:
-        return moment(text).isoformat()
-    except argparse.ArgumentTypeError as error:
-        raise Refused(str(error), "Write it as ISO 8601; without a zone it is UTC") from None
-
-
-def _top(text: str) -> str:
-    number = whole_number(text)
-    if number is None or not 0 < number <= _MOST_TOP:
-        raise Refused(f"{text!r} is no number of rows", f"Write one from 1 to {_MOST_TOP:,}")
-    return str(number)
-
-
-def _every(text: str) -> str:
-    if text not in PERIODS:
+        raise Refused(str(error), remedy) from None
+    if name == "every" and text not in PERIODS:
         raise Refused(f"{text!r} is no period", f"Choose one of {', '.join(PERIODS)}")
+    if name == "top":
+        number = whole_number(text)
+        if number is None or not 0 < number <= _MOST_TOP:
+            raise Refused(f"{text!r} is no number of rows", f"Write one from 1 to {_MOST_TOP:,}")
+        return str(number)
     return text
-
-
-_READ: Mapping[str, Callable[[str], Any]] = {
-    "lsn": _lsn,
-    "from_lsn": _lsn,
-    "to_lsn": _lsn,
-    "time": _time,
-    "since": _time,
-    "until": _time,
-    "every": _every,
-    "top": _top,
-}

@@ -40,7 +40,7 @@ def new(request: HttpRequest) -> HttpResponse:
         history_request = read_history_request(words, anywhere=anywhere)
         row = ask(history_request, by=request.user.get_username(), anywhere=anywhere)
     except Refused as refused:
-        return _render(request, words, refused=refused, status=422)
+        return _render(request, words, refused, 422)
     return redirect("history-job", job_id=row.pk)
 
 
@@ -87,13 +87,8 @@ def all_jobs(request: HttpRequest) -> HttpResponse:
 
 
 def _render(
-    request: HttpRequest,
-    words: dict[str, str],
-    *,
-    refused: Refused | None = None,
-    status: int = 200,
+    request: HttpRequest, words: dict[str, str], refused: Refused | None = None, status: int = 200
 ) -> HttpResponse:
     read = read_history_page(words, anywhere=may_choose_anywhere(request.user))
-    return render(
-        request, "history/history.html", {"page": read, "refused": refused}, status=status
-    )
+    content = {"page": read, "refused": refused}
+    return render(request, "history/history.html", content, status=status)
