@@ -129,25 +129,19 @@ def read_row(
     number, _, cursor = str(words.get("from", "")).partition(":")
     incarnations, of = _incarnations(slot), withheld(slot)
     last = whole_number(number)
-    known = [
-        incarnation for incarnation in incarnations if last is None or incarnation.number <= last
-    ]
+    known = [each for each in incarnations if last is None or each.number <= last]
     for place, incarnation in enumerate(known):
+        mark = incarnations[incarnation]
         try:
-            target, home = (
-                incarnations[incarnation].target,
-                home_of(incarnations[incarnation], slot),
-            )
-            found = ArchivedIncarnation.of(target, home, slot.name, incarnation.number).row(
-                oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES
-            )
+            found = ArchivedIncarnation.of(
+                mark.target, home_of(mark, slot), slot.name, incarnation.number
+            ).row(oids, key, cursor=cursor if not place else None, limit=PAGE_CHANGES)
         except TargetProblem as error:
             page.problem, page.remedy = error.cause, error.remedy
             return page
         page.lines += [_line(change, slot, incarnation.number, of) for change in found.changes]
         former = [each.number for each in known[place + 1 :]]
-        follows = found.older or (former and page.lines and len(page.lines) >= PAGE_CHANGES)
-        if follows:
+        if found.older or (former and len(page.lines) >= PAGE_CHANGES):
             begins = f"{incarnation.number}:{found.older}" if found.older else f"{former[0]}:"
             page.older_url = f"{address}&from={begins}"
             page.searched_back_to = found.searched_back_to
@@ -164,17 +158,11 @@ def _incarnations(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
     return found
 
 
-def transaction_url(
-    slot: Slot, incarnation: int, lsn: int | None, moment: dt.datetime | None
-) -> str:
-    """A transaction of the archive by its commit."""
-    words = {"slot": str(slot), "life": incarnation, "lsn": str(LSN(lsn or 0))}
-    if moment is not None:
-        words["time"] = moment.astimezone(dt.UTC).isoformat()
-    return f"{reverse('archive-transaction')}?{urlencode(words, safe='/:')}"
-
-
 def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) -> ArchivedLine:
+    # A transaction of the archive by its commit.
+    words = {"slot": str(slot), "life": incarnation, "lsn": str(LSN(change.commit_lsn or 0))}
+    if change.commit_time is not None:
+        words["time"] = change.commit_time.astimezone(dt.UTC).isoformat()
     return ArchivedLine(
         block=block_of(change, slot, of),
         commit_time=change.commit_time,
@@ -182,7 +170,7 @@ def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) 
         xid=change.xid,
         lsn=str(LSN(change.commit_lsn)) if change.commit_lsn is not None else "",
         incarnation=incarnation,
-        url=transaction_url(slot, incarnation, change.commit_lsn, change.commit_time),
+        url=f"{reverse('archive-transaction')}?{urlencode(words, safe='/:')}",
     )
 
 

@@ -68,9 +68,7 @@ def read_policy() -> Policy:
     return Policy(
         allowed=instance_settings.read("exports.allowed", True) is not False,
         root=Path(root) if isinstance(root, str) and root else Path(settings.DATA_DIR) / "exports",
-        schemes=tuple(str(one) for one in schemes)
-        if isinstance(schemes, list)
-        else DEFAULT_SCHEMES,
+        schemes=tuple(map(str, schemes)) if isinstance(schemes, list) else DEFAULT_SCHEMES,
     )
 
 
@@ -88,7 +86,10 @@ def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = 
     scheme = _SCHEME.match(text)
     if scheme and scheme[1].lower() != "file":
         return _url(text, scheme[1].lower(), policy, anywhere=anywhere)
-    path = Path(_file_path(text) if scheme else text)
+    parts = urlsplit(text) if scheme else None
+    if parts is not None and parts.netloc not in ("", "localhost"):
+        raise Refused(f"file://{parts.netloc} is another machine", "Write file:///folder")
+    path = Path(unquote(parts.path) if parts is not None else text)
     if ".." in path.parts:
         raise Refused("the target has .. in it", "Name the folder itself")
     root = policy.root.resolve()
@@ -105,13 +106,6 @@ def check_again(target: str, policy: Policy, *, anywhere: bool) -> None:
     """Just before it is written: links and choices may be others now. Raises ``Refused``."""
     if target_of(target, policy, anywhere=anywhere) != target:
         raise Refused("the target leads elsewhere than when it was asked for", "Export again")
-
-
-def _file_path(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.netloc not in ("", "localhost"):
-        raise Refused(f"file://{parts.netloc} is another machine", "Write file:///folder")
-    return unquote(parts.path)
 
 
 def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:

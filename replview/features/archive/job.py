@@ -51,15 +51,14 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
         problem = str(result.get("problem") or f"the job ended with status {status}")
         archive.fail(step, problem, str(result.get("remedy") or f"See {log_path()}"))
         return False
-    through, there = int(result["through_seq"]), _counts(result)
+    through = int(result["through_seq"])
+    changes = {(oid, operation): number for oid, operation, number in result["changes"]}
+    there = Counts(int(result["transactions"]), changes)
     here = archive.counts_of(step.incarnation_id, step.after_seq, through)
     if short := archive.difference(here, there):
-        archive.fail(
-            step,
-            f"{short} (commit_seq {step.after_seq + 1} to {through})",
-            "Nothing was deleted. Delete the slice's manifest in _manifests, and it is written "
-            "again; if that does not help, report it",
-        )
+        remedy = ("Nothing was deleted. Delete the slice's manifest in _manifests, and it is "
+                  "written again; if that does not help, report it")  # fmt: skip
+        archive.fail(step, f"{short} (commit_seq {step.after_seq + 1} to {through})", remedy)
         return False
     moved = archive.move(step, through, there, int(result["bytes"]))
     for folder, why in result.get("opened", ()) if moved else ():
@@ -83,9 +82,8 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
             [str(order)], log=log_path(), module=MODULE, environment=environment, output=results
         )
     try:
-        while (status := job.wait(_LOOK_SECONDS)) is None:
-            if stop.is_set():
-                break
+        while (status := job.wait(_LOOK_SECONDS)) is None and not stop.is_set():
+            pass
     finally:
         job.end()
     if status is None:
@@ -104,19 +102,8 @@ def log_path() -> Path:
 
 def _slice(step: Step) -> dict[str, object]:
     """As ``parquet.slices.Slice`` reads it: a worker that archives nothing loads no pyarrow."""
-    return {
-        "source": step.source,
-        "slot": step.slot,
-        "incarnation_id": step.incarnation_id,
-        "incarnation": step.number,
-        "after_seq": step.after_seq,
-        "through_seq": step.through_seq,
-    }
-
-
-def _counts(result: Mapping[str, Any]) -> Counts:
-    changes = {(oid, operation): number for oid, operation, number in result["changes"]}
-    return Counts(int(result["transactions"]), changes)
+    same = ("source", "slot", "incarnation_id", "after_seq", "through_seq")
+    return {"incarnation": step.number, **{name: getattr(step, name) for name in same}}
 
 
 #: A crash leaves files and no moved mark: the next finds the slice and goes on with the same ends.

@@ -5,7 +5,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -57,28 +57,18 @@ class Limited:
 def json_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
     """A line a change; one more, ``{"cut": …}``, where there would have been more."""
     limited = Limited(selection.found(reading_session()), limit)
-    writer = RecordWriter(reading_session(), selection.wanted.slot)
-
-    def lines() -> Iterator[bytes]:
-        for found in limited:
-            yield orjson.dumps(writer.record(found)) + b"\n"
-        if limited.cut:
-            yield orjson.dumps({"cut": limited.words}) + b"\n"
-
-    return _pieces(lines())
+    records = map(RecordWriter(reading_session(), selection.wanted.slot).record, limited)
+    # Whether it was cut is known once the records have ended.
+    last = ({"cut": limited.words} for _ in range(1) if limited.cut)
+    return _pieces(orjson.dumps(each) + b"\n" for each in chain(records, last))
 
 
 def csv_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
     """A line a change; one more, beginning with ``#``, where there would have been more."""
     limited = Limited(selection.found(reading_session()), limit)
-    writer = RecordWriter(reading_session(), selection.wanted.slot)
-
-    def lines() -> Iterator[bytes]:
-        yield from csv_lines(map(writer.record, limited))
-        if limited.cut:
-            yield f'"# {limited.words}"\r\n'.encode()
-
-    return _pieces(lines())
+    records = map(RecordWriter(reading_session(), selection.wanted.slot).record, limited)
+    last = (f'"# {limited.words}"\r\n'.encode() for _ in range(1) if limited.cut)
+    return _pieces(chain(csv_lines(records), last))
 
 
 def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -117,19 +107,15 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
     try:
         found = iter(limited)
         while some := list(islice(found, _AT_ONCE)):
-            before = before_images(
-                reading_session(), [change for _, change in some if change.op == "U"]
-            )
+            updates = [change for _, change in some if change.op == "U"]
+            before = before_images(reading_session(), updates)
             for row, change in some:
                 image = before.get((change.transaction_id, change.seq))
                 record = records.record((row, change))
-                typed.add(
-                    record,
-                    change.columns,
-                    transaction=transaction_record(row, record["incarnation"]),
-                    whole_old=change.old_kind == "O",
-                    derived=image.image if image else None,
-                )
+                transaction = transaction_record(row, record["incarnation"])
+                typed.add(record, change.columns, transaction=transaction,
+                          whole_old=change.old_kind == "O",
+                          derived=image.image if image else None)  # fmt: skip
         target, paths = Target.of(str(folder)), []
         for file in typed.files():
             write_file(target, file.name, file.schema, row_groups(file.batches, file.schema))
@@ -179,9 +165,7 @@ def file_name(selection: Selection, ending: str, now: str) -> str:
     parts += asked.filter.tables[:3] if asked.filter.tables else ()
     if asked.transaction_id is not None:
         parts.append(f"transaction-{asked.transaction_id}")
-    if selection.key:
-        parts += [f"{name}-{value}"[:40] for name, value in selection.key.items()][:3]
-    if len(parts) == 2:
-        parts.append("changes")
-    plain = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in [*parts, now])
+    parts += [f"{name}-{value}"[:40] for name, value in (selection.key or {}).items()][:3]
+    parts += ["changes", now] if len(parts) == 2 else [now]
+    plain = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", part) for part in parts)
     return f"{plain[:180]}.{ending}"

@@ -11,6 +11,7 @@ batch.
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -112,12 +113,16 @@ class TypedRecords:
             # Dropped and made anew among the records.
             name = f"{name}-{oid}" if name in taken else name
             taken.add(name)
-            yield self._table_file(f"{name}.parquet", table)
+            versions = sorted(table.versions)
+            columns = slice_columns([table.versions[number] for number in reversed(versions)])
+            schema = table_schema(columns, f"{table.schema}.{table.table}", versions)
+            rows = partial(_table_batch, columns=columns, schema=schema)
+            yield TypedFile(f"{name}.parquet", schema, map(rows, _batches(table.spool)))
         for name, schema, spool in (
             ("_transactions", TRANSACTIONS, self._transaction_spool),
             ("_events", EVENTS, self._event_spool),
         ):
-            batches = (_plain(lines, schema) for lines in _batches(spool))
+            batches = map(partial(_plain, schema=schema), _batches(spool))
             yield TypedFile(f"{name}.parquet", schema, batches)
 
     @property
@@ -127,20 +132,12 @@ class TypedRecords:
 
     def close(self) -> None:
         """Forget what waits on disk."""
-        for table in self._tables.values():
-            table.spool.close()
-        self._event_spool.close()
-        self._transaction_spool.close()
+        spools = (table.spool for table in self._tables.values())
+        for spool in (*spools, self._event_spool, self._transaction_spool):
+            spool.close()
 
     def _spool(self) -> IO[bytes]:
         return tempfile.TemporaryFile(dir=self._folder)
-
-    @staticmethod
-    def _table_file(name: str, table: _Table) -> TypedFile:
-        columns = slice_columns([table.versions[n] for n in sorted(table.versions, reverse=True)])
-        schema = table_schema(columns, f"{table.schema}.{table.table}", sorted(table.versions))
-        batches = (_table_batch(lines, columns, schema) for lines in _batches(table.spool))
-        return TypedFile(name, schema, batches)
 
 
 def _encoded(name: str) -> str:
@@ -179,17 +176,12 @@ def _rows_of(line: list[Any]) -> Iterator[_Row]:
     elif record["op"] == "delete":
         yield _Row("delete", old, record, not_sent=not_sent)
     else:
-        if whole_old:
-            missing = [name for name in (*new, *not_sent) if name not in old]
-            yield _Row("update_preimage", old, record, not_sent=missing)
-        elif derived is not None:
-            before = {**derived, **old}
+        looked_up = derived is not None and not whole_old
+        # Where it moved to another key nothing else tells that the old one is gone.
+        if whole_old or looked_up or any(new.get(n, value) != value for n, value in old.items()):
+            before = {**derived, **old} if looked_up else old
             missing = [name for name in (*new, *not_sent) if name not in before]
-            yield _Row("update_preimage", before, record, derived=True, not_sent=missing)
-        elif any(new.get(name, value) != value for name, value in old.items()):
-            # Moved to another key: nothing else tells that the old one is gone.
-            missing = [name for name in (*new, *not_sent) if name not in old]
-            yield _Row("update_preimage", old, record, not_sent=missing)
+            yield _Row("update_preimage", before, record, derived=looked_up, not_sent=missing)
         yield _Row("update_postimage", new, record, not_sent=not_sent)
 
 
@@ -202,25 +194,17 @@ def _table_batch(lines: list[Any], columns: Sequence[Column], schema: pa.Schema)
         arrays.append(converted.array)
         for place, text in converted.raw.items():
             raws[place][column.source_name] = text
-    records = [row.record for row in rows]
     own: dict[str, list[Any]] = {
         "_change_type": [row.change_type for row in rows],
-        "_commit_version": [_number(record["commit_lsn"]) for record in records],
-        "_lsn": [record["lsn"] for record in records],
-        "_xid": [record["xid"] for record in records],
-        "_seq": [record["seq"] for record in records],
-        "_actor": [record["actor"] for record in records],
-        "_relation_version": [record["version"] for record in records],
+        "_commit_version": [_number(row.record["commit_lsn"]) for row in rows],
+        "_commit_timestamp": [row.record["commit_time"] for row in rows],
+        "_relation_version": [row.record["version"] for row in rows],
         "_derived": [row.derived for row in rows],
         "_not_sent": [list(row.not_sent) for row in rows],
         "_pg_raw": [list(raw.items()) for raw in raws],
     }
-    times = pa.array([record["commit_time"] for record in records], pa.string())
-    for item in list(schema)[len(columns) :]:
-        if item.name == "_commit_timestamp":
-            arrays.append(times.cast(item.type))
-        else:
-            arrays.append(pa.array(own[item.name], item.type))
+    own |= {f"_{name}": [r.record[name] for r in rows] for name in ("lsn", "xid", "seq", "actor")}
+    arrays += [_array(own[item.name], item) for item in list(schema)[len(columns) :]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -233,11 +217,14 @@ def _plain(lines: list[Record], schema: pa.Schema) -> pa.RecordBatch:
             values = [_number(line["commit_lsn"]) for line in lines]
         elif item.name == "context":
             values = [None if value is None else orjson.dumps(value).decode() for value in values]
-        if pa.types.is_timestamp(item.type):
-            arrays.append(pa.array(values, pa.string()).cast(item.type))
-        else:
-            arrays.append(pa.array(values, item.type))
+        arrays.append(_array(values, item))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: list[Any], item: pa.Field) -> pa.Array:
+    if pa.types.is_timestamp(item.type):
+        return pa.array(values, pa.string()).cast(item.type)
+    return pa.array(values, item.type)
 
 
 def _number(lsn: str | None) -> int | None:

@@ -39,39 +39,24 @@ def download(request: HttpRequest) -> HttpResponseBase:
         return _refused(request, "there is no such slot", None)
     form = words.get("format", "jsonl")
     if form not in FORMATS:
-        return _refused(
-            request, f"there is no format of that name; there are {', '.join(FORMATS)}", slot
-        )
+        why = f"there is no format of that name; there are {', '.join(FORMATS)}"
+        return _refused(request, why, slot)
     selection = Selection.from_words(reading_session(), slot, words)
-    trouble = selection.trouble or _trouble(selection)
-    if trouble:
-        return _refused(request, trouble, slot)
-    counted = selection.more_than(reading_session(), MOST_CHANGES)
-    if counted is not None:
-        return render(
-            request,
-            "find/refused.html",
-            {"slot": slot, "counted": counted, "most": MOST_CHANGES, "words": words},
-            status=422,
-        )
-    searched_changes(selection.wanted)
-    note(
-        Action.DOWNLOADED,
-        subject=f"changes of {slot}",
-        source_id=slot.source_id,
-        tables=selection.wanted.filter.tables,
-        details={"format": form},
-    )
-    return _answer(request, selection, form)
-
-
-def _trouble(selection: Selection) -> str:
-    """What is wrong with the conditions, before anything is sent."""
+    if selection.trouble:
+        return _refused(request, selection.trouble, slot)
     try:
+        # What is wrong with the conditions, before anything is sent.
         check_where(reading_session(), selection.wanted)
     except WhereProblem as error:
-        return str(error)
-    return ""
+        return _refused(request, str(error), slot)
+    counted = selection.more_than(reading_session(), MOST_CHANGES)
+    if counted is not None:
+        facts = {"slot": slot, "counted": counted, "most": MOST_CHANGES, "words": words}
+        return render(request, "find/refused.html", facts, status=422)
+    searched_changes(selection.wanted)
+    note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
+         tables=selection.wanted.filter.tables, details={"format": form})  # fmt: skip
+    return _answer(request, selection, form)
 
 
 def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
@@ -95,8 +80,7 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
     else:
         pieces = (json_pieces if form == "jsonl" else csv_pieces)(selection)
     answer = stream(request, pieces, content_type)
-    now = timezone.now().strftime("%Y%m%dT%H%M%SZ")
-    name = file_name(selection, ending, now)
+    name = file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
     answer["Content-Disposition"] = content_disposition_header(True, name)
     answer["Cache-Control"] = "no-store"
     answer["X-Content-Type-Options"] = "nosniff"

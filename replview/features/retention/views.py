@@ -69,13 +69,10 @@ class StorePage:
     def rates(self) -> list[str]:
         """What it grew by, lately and over a week; empty: unknown."""
         found = self.forecast
-        return [
-            f"{rate_of(rate)}: full in {days_words(found.days_left(rate))}"
-            if found.days_left(rate) is not None
-            else rate_of(rate)
-            for rate in dict.fromkeys((found.week, found.day))
-            if rate is not None
-        ]
+        rates = [rate for rate in dict.fromkeys((found.week, found.day)) if rate is not None]
+        left = {rate: found.days_left(rate) for rate in rates}
+        full = {rate: f": full in {days_words(n)}" for rate, n in left.items() if n is not None}
+        return [rate_of(rate) + full.get(rate, "") for rate in rates]
 
 
 def page_of(
@@ -96,7 +93,10 @@ def page_of(
         title=f"The store occupies {bytes_words(store.size_bytes)}.",
         cause=_cause(store, full),
         sacrifice=order_of_sacrifice(size, store.protect),
-        kept=[(slot, _since(slot.since, begins.get(slot.pk))) for slot in slots],
+        kept=[
+            (slot, max(slot.since, begins.get(slot.pk) or slot.since) if slot.since else None)
+            for slot in slots
+        ],
         archive=archive_view(archive.chosen(), archived.standings()),
         typed=typed if typed is not None else ("none" if size is None else size_words(size)),
         form=form or ArchiveForm.now(),
@@ -109,10 +109,6 @@ def _level(store: StoreSize, found: Forecast) -> str:
     if share >= 1 or (days is not None and days < 1):
         return "now"
     return "look" if share >= _LOOK_FROM or (days is not None and days < _LOOK_DAYS) else "ok"
-
-
-def _since(connected: dt.datetime | None, kept: dt.datetime | None) -> dt.datetime | None:
-    return kept if connected and kept and kept > connected else connected
 
 
 def _cause(store: StoreSize, found: Forecast) -> str:

@@ -101,7 +101,8 @@ def read_as_of(
     _say_known(found)
     _say_reasons(found)
     if found.state.exists and start.table is not None:
-        found.json = _as_json(found.state)
+        document = orjson.dumps(dict(found.state.values), option=orjson.OPT_INDENT_2)
+        found.json = document.decode()
         found.sql = _as_sql(found.state, start)
     keys = scan.table.key_columns
     if found.state.key and found.state.key not in [key for _, key in scan.keys]:
@@ -126,18 +127,17 @@ def _read_moment(found: AsOf, scan: BackwardScan, start: Start, before: str) -> 
             found.problem = "That change is not in the record any more."
             return
         found.words = "before the change"
-        found.at = found.then.last.commit_time if found.then.last else None
     elif _LSN.fullmatch(found.typed):
         found.then = state(lsn=position_of(found.typed))
         found.words = found.typed.upper()
-        found.at = found.then.last.commit_time if found.then.last else None
     elif found.typed:
-        moment = _moment(found.typed)
-        if moment is None:
+        found.at = _moment(found.typed)
+        if found.at is None:
             found.problem = "Neither a time nor an LSN: write 2026-11-19 12:00:00 or 0/1B2C3D8."
             return
-        found.at = moment
-        found.then = state(moment=moment)
+        found.then = state(moment=found.at)
+    if found.then is not None and found.at is None:
+        found.at = found.then.last.commit_time if found.then.last else None
 
 
 def _moment(text: str) -> dt.datetime | None:
@@ -187,10 +187,9 @@ def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
 
 def _say_known(found: AsOf) -> None:
     state = found.state
-    if state.exists is None:
-        found.known, found.known_words = "Unknown", WHY.get(state.why, "")
-    elif not state.exists:
-        found.known, found.known_words = "No row", WHY.get(state.why, "")
+    if not state.exists:
+        found.known = "Unknown" if state.exists is None else "No row"
+        found.known_words = WHY.get(state.why, "")
     elif not state.unknown:
         found.known = "Known"
     else:
@@ -207,10 +206,6 @@ def _say_reasons(found: AsOf) -> None:
     for reason, names in by_reason.items():
         shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
         found.reasons.append((shown, reason))
-
-
-def _as_json(state: RowState) -> str:
-    return orjson.dumps(dict(state.values), option=orjson.OPT_INDENT_2).decode()
 
 
 def _as_sql(state: RowState, start: Start) -> str:

@@ -58,9 +58,8 @@ def strip_of(
     """Draw a page of history between its oldest change and now."""
     times = [e.step.commit_time for e in history.entries if e.step.commit_time is not None]
     known = coverage.recorded_since
-    oldest = min(
-        [*times, *([as_of] if as_of and (not known or as_of > known) else [])], default=now
-    )
+    times += [as_of] if as_of and (not known or as_of > known) else []
+    oldest = min(times, default=now)
     margin = max((now - oldest) * 0.06, dt.timedelta(seconds=1))
     begins = oldest - margin
     broken = known is not None and known < begins - margin
@@ -73,21 +72,15 @@ def strip_of(
         share = min(max((moment - begins).total_seconds() / span, 0.0), 1.0)
         return round(low + share * (_END - low), 2)
 
-    gaps = []
     holes = [gap for gap in coverage.gaps if gap.kind == "gap" and gap.to_time >= begins]
-    for gap in holes:
-        left = place(gap.from_time or begins)
-        gaps.append((left, round(max(place(gap.to_time) - left, 0.8), 2)))
+    ends = [(place(gap.from_time or begins), place(gap.to_time)) for gap in holes]
     first = min(holes, key=lambda gap: gap.to_time, default=None)
+    steps = [entry.step for entry in history.entries]
     return Strip(
         begins=known,
         broken=broken,
-        ticks=tuple(
-            (place(e.step.commit_time), e.step.op)
-            for e in history.entries
-            if e.step.commit_time is not None
-        ),
-        gaps=tuple(gaps),
+        ticks=tuple((place(s.commit_time), s.op) for s in steps if s.commit_time is not None),
+        gaps=tuple((left, round(max(right - left, 0.8), 2)) for left, right in ends),
         gap_at=first.from_time or first.to_time if first else None,
         as_of=None if as_of is None else place(as_of),
     )
@@ -219,7 +212,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     return Page(
         history=history,
         sentence=sentence_of(start, history, now, coverage),
-        lines=_lines(history, address, Params(words).text("open", strip=False)),
+        lines=_opened(history, address, Params(words).text("open", strip=False)),
         strip=strip_of(history, coverage, as_of.at, timezone.now()),
         as_of=as_of,
         coverage=coverage,
@@ -231,13 +224,6 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
         kept=[(n, v) for n, v in address.words.items() if n not in ("as_of", "before", "cursor")],
         **_addresses(address, history, as_of, cursor),
     )
-
-
-def _lines(history: RowHistory, address: _Address, opened: str) -> list[RowLine]:
-    """A line a change, one of them open where the address says so."""
-    lines = [_line(item, address, history) for item in history.items]
-    _open(lines, history, opened)
-    return lines
 
 
 def _addresses(
@@ -286,26 +272,23 @@ def _marker(mark: Mark) -> RowLine:
         both = {"from": str(mark.former.number), "to": str(mark.version.number)}
         line.url = relation_url(mark.version.relation_id, **both)
     elif mark.incarnation is not None:
-        line.words = (
-            mark.incarnation.gap
-            or "The slot began a new incarnation; what was between is not recorded."
-        )
-        if mark.kind == "failover":
-            line.words = "The source failed over. Nothing is missing."
+        begun = "The slot began a new incarnation; what was between is not recorded."
+        failed_over = "The source failed over. Nothing is missing."
+        line.words = failed_over if mark.kind == "failover" else mark.incarnation.gap or begun
         line.from_time, line.at = mark.incarnation.former_commit_time, mark.incarnation.started_at
     return line
 
 
-def _open(lines: list[RowLine], history: RowHistory, wanted: str) -> None:
-    """Show one change in full: the one asked for, else the newest."""
+def _opened(history: RowHistory, address: _Address, wanted: str) -> list[RowLine]:
+    """A line a change, one in full: the one asked for, else the newest."""
+    lines = [_line(item, address, history) for item in history.items]
     changes = [line for line in lines if line.entry is not None]
-    chosen = next((line for line in changes if line.name == wanted), None)
-    if chosen is None and changes and wanted != "none":
-        chosen = changes[0]
-    if chosen is None or chosen.entry is None:
-        return
-    versions = history.scan.table.shapes.versions
-    chosen.block = _told_block(chosen.entry, versions.get(chosen.entry.step.version_id))
+    default = changes[:1] if wanted != "none" else []
+    for chosen in [line for line in changes if line.name == wanted][:1] or default:
+        assert chosen.entry is not None
+        versions = history.scan.table.shapes.versions
+        chosen.block = _told_block(chosen.entry, versions.get(chosen.entry.step.version_id))
+    return lines
 
 
 def _told_block(entry: Entry, version: Version | None) -> Block | None:
@@ -334,17 +317,12 @@ def _told_block(entry: Entry, version: Version | None) -> Block | None:
 def _columns(start: Start, chosen: str, address: _Address) -> list[tuple[str, str, bool]]:
     version = start.table.version if start.table else None
     names = [str(c["name"]) for c in version.columns] if version else []
-    return [
-        (name, address.url(column=name, cursor=None, open=None), name == chosen) for name in names
-    ]
+    return [(n, address.url(column=n, cursor=None, open=None), n == chosen) for n in names]
 
 
 def _actors(
     history: RowHistory, chosen: str | None, address: _Address
 ) -> list[tuple[str, str, bool]]:
-    names = list(dict.fromkeys(entry.step.actor or "" for entry in history.entries))
-    if chosen is not None and chosen not in names:
-        names.append(chosen)
-    return [
-        (name, address.url(actor=name, cursor=None, open=None), name == chosen) for name in names
-    ]
+    actors = [entry.step.actor or "" for entry in history.entries]
+    names = dict.fromkeys(actors if chosen is None else [*actors, chosen])
+    return [(n, address.url(actor=n, cursor=None, open=None), n == chosen) for n in names]

@@ -22,13 +22,17 @@ _UNKNOWN = '<i class="unknown">unknown</i>'
 _ARROW = '<span aria-hidden="true">→</span><span class="visually-hidden"> after </span> '
 
 
-def row_line_html(line: "RowLine") -> str:
+register = template.Library()
+
+
+@register.simple_tag
+def row_line(line: RowLine) -> SafeString:
     """When, what, the change in words, who, in which transaction, under which version."""
     assert line.entry is not None
     assert line.change is not None
     step = line.entry.step
     version = f"v{line.version}" if line.version else ""
-    return (
+    return mark_safe(
         f'<div class="row-grid"><span class="c-when">{_when(step)}</span>'
         f'<span class="c-op">{op_html(step.op)}</span>'
         f'<span class="c-change">{_opener(line, step)}{_words(line.change)}</span>'
@@ -101,12 +105,3 @@ def _transaction(step: Step) -> str:
         f'<a class="mono" href="{address}?at={step.seq}" data-tip="{named}the whole transaction">'
         f"{step.xid}</a>"
     )
-
-
-register = template.Library()
-
-
-@register.simple_tag
-def row_line(line: RowLine) -> SafeString:
-    """A change in its line."""
-    return mark_safe(row_line_html(line))

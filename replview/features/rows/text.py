@@ -63,9 +63,8 @@ def line_of(entry: Entry, version: Version | None, *, again: bool = False) -> Ch
         return ChangeLine("truncated with the whole table")
     if step.op in ("I", "S"):
         words = "created again with" if again else "created with"
-        return _line_of(
-            words if step.op == "I" else "a baseline read", step.new, key_columns, types
-        )
+        words = "a baseline read" if step.op == "S" else words
+        return _line_of(words, step.new, key_columns, types)
     if step.op == "D":
         known = entry.before_kind in ("sent", "derived")
         line = _line_of("deleted; it was", entry.before.values if known else {}, key_columns, types)
@@ -84,8 +83,7 @@ def _updated(entry: Entry, key_columns: Sequence[str], types: Mapping[str, str])
     line.key_changed = bool(moved)
     shown = moved or ([telling] if (telling := most_telling(changed, types)) else [])
     for name in shown:
-        known = name in before
-        was = short(before[name]) if known else Cell("unknown", "unknown")
+        was = short(before[name]) if name in before else Cell("unknown", "unknown")
         line.parts.append(Part(name, was, short(new[name])))
     line.more = len(changed) - len(shown)
     if not changed:
@@ -125,13 +123,8 @@ def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
 
 def obvious_state(version: Version | None, values: Mapping[str, object]) -> str:
     """``paid``: what the row is, where a column says so plainly; else empty."""
-    if version is None:
-        return ""
-    for name in _TELLING:
-        value = values.get(name)
-        if isinstance(value, str) and 0 < len(value) <= _VALUE:
-            return value
-    return ""
+    found = (values.get(name) for name in _TELLING if version is not None)
+    return next((v for v in found if isinstance(v, str) and 0 < len(v) <= _VALUE), "")
 
 
 def short(value: object) -> Cell:
@@ -194,28 +187,24 @@ def _state_words(start: Start, now: RowState) -> tuple[str, str]:
 
 
 def _change_words(history: RowHistory) -> str:
-    entries = history.entries
-    number = plural(len(entries), "change")
-    named = {entry.step.actor for entry in entries if entry.step.actor}
-    unknown = sum(not entry.step.actor for entry in entries)
-    who = []
-    if named:
-        who.append(plural(len(named), "actor"))
+    actors = [entry.step.actor for entry in history.entries]
+    named, unknown = {*filter(None, actors)}, sum(not actor for actor in actors)
+    who = [plural(len(named), "actor")] if named else []
     if unknown:
         who.append(f"{unknown} unknown" if named else "unknown actors")
-    shown = number if history.complete else f"{number} on this page"
-    return f"{shown} by {' and '.join(who)}"
+    here = "" if history.complete else " on this page"
+    return f"{plural(len(actors), 'change')}{here} by {' and '.join(who)}"
 
 
 def _gap_words(holes: list[Gap]) -> str:
-    if not holes:
-        return ""
-    if len(holes) > 1:
-        return f"{len(holes)} gaps."
-    gap = holes[0]
-    if gap.from_time is None:
-        return "One gap."
-    return f"One gap of {age_words(gap.to_time - gap.from_time)}."
+    match holes:
+        case []:
+            return ""
+        case [Gap(from_time=dt.datetime() as begun, to_time=ended)]:
+            return f"One gap of {age_words(ended - begun)}."
+        case [_]:
+            return "One gap."
+    return f"{len(holes)} gaps."
 
 
 def _why_not(coverage: Coverage) -> str:
