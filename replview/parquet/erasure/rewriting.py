@@ -65,8 +65,8 @@ class Rewriter:
 
     def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:
         """A row group of a table."""
-        places = group.select(["_commit_version", "_xid", "_seq"]).to_pylist()
-        rows = [number for number, place in enumerate(places) if (*place.values(),) in changes]
+        columns = (group.column(name).to_pylist() for name in ("_commit_version", "_xid", "_seq"))
+        rows = [n for n, place in enumerate(zip(*columns, strict=True)) if place in changes]
         named = 0
         if self.wanted.actor:
             group, named = _renamed(group, "_actor", self.wanted)
