@@ -180,10 +180,8 @@ def key_filter(schema: pa.Schema, key: Mapping[str, str | None]) -> pc.Expressio
     for column, text in key.items():
         if column not in names:
             return None
-        field, converted = (
-            pc.field(names[column]),
-            convert([text], schema.field(names[column]).type),
-        )
+        field = pc.field(names[column])
+        converted = convert([text], schema.field(names[column]).type)
         if converted.raw:
             # A value that its type cannot hold is no key one could look for.
             return None
