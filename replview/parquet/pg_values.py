@@ -39,8 +39,6 @@ _FLOAT_DIGITS = {pa.float32(): 6, pa.float64(): 15}
 
 @dataclass(slots=True)
 class Converted:
-    """A column's values."""
-
     array: pa.Array
     #: Row → the text that its type could not hold.
     raw: dict[int, str] = field(default_factory=dict)

@@ -182,8 +182,6 @@ UNTYPED = pa.schema([
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table's file."""
-
     #: On the source.
     source_name: str
     #: In the file: another only where it is one of the slice's own, or differs from another

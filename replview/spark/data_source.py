@@ -78,7 +78,6 @@ class ReplviewDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` takes."""
         return "replview"
 
     def schema(self) -> StructType:
@@ -250,8 +249,6 @@ _UPTO = """
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from an offset."""
-
     def __init__(self, options: Options, table: SliceTable | None, schema: StructType) -> None:
         self._options = options
         self._table = table

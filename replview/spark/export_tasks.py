@@ -184,7 +184,6 @@ class _Task:
             yield pa.RecordBatch.from_pydict({"written": results})
 
     def write(self, number: int) -> str:
-        """The file of this number."""
         try:
             tables = {n: SliceTable.from_json(problem) for n, problem in self.tables.items()}
             writer = PartWriter(Slice.from_json(self.part_of), tables, Target.of(self.url))

@@ -32,8 +32,6 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is to be read, and how."""
-
     #: Empty: untyped records of all tables.
     relation: str
     #: What ``reading.resolve`` takes.

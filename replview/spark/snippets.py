@@ -181,8 +181,6 @@ _GONE = "('delete', 'update_preimage')"
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A program to copy."""
-
     #: ``pandas``, ``polars``, ``duckdb``, ``spark``, ``deltalake``, ``delta``, ``iceberg``.
     name: str
     title: str

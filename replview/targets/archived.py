@@ -38,8 +38,6 @@ _NOT_UNDONE = "it is in the archive, not in the store"
 
 @dataclass(slots=True, kw_only=True)
 class ArchivedPage:
-    """A transaction's."""
-
     place: Place
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -68,8 +66,6 @@ class ArchivedLine:
 
 @dataclass(slots=True, kw_only=True)
 class ArchivedRow:
-    """A row's changes."""
-
     lines: list[ArchivedLine] = field(default_factory=list)
     older_url: str = ""
     searched_back_to: dt.date | None = None

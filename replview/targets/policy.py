@@ -46,8 +46,6 @@ class Refused(CodedProblem):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The choices in force."""
-
     allowed: bool
     root: Path
     schemes: tuple[str, ...]

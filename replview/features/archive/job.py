@@ -96,7 +96,6 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
 
 
 def log_path() -> Path:
-    """What the jobs log."""
     return Path(settings.DATA_DIR) / "archive-logs" / "archive.log"
 
 

@@ -87,8 +87,6 @@ def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """Changes written into a folder."""
-
     #: The tables', then ``_transactions`` and ``_events``.
     paths: list[Path]
     tables: int

@@ -38,8 +38,6 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TypedFile:
-    """A file that is to be written."""
-
     name: str
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -157,8 +155,6 @@ def _batches(spool: IO[bytes]) -> Iterator[list[Any]]:
 
 @dataclass(slots=True)
 class _Row:
-    """One row of a table's file."""
-
     change_type: str
     values: Mapping[str, Any]
     record: Record

@@ -92,7 +92,6 @@ def filters_with_values(
 
 
 def delete_filters(identifiers: Collection[int]) -> int:
-    """They are gone."""
     return SavedFilter.objects.filter(pk__in=identifiers).delete()[0]
 
 
@@ -150,8 +149,6 @@ def empty_results(identifiers: Collection[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Of one act."""
-
     slot: Slot
     #: Table → the keys its rows had.
     keys: Mapping[str, Collection[Key]]

@@ -234,15 +234,12 @@ def erased_mark(day: dt.date) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Tally:
-    """What was found, or erased, so far."""
-
     changes: int = 0
     large_values: int = 0
     transactions: set[int] = field(default_factory=set)
     tables: dict[str, int] = field(default_factory=dict)
 
     def add(self, table: str, page: Sequence[Found]) -> None:
-        """Some changes more."""
         self.changes += len(page)
         self.tables[table] = self.tables.get(table, 0) + len(page)
         self.transactions |= {each.transaction_id for each in page}

@@ -46,8 +46,6 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class Act:
-    """Everything one try needs."""
-
     row: Erasure
     slot: Slot
     plan: dict[str, Any]

@@ -35,8 +35,6 @@ class RootView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureView:
-    """One act."""
-
     row: Erasure
     sentence: Sentence
     figures: list[dict[str, Any]]
@@ -51,7 +49,6 @@ class ErasureView:
 
 
 def erasure_view(row: Erasure) -> ErasureView:
-    """As of now."""
     counts: Mapping[str, Any] = row.erased or row.found
     days = list(counts.get("days") or [])
     looked = row.state == Erasure.State.LOOKED

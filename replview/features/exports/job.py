@@ -37,8 +37,6 @@ def folder() -> Path:
 
 
 class ExportProcess:
-    """The process of one export."""
-
     def __init__(self, row: Export) -> None:
         """Starts it. Raises ``OSError``."""
         folder().mkdir(parents=True, exist_ok=True)

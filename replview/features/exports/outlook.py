@@ -73,8 +73,6 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What would be written."""
-
     estimate: Estimate
     #: With their shapes in the slice.
     tables: list[SliceTable]

@@ -96,8 +96,6 @@ _LISTS = ("tables", "states")
 
 @dataclass(slots=True, kw_only=True)
 class ExportPage:
-    """All the template needs."""
-
     slot: Slot
     words: dict[str, str]
     policy: Policy
@@ -130,7 +128,6 @@ class ExportPage:
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
-        """As a form posts them."""
         return list(self.words.items())
 
     @property
@@ -185,7 +182,6 @@ class ExportPage:
 
 
 def export_words(given: QueryDict) -> dict[str, str]:
-    """An address's or a form's words."""
     words = words_of(given, _LISTS)
     # A search names its one table so.
     return words | ({"tables": words.pop("table")} if "table" in words else {})

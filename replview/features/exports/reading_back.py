@@ -95,8 +95,6 @@ def written(row: Export, path: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaColumn:
-    """One line."""
-
     name: str
     pg_type: str
     parquet: str
@@ -108,8 +106,6 @@ class SchemaColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaTab:
-    """One table."""
-
     name: str
     columns: list[SchemaColumn]
     versions: str

@@ -33,8 +33,6 @@ _OF_MESSAGES = ("context", "content", "content_base64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A few cells."""
-
     path: str
     columns: list[str]
     rows: list[list[str | None]]
@@ -42,8 +40,6 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """All the template needs."""
-
     row: Export
     sentence: Sentence
     figures: list[dict[str, Any]]
@@ -65,7 +61,6 @@ class Record:
 
 
 def read_record(row: Export, *, read: str = "") -> Record:
-    """The export as of now."""
     again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
     again |= {"slot": row.slot_name, "to": row.target}
     since_last = again | {"name": row.name, "since_last": "1"}

@@ -133,8 +133,6 @@ Before = Literal["sent", "derived"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What somebody wants, understood."""
-
     slot: Slot
     slice: Slice
     #: The words that count, as an address has them.

@@ -91,7 +91,6 @@ def _check(row: HistoryJob) -> None:
 
 
 def log_folder() -> Path:
-    """Where jobs' logs are kept."""
     return Path(settings.DATA_DIR) / "history-logs"
 
 

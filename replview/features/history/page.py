@@ -29,8 +29,6 @@ LISTS = ("tables",)
 
 @dataclass(slots=True, kw_only=True)
 class HistoryPage:
-    """All the template needs."""
-
     words: dict[str, str]
     policy: Policy
     anywhere: bool
@@ -58,7 +56,6 @@ class HistoryPage:
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
-        """The words as a form posts them."""
         return list(self.words.items())
 
     @property

@@ -37,8 +37,6 @@ _TIME = re.compile(r"-?\d+-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value."""
-
     text: str
     #: Nothing is there, or nobody said.
     unknown: bool = False
@@ -48,8 +46,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRecord:
-    """All the template needs."""
-
     row: HistoryJob
     sentence: Sentence
     figures: list[dict[str, Any]]
@@ -65,7 +61,6 @@ class HistoryRecord:
 
 
 def read_history_record(row: HistoryJob) -> HistoryRecord:
-    """The job as of now."""
     incarnation = str(row.words.get("life") or "")
     slot = slot_of_incarnation(incarnation)
     of = withheld(slot, name=incarnation)

@@ -111,8 +111,6 @@ def _read(root: str) -> list[IncarnationThere] | Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRequest:
-    """What somebody wants, understood."""
-
     job: str
     root: str
     #: ``life`` and the job's own words, each as the command would read it.

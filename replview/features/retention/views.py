@@ -34,8 +34,6 @@ _LOOK_DAYS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePage:
-    """The store now, and the form."""
-
     store: StoreSize
     level: str
     title: str

@@ -118,8 +118,6 @@ class RowLine:
 
 @dataclass(slots=True)
 class Page:
-    """Everything below the header."""
-
     history: RowHistory
     sentence: Sentence
     lines: list[RowLine]
@@ -188,7 +186,6 @@ _KEPT = ("as_of", "before", "column", "cursor")
 
 
 def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
-    """The page of a row."""
     assert start.table is not None
     assert start.key is not None
     address = _Address(slot, start, words)

@@ -80,8 +80,6 @@ class FileErasure:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of a table's dataset."""
-
     target: Target
     path: str
     #: The number of the slot's incarnation.

@@ -30,8 +30,6 @@ ERASED = "_erased.json"
 
 @dataclass(frozen=True, slots=True)
 class Rewriter:
-    """Writes files of one act anew."""
-
     target: Target
     wanted: FileErasure
 
@@ -106,7 +104,6 @@ class Rewriter:
         return sorted({**before, **marks}.items())
 
     def _named(self, group: pa.Table) -> tuple[pa.Table, int]:
-        """Transactions or events."""
         group, done = _renamed(group, "actor", self.wanted)
         name, alias = self.wanted.actor, self.wanted.alias
         quoted = orjson.dumps(name).decode()[1:-1]
@@ -157,8 +154,6 @@ def _pieces(values: pa.ChunkedArray, rows: Mapping[int, pa.Array]) -> pa.Chunked
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Of one incarnation's folder."""
-
     target: Target
     folder: str
     wanted: FileErasure

@@ -91,8 +91,6 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """What is counted."""
-
     part: Slice
     table: SliceTable | None
     relation_ids: list[int] | None
@@ -107,7 +105,6 @@ class _Counting:
         return 1 if self.table is None else rows_of_update(self.part, self.table)
 
     def sql(self, update_weight: int) -> sql.Composable:
-        """Per transaction."""
         if self.table is not None:
             return counted(self.operations, self.table.relation_id, update_weight=update_weight)
         return counted_in(self.operations, self.relation_ids)

@@ -134,7 +134,6 @@ def fit(values: Sequence[bytes | None], fields: Fields, rows: int) -> bool:
 
 
 def unpacked(values: Sequence[bytes | None], fields: Fields, rows: int) -> dict[str, Any]:
-    """The columns as arrays."""
     return {
         name: each.unpacked(data or b"", rows)
         for data, (name, each) in zip(values, fields.items(), strict=True)

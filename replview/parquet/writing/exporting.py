@@ -43,8 +43,6 @@ WriteParts = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an export is."""
-
     #: Changes, transactions and events; of those in all.
     rows: int
     total_rows: int

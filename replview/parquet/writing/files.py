@@ -142,8 +142,6 @@ _PREIMAGE = "update_preimage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A file that a slice asks for."""
-
     kind: Literal["table", "transactions", "events"]
     #: Its dataset's folder and its own path, both seen from the root.
     dataset: str
@@ -155,8 +153,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A file that is there."""
-
     path: str
     dataset: str
     rows: int
@@ -168,8 +164,6 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class PartWriter:
-    """Writes parts of one slice."""
-
     part_of: Slice
     tables: Mapping[int, SliceTable]
     target: Target

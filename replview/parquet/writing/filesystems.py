@@ -165,7 +165,6 @@ class Sink:
         return len(view)
 
     def tell(self) -> int:
-        """The place of the next byte."""
         return self.bytes
 
     def flush(self) -> None:

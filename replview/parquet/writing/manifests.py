@@ -53,7 +53,6 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """The slice's."""
         return str(self.document["name"])
 
     @property

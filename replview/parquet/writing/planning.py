@@ -66,8 +66,6 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A slice's files."""
-
     part_of: Slice
     tables: Mapping[int, SliceTable]
     #: Relation → its dataset's folder, seen from the root.
@@ -109,7 +107,6 @@ _Ask = Callable[[Connection], list[Range]]
 
 
 def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> list[list[Range]]:
-    """The answers, in their order."""
     free: SimpleQueue[Connection] = SimpleQueue()
     for each in connections:
         free.put(each)
@@ -195,8 +192,6 @@ _PLACE = "SELECT coalesce(max(t.commit_seq), 0) FROM transaction t WHERE {where}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEstimate:
-    """A table's share."""
-
     schema: str
     table: str
     #: Counted changes.

@@ -35,8 +35,6 @@ _TRIAL_BYTES = b"written to prove that this target can be written, and deleted a
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file of a target."""
-
     #: Seen from the target's folder.
     path: str
     bytes: int

@@ -65,7 +65,6 @@ def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
 
 
 def add_jobs(commands: Any) -> None:
-    """A parser for each job."""
     for name, (help_, groups) in JOBS.items():
         parser = commands.add_parser(name, help=help_, description=f"Show {help_}.")
         parser.add_argument("--root", required=True, metavar="URL", help="where slices were "

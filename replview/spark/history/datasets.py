@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DatasetRoot:
-    """One folder of a table's changes."""
-
     target: Target
     #: Seen from the target's.
     folder: str
@@ -183,7 +181,6 @@ class Incarnation:
 
     @classmethod
     def all(cls, target: Target) -> list[Self]:
-        """All incarnations below a root."""
         return [
             cls(target, f"{source}/{slot}")
             for source in target.folders()
@@ -243,8 +240,6 @@ class Incarnation:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The exported changes of one table."""
-
     incarnation: Incarnation
     #: Its first root's, seen from the incarnation's.
     folder: str
@@ -258,7 +253,6 @@ class Dataset:
 
     @cached_property
     def roots(self) -> list[DatasetRoot]:
-        """Its folders."""
         target, incarnation = self.incarnation.root, self.incarnation.folder
         return [
             DatasetRoot(target, f"{incarnation}/{each}") for each in self.folders or (self.folder,)

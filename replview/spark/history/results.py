@@ -99,7 +99,6 @@ def as_json(result: Result, limit: int) -> str:
 
 
 def as_table(result: Result, limit: int) -> str:
-    """Lines for a terminal."""
     columns, rows, more = shown_rows(result, limit)
     texts = [columns, *([_text(value) for value in row] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
