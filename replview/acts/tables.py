@@ -17,7 +17,7 @@ from replview.acts.publications import (
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import quoted, some_of
 from replview.catalog.plan.plan import Plan
-from replview.catalog.plan.publications import Changes, plan_changes
+from replview.catalog.plan.publication_changes import Changes, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_members, read_publications

@@ -68,11 +68,8 @@ class KeptConnections:
                     self._unprepared.add(source_id)
                 except _Ended:
                     pass
-            opened = open_reading(
-                conninfo,
-                deadline_seconds=deadline_seconds,
-                prepare=source_id not in self._unprepared,
-            )
+            prepare = source_id not in self._unprepared
+            opened = open_reading(conninfo, deadline_seconds=deadline_seconds, prepare=prepare)
             kept = Kept(connection=opened, conninfo=conninfo)
             try:
                 return self._asked(source_id, kept, question, deadline_seconds)

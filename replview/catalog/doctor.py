@@ -46,7 +46,8 @@ def _examine(
         )
         return
     facts = read_server_facts(connection)
-    yield from _about_server(facts)
+    for check in doctor_checks.OF_SERVER:
+        yield from check(facts)
     identified, findings = try_replication(conninfo)
     yield from findings
     if all(one.code != "pooler" for one in findings):
@@ -54,14 +55,6 @@ def _examine(
     yield from _about_content(connection, facts)
     source = identified.system_identifier if identified else facts.system_identifier
     yield from check_same_cluster(source, store_system_identifier)
-
-
-def _about_server(facts: ServerFacts) -> Iterator[Finding]:
-    yield from doctor_checks.check_version(facts)
-    yield from doctor_checks.check_wal_level(facts)
-    yield from doctor_checks.check_room(facts)
-    yield from doctor_checks.check_disk(facts)
-    yield from doctor_checks.check_kind(facts)
 
 
 def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Finding]:
@@ -100,7 +93,11 @@ def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
             row = cursor.execute("IDENTIFY_SYSTEM").fetchone()
     except psycopg.Error as error:
         trouble = explain(error, conninfo)
-        if trouble.code == "pooler" or (trouble.code == "refused" and _is_a_pooler(error)):
+        if trouble.code == "pooler" or (
+            # A walsender always knows IDENTIFY_SYSTEM; an ordinary session calls it a syntax error.
+            trouble.code == "refused"
+            and (isinstance(error, psycopg.errors.SyntaxError) or "pgbouncer" in str(error).lower())
+        ):
             return None, [_pooler()]
         return None, [problem(trouble.code, trouble.cause, trouble.remedy, trouble.field)]
     if row is None or len(row) < 2:
@@ -118,11 +115,6 @@ def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator
             if replication_works
             else _pooler()
         )
-
-
-def _is_a_pooler(error: psycopg.Error) -> bool:
-    """A walsender always knows IDENTIFY_SYSTEM; an ordinary session calls it a syntax error."""
-    return isinstance(error, psycopg.errors.SyntaxError) or "pgbouncer" in str(error).lower()
 
 
 def _pooler() -> Finding:

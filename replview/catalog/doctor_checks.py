@@ -70,21 +70,15 @@ def blocks(findings: list[Finding]) -> bool:
     return any(finding.grade is Grade.PROBLEM for finding in findings)
 
 
-#: Before this there is no logical replication.
-FIRST_USABLE = 10
-#: The oldest that the PostgreSQL project still maintained when this was written.
-FIRST_TESTED = 14
-
-
 def check_version(server: ServerFacts) -> Iterator[Finding]:
     """Logical replication begins with 10; we test from 14 on."""
-    if server.major < FIRST_USABLE:
+    if server.major < 10:
         yield problem(
             "unsupported_version",
             f"PostgreSQL {server.version_text} has no logical replication by pgoutput",
             "Upgrade to 14 or later",
         )
-    elif server.major < FIRST_TESTED:
+    elif server.major < 14:
         yield warning(
             "old_version",
             f"PostgreSQL {server.version_text} is older than what replview is tested with",
@@ -163,7 +157,7 @@ def check_kind(server: ServerFacts) -> Iterator[Finding]:
             "Nothing to do for replication; for clean text, dump and restore into a UTF8 database",
         )
     if server.in_recovery:
-        yield from _standby(server)
+        yield _standby(server)
     if server.max_prepared_transactions == 0:
         yield note(
             "no_two_phase",
@@ -176,21 +170,23 @@ def check_kind(server: ServerFacts) -> Iterator[Finding]:
         )
 
 
-def _standby(server: ServerFacts) -> Iterator[Finding]:
+def _standby(server: ServerFacts) -> Finding:
     if server.major < 16:
-        yield problem(
+        return problem(
             "standby",
             "this server is a standby; logical slots on one need PostgreSQL 16",
             "Give the address of the primary",
         )
-    else:
-        yield warning(
-            "standby",
-            "this server is a standby: publications are made on its primary, and creating a slot "
-            "waits until the primary logs a snapshot",
-            "On the primary: CREATE PUBLICATION …; then SELECT pg_log_standby_snapshot()",
-        )
+    return warning(
+        "standby",
+        "this server is a standby: publications are made on its primary, and creating a slot "
+        "waits until the primary logs a snapshot",
+        "On the primary: CREATE PUBLICATION …; then SELECT pg_log_standby_snapshot()",
+    )
 
+
+#: In the order a reader should mend what they find.
+OF_SERVER = (check_version, check_wal_level, check_room, check_disk, check_kind)
 
 MAY_MONITOR = Query(
     name="may_monitor",
@@ -280,14 +276,12 @@ def check_publications(
     publications: list[Publication], tables: list[TableFacts]
 ) -> Iterator[Finding]:
     """Publications that already make, or will make, an application's UPDATE fail."""
-    unusable = {(item.schema, item.name): item for item in tables if not item.usable}
-    for publication in publications:
-        if not publication.needs_identity:
-            continue
+    unusable = {table.key: table for table in tables if not table.usable}
+    for publication in (one for one in publications if one.needs_identity):
         broken = [
-            str(unusable[key])
+            str(found)
             for table in publication.tables
-            if (key := table.key) in unusable and not unusable[key].partitioned
+            if (found := unusable.get(table.key)) is not None and not found.partitioned
         ]
         if broken:
             yield warning(

@@ -190,31 +190,30 @@ class Holders:
 def read_holders(connection: Connection) -> Holders:
     """Look at everything; what this role may not read, or this server does not have, is None."""
     before = read_position(connection)
-    prepared = _rows(PREPARED, connection, PREPARED_LIMIT + 1)
+    prepared = rows_if_allowed(PREPARED, connection, PREPARED_LIMIT + 1)
     after = read_position(connection)
     cut = prepared is not None and len(prepared) > PREPARED_LIMIT
-    slots = _rows(SLOT_HORIZONS, connection, _SLOTS_LIMIT)
-    horizon = (_rows(HORIZON, connection) or [{}])[0]
+    slots = rows_if_allowed(SLOT_HORIZONS, connection, _SLOTS_LIMIT)
+    horizon = (rows_if_allowed(HORIZON, connection) or [{}])[0]
     may_read_stats = horizon.get("may_read_stats")
-    waiting = _rows(WAITING, connection, WAITING_LIMIT) if may_read_stats else None
+    waiting = rows_if_allowed(WAITING, connection, WAITING_LIMIT) if may_read_stats else None
     return Holders(
         prepared=None if prepared is None else prepared[:PREPARED_LIMIT],
         prepared_limit=PREPARED_LIMIT if cut else None,
         prepared_between=None if before is None or after is None else (before, after),
-        running=_rows(RUNNING, connection, RUNNING_LIMIT),
+        running=rows_if_allowed(RUNNING, connection, RUNNING_LIMIT),
         slots=None if slots is None else {row.pop("slot_name"): row for row in slots},
-        standbys=_rows(STANDBYS, connection, STANDBYS_LIMIT),
+        standbys=rows_if_allowed(STANDBYS, connection, STANDBYS_LIMIT),
         waiting=None if waiting is None else {str(w["xid"]): w["sessions"] for w in waiting},
         next_xid=horizon.get("next_xid"),
         may_read_stats=may_read_stats,
     )
 
 
-def _rows(query: Query, connection: Connection, *parameters: Any) -> list[dict[str, Any]] | None:
-    """The rows; None where this server refuses or lacks them, or a name is no text.
-
-    A lost connection is an error.
-    """
+def rows_if_allowed(
+    query: Query, connection: Connection, *parameters: Any
+) -> list[dict[str, Any]] | None:
+    """None where this server refuses or lacks them, or a name is no text."""
     try:
         return query.rows(connection, *parameters)
     except (psycopg.ProgrammingError, UnicodeDecodeError):

@@ -13,7 +13,7 @@ import psycopg
 from decoder.scalars import LSN
 from replview.catalog import holders
 from replview.catalog.connections import Connection, Query
-from replview.catalog.holders import Holders, read_holders
+from replview.catalog.holders import Holders, read_holders, rows_if_allowed
 from replview.catalog.slots import SlotStates
 
 OPEN_NOW = Query(
@@ -88,7 +88,8 @@ def read_open_now(
     prepared: list[dict[str, Any]] | None = []
     try:
         if may_be_prepared:
-            prepared = _prepared(connection)
+            limit = holders.PREPARED_LIMIT + 1
+            prepared = rows_if_allowed(holders.PREPARED, connection, limit)
         row = OPEN_NOW.json_row(connection, holders.RUNNING_LIMIT, holders.WAITING_LIMIT)
     except psycopg.ProgrammingError:
         return _told_apart(connection)
@@ -118,19 +119,17 @@ def _told_apart(connection: Connection) -> OpenNow:
     )
 
 
-def _prepared(connection: Connection) -> list[dict[str, Any]] | None:
-    """None where this server refuses the list, or a name is no text."""
-    try:
-        return holders.PREPARED.rows(connection, holders.PREPARED_LIMIT + 1)
-    except (psycopg.ProgrammingError, UnicodeDecodeError):
-        return None
-
-
 def _holders(
     states: SlotStates, prepared: list[dict[str, Any]] | None, row: dict[str, Any]
 ) -> Holders:
     after = None if row["lsn"] is None else LSN.parse(row["lsn"])
     before = states.current_lsn
+    slots: dict[str, dict[str, Any]] = {
+        name: {column: slot.get(column) for column in holders.HORIZON_COLUMNS}
+        for name, slot in states.slots.items()
+    }
+    for slot in slots.values():
+        slot |= {name: int(slot[name]) for name in ("catalog_xmin", "xmin") if slot[name]}
     limit = holders.PREPARED_LIMIT
     waiting = {str(item["xid"]): item["sessions"] for item in row["waiting"] or ()}
     return Holders(
@@ -138,7 +137,7 @@ def _holders(
         prepared_limit=limit if prepared is not None and len(prepared) > limit else None,
         prepared_between=None if before is None or after is None else (before, after),
         running=row["running"] or [],
-        slots={name: _horizon(slot) for name, slot in states.slots.items()},
+        slots=slots,
         standbys=_standbys(states),
         waiting=waiting if row["may_read_stats"] else None,
         next_xid=row["next_xid"],
@@ -146,33 +145,21 @@ def _holders(
     )
 
 
-def _horizon(slot: dict[str, Any]) -> dict[str, object]:
-    """What a slot keeps, as ``holders.SLOT_HORIZONS`` tells it."""
-    horizon = {name: slot.get(name) for name in holders.HORIZON_COLUMNS}
-    for name in ("catalog_xmin", "xmin"):
-        horizon[name] = None if slot.get(name) is None else int(slot[name])
-    return horizon
-
-
 def _standbys(states: SlotStates) -> list[dict[str, Any]]:
     """As ``holders.STANDBYS`` tells them: those that keep most first."""
     by_pid = {slot["active_pid"]: slot for slot in states.slots.values() if slot["active_pid"]}
-    found = []
-    for pid, walsender in states.walsenders.items():
-        slot = by_pid.get(pid, {})
-        if slot.get("slot_type") == "logical":
-            continue
-        if walsender["application_name"] == "pg_basebackup":
-            continue
-        found.append(
-            {
-                "pid": pid,
-                "application_name": walsender["application_name"],
-                "backend_xmin_age": walsender["backend_xmin_age"],
-                "slot_name": slot.get("slot_name"),
-                "slot_xmin_age": slot.get("xmin_age"),
-            }
-        )
+    found = [
+        {
+            "pid": pid,
+            "application_name": walsender["application_name"],
+            "backend_xmin_age": walsender["backend_xmin_age"],
+            "slot_name": slot.get("slot_name"),
+            "slot_xmin_age": slot.get("xmin_age"),
+        }
+        for pid, walsender in states.walsenders.items()
+        if (slot := by_pid.get(pid, {})).get("slot_type") != "logical"
+        and walsender["application_name"] != "pg_basebackup"
+    ]
     found.sort(key=lambda s: -max(s["backend_xmin_age"] or -1, s["slot_xmin_age"] or -1))
     return found[: holders.STANDBYS_LIMIT]
 

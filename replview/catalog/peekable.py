@@ -49,10 +49,7 @@ class Place:
 
     def refusal(self, slot: SlotFacts) -> str:
         """Why the slot cannot be looked into, in a few words; empty where it can."""
-        return next(
-            (words for holds, words in self._reasons(slot) if holds),
-            "",
-        )
+        return next((words for holds, words in self._reasons(slot) if holds), "")
 
     def _reasons(self, slot: SlotFacts) -> list[tuple[bool, str]]:
         plugin, own = slot.plugin or "", slot.database or ""
@@ -64,19 +61,13 @@ class Place:
             (slot.wal_status == "lost", "lost: the WAL it needs is gone"),
             (bool(slot.conflicting), "invalidated by a conflict on this standby"),
             (bool(slot.invalidation_reason), f"invalidated ({slot.invalidation_reason})"),
-            (
-                bool(slot.synced) and self.in_recovery,
-                "synchronized from the primary: look into it there",
-            ),
-            (
-                self.in_recovery and self.version < 160000,
-                "on a standby: decoding there needs PostgreSQL 16",
-            ),
-            (
-                plugin == "pgoutput" and not self.publications,
-                "pgoutput needs a publication, and this database has none",
-            ),
-        ]
+            (bool(slot.synced) and self.in_recovery,
+             "synchronized from the primary: look into it there"),
+            (self.in_recovery and self.version < 160000,
+             "on a standby: decoding there needs PostgreSQL 16"),
+            (plugin == "pgoutput" and not self.publications,
+             "pgoutput needs a publication, and this database has none"),
+        ]  # fmt: skip
 
     def used_by(self, slot: SlotFacts, ours: list[str]) -> list[str]:
         """The publications its reader is known to use, as far as they exist: ``ours`` where

@@ -37,8 +37,8 @@ class Published:
         Truncation knows no filter. Where operations differ, that of inserts is told.
         """
         for op in "IUD":
-            if filters := self.filters.get(op):
-                return any_of(filters)
+            if filters := list(dict.fromkeys(self.filters.get(op, ()))):
+                return filters[0] if len(filters) == 1 else " OR ".join(f"({f})" for f in filters)
         return None
 
     def sent_columns(self, server_version: int) -> tuple[str, ...]:
@@ -67,12 +67,6 @@ class Published:
         }
 
 
-def any_of(filters: Sequence[str]) -> str:
-    """Row filters of several publications together."""
-    distinct = list(dict.fromkeys(filters))
-    return distinct[0] if len(distinct) == 1 else " OR ".join(f"({text})" for text in distinct)
-
-
 def read_published(
     connection: Connection, publications: Sequence[str]
 ) -> tuple[list[Publication], dict[tuple[str, str], Published]]:
@@ -91,17 +85,19 @@ def published_by(
     found: dict[tuple[str, str], Published] = {}
     for publication in publications:
         for entry in publication.tables:
-            table = by_name.get((entry.schema, entry.name))
+            table = by_name.get(entry.key)
             if table is None:
                 continue  # dropped between two reads
-            key = entry.schema, entry.name
-            known = found.get(key)
-            if known is None:
-                known = found[key] = Published(table, root=_root_of(table, by_oid))
+            known = found.setdefault(entry.key, Published(table, root=_root_of(table, by_oid)))
             if entry.columns is not None:
                 known.columns = entry.columns
             _add_operations(known, publication, entry.row_filter)
-    return {key: known for key, known in found.items() if not _told_by_root(known, found, by_oid)}
+    # Where a table above it is published too, a partition's changes are told as that one's.
+    return {
+        key: known
+        for key, known in found.items()
+        if not any(above.key in found for above in _above(known.table, by_oid))
+    }
 
 
 def publication_facts(
@@ -141,14 +137,9 @@ def publication_facts(
 
 def _add_operations(known: Published, publication: Publication, row_filter: str | None) -> None:
     """What one more publication adds: a row is published where any of them publishes it."""
-    for op, wanted in (
-        ("I", publication.inserts),
-        ("U", publication.updates),
-        ("D", publication.deletes),
-        ("T", publication.truncates),
-    ):
-        if not wanted:
-            continue
+    p = publication
+    asked = zip("IUDT", (p.inserts, p.updates, p.deletes, p.truncates), strict=True)
+    for op in (op for op, wanted in asked if wanted):
         former = known.filters.get(op)
         if row_filter is None or op == "T" or former == []:
             known.filters[op] = []
@@ -167,12 +158,3 @@ def _root_of(table: TableFacts, by_oid: dict[int, TableFacts]) -> str | None:
     """The topmost of them."""
     tables = list(_above(table, by_oid))
     return str(tables[-1]) if tables else None
-
-
-def _told_by_root(
-    known: Published,
-    found: dict[tuple[str, str], Published],
-    by_oid: dict[int, TableFacts],
-) -> bool:
-    """Its changes are told as those of a table above it, which some publication asks for."""
-    return any(above.key in found for above in _above(known.table, by_oid))

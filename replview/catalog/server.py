@@ -112,17 +112,10 @@ POSITION = Query(
     """,
 )
 _SETTINGS = [
-    "wal_level",
-    "effective_wal_level",
-    "max_replication_slots",
-    "max_wal_senders",
-    "max_slot_wal_keep_size",
-    "logical_decoding_work_mem",
-    "max_prepared_transactions",
-    "wal_sender_timeout",
-    "idle_replication_slot_timeout",
-    "output_plugin_libraries",
-]
+    "wal_level", "effective_wal_level", "max_replication_slots", "max_wal_senders",
+    "max_slot_wal_keep_size", "logical_decoding_work_mem", "max_prepared_transactions",
+    "wal_sender_timeout", "idle_replication_slot_timeout", "output_plugin_libraries",
+]  # fmt: skip
 #: One entry of a list of libraries: in double quotes anything may stand.
 _ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
 

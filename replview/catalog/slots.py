@@ -66,10 +66,10 @@ class SlotStates:
 def read_slot_states(connection: Connection) -> SlotStates:
     """The slots of a cluster now."""
     row = SLOT_STATES.json_row(connection, _SLOTS_LIMIT)
-    walsenders = {walsender["pid"]: walsender for walsender in row["walsenders"] or ()}
-    for walsender in walsenders.values():
-        for name in _INTERVALS:
-            walsender.pop(name, None)
+    walsenders = {
+        walsender["pid"]: {key: walsender[key] for key in walsender if key not in _INTERVALS}
+        for walsender in row["walsenders"] or ()
+    }
     return SlotStates(
         current_lsn=None if row["lsn"] is None else LSN.parse(row["lsn"]),
         in_recovery=row["in_recovery"],
@@ -140,7 +140,15 @@ class SlotFacts:
 
 def read_slots(connection: Connection) -> list[SlotFacts]:
     """All slots of the cluster, by name."""
-    return [_slot(row) for row in SLOTS.rows(connection)]
+    known = {item.name for item in fields(SlotFacts)}
+    found = []
+    for row in SLOTS.rows(connection):
+        values: dict[str, Any] = {name: row[name] for name in row.keys() & known}
+        for name in _LSN_COLUMNS & values.keys():
+            values[name] = None if values[name] is None else LSN.parse(values[name])
+        further = plain({name: row[name] for name in row if name not in known})
+        found.append(SlotFacts(**values, further=further))
+    return found
 
 
 def read_stat_replication(connection: Connection) -> dict[int, dict[str, Any]]:
@@ -156,22 +164,7 @@ def plain(row: dict[str, Any]) -> dict[str, object]:
             result[f"{name}_seconds"] = value.total_seconds()
         elif isinstance(value, datetime):
             result[name] = value.isoformat()
-        elif isinstance(value, LSN):
-            result[name] = str(value)
-        elif value is None or isinstance(value, bool | int | float | str):
-            result[name] = value
         else:
-            result[name] = str(value)
+            as_it_is = value is None or isinstance(value, bool | int | float | str)
+            result[name] = value if as_it_is and not isinstance(value, LSN) else str(value)
     return result
-
-
-def _slot(row: dict[str, Any]) -> SlotFacts:
-    """Columns we know into their fields, all others into ``further``."""
-    known = {item.name for item in fields(SlotFacts)}
-    values: dict[str, Any] = {
-        name: LSN.parse(value) if name in _LSN_COLUMNS and value is not None else value
-        for name, value in row.items()
-        if name in known
-    }
-    further = plain({name: value for name, value in row.items() if name not in known})
-    return SlotFacts(**values, further=further)

@@ -15,15 +15,8 @@ from replview.catalog.problems import explain
 from replview.catalog.server import read_server_facts
 from replview.catalog.tables import IDENTITIES
 
-_KINDS = {
-    "p": "primary key",
-    "u": "unique",
-    "f": "foreign key",
-    "c": "check",
-    "x": "exclusion",
-    "n": "not null",
-    "t": "constraint trigger",
-}
+_KINDS = {"p": "primary key", "u": "unique", "f": "foreign key", "c": "check", "x": "exclusion",
+          "n": "not null", "t": "constraint trigger"}  # fmt: skip
 #: To connect, and then for all answers together: a page waits five seconds at most.
 _CONNECT_SECONDS = 2
 _ANSWER_SECONDS = 3.0
@@ -189,10 +182,9 @@ def look_at_table(conninfo: str, oid: int) -> tuple[str | None, TableNow | None]
 
 def read_table_now(connection: Connection, oid: int) -> TableNow | None:
     """The table of this oid; None: there is none (any more). Raises ``psycopg.Error``."""
-    found = TABLE.rows(connection, oid)
-    if not found:
+    row = next(iter(TABLE.rows(connection, oid)), None)
+    if row is None:
         return None
-    row = found[0]
     leaves = _partitions(LEAVES, connection, oid, LEAVES_NAMED)
     return TableNow(
         schema=row["schema"],
@@ -203,15 +195,14 @@ def read_table_now(connection: Connection, oid: int) -> TableNow | None:
         table_bytes=row["table_bytes"],
         columns=tuple(ColumnNow(**column) for column in COLUMNS.rows(connection, oid)),
         constraints=tuple(
-            ConstraintNow(one["name"], _KINDS.get(one["kind"], "other"), one["definition"],
-                          one["valid"])
+            ConstraintNow(**one | {"kind": _KINDS.get(one["kind"], "other")})
             for one in CONSTRAINTS.rows(connection, oid)
         ),
         indexes=tuple(IndexNow(**index) for index in INDEXES.rows(connection, oid)),
         ancestors=_names(_partitions(ANCESTORS, connection, oid)),
         leaves=_names(leaves),
         leaf_count=leaves[0]["all_of_them"] if leaves else 0,
-    )  # fmt: skip
+    )
 
 
 def _partitions(query: Query, connection: Connection, *parameters: Any) -> list[dict[str, Any]]:

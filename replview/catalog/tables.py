@@ -51,12 +51,8 @@ def read_named_table(connection: Connection, schema: str, table: str) -> NamedTa
     rows = NAMED_TABLE.rows(connection, schema, table)
     if not rows:
         return None
-    columns = [
-        NamedColumn(row["name"], row["type_oid"], row["typmod"], row["type_name"], row["is_key"])
-        for row in rows
-        if row["name"] is not None
-    ]
-    return NamedTable(rows[0]["oid"], tuple(columns))
+    oids = [row.pop("oid") for row in rows]
+    return NamedTable(oids[0], tuple(NamedColumn(**row) for row in rows if row["name"] is not None))
 
 
 #: ``pg_class.relreplident`` in words.
@@ -66,8 +62,8 @@ TABLES = Query(
     name="tables",
     about="Permanent tables of the database with replica identity and keys; anyone may read it.",
     sql="""
-        SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind,
-               c.relispartition AS partition, c.relreplident AS identity,
+        SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind = 'p' AS partitioned,
+               c.relreplident AS identity,
                pg_has_role(c.relowner, 'USAGE') AS owned,
                GREATEST(c.reltuples, 0)::bigint AS estimated_rows,
                NULLIF((SELECT inhparent FROM pg_inherits
@@ -197,20 +193,13 @@ def read_tables(connection: Connection) -> list[TableFacts]:
                 virtual.setdefault(row["oid"], set()).add(row["name"])
     return [
         TableFacts(
-            oid=row["oid"],
-            schema=row["schema"],
-            name=row["name"],
-            replica_identity=IDENTITIES[row["identity"]],
-            primary_key=tuple(row["primary_key"]),
-            deferrable_key=row["deferrable_key"],
-            identity_index=tuple(row["identity_index"]),
-            columns=tuple(row["columns"]),
+            replica_identity=IDENTITIES[row.pop("identity")],
+            primary_key=tuple(row.pop("primary_key")),
+            identity_index=tuple(row.pop("identity_index")),
+            columns=tuple(row.pop("columns")),
             generated=frozenset(generated.get(row["oid"], ())),
             virtual=frozenset(virtual.get(row["oid"], ())),
-            partitioned=row["kind"] == "p",
-            parent=row["parent"],
-            owned=row["owned"],
-            estimated_rows=row["estimated_rows"],
+            **row,
         )
         for row in TABLES.rows(connection)
     ]

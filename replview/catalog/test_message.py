@@ -25,21 +25,16 @@ def statement(actor: str) -> str:
 
 def send_test_message(conninfo: str, actor: str) -> str:
     """Send it; returns the LSN of the message. Raises ``SourceProblem``."""
+    send = "SELECT pg_catalog.pg_logical_emit_message(true, %s::text, %s::text)::text"
+    writable = "SELECT pg_catalog.set_config('default_transaction_read_only','off',false)"
     with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-        return _send(connection, actor)
-
-
-def _send(connection: Connection, actor: str) -> str:
-    connection.execute("SELECT pg_catalog.set_config('default_transaction_read_only','off',false)")
-    try:
-        row = connection.execute(
-            "SELECT pg_catalog.pg_logical_emit_message(true, %s::text, %s::text)::text",
-            [_PREFIX, _content(actor)],
-        ).fetchone()
-    except psycopg.Error as error:
-        if error.sqlstate is None:
-            raise
-        raise _refusal(error, connection, actor) from None
+        connection.execute(writable)
+        try:
+            row = connection.execute(send, [_PREFIX, _content(actor)]).fetchone()
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                raise
+            raise _refusal(error, connection, actor) from None
     assert row is not None
     return str(row[0])
 

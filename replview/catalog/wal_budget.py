@@ -55,15 +55,15 @@ def size_words(size_bytes: int) -> str:
 def default_budget(server: ServerFacts) -> tuple[int, str]:
     """The budget of a slot for which none was named, and why so much."""
     limit = server.max_slot_wal_keep_bytes
-    if limit is not None and limit >= 0:
-        half = max(limit // 2, LEAST_BYTES)
-        if limit // 2 >= LEAST_BYTES:
-            return half, (
-                f"half of max_slot_wal_keep_size ({size_words(limit)}), at which the server itself "
-                "would invalidate the slot"
-            )
-        return half, "the least there is; max_slot_wal_keep_size invalidates the slot earlier"
-    return DEFAULT_BYTES, "the server has no limit of its own (max_slot_wal_keep_size)"
+    if limit is None or limit < 0:
+        return DEFAULT_BYTES, "the server has no limit of its own (max_slot_wal_keep_size)"
+    if limit // 2 < LEAST_BYTES:
+        return (
+            LEAST_BYTES,
+            "the least there is; max_slot_wal_keep_size invalidates the slot earlier",
+        )
+    return limit // 2, (f"half of max_slot_wal_keep_size ({size_words(limit)}), at which the "
+                        "server itself would invalidate the slot")  # fmt: skip
 
 
 def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str = "") -> Note:
@@ -94,16 +94,12 @@ def read_budget(text: str) -> int | None:
     try:
         return parse_budget(text)
     except ValueError as error:
-        cause = str(error)
-    raise SourceProblem("bad_budget", cause, "Correct the WAL budget", "wal_budget_bytes")
+        remedy = "Correct the WAL budget"
+        raise SourceProblem("bad_budget", str(error), remedy, "wal_budget_bytes") from None
 
 
-# One slot measured against its WAL budget, and dropped in the statement that measures it.
-#
 # Only a logical slot of this database and plugin that retains WAL is found: not one that is lost
 # (which retains nothing), not one synchronized from a primary (which its primary's slot keeps).
-
-
 # ``to_jsonb`` for columns that not every version has. OFFSET: measured before anything is dropped,
 # whatever the planner thinks.
 _SLOT: LiteralString = """

@@ -64,7 +64,7 @@ STAMPED = Query(
     name="stamped_tables",
     about="Tables that have the stamp's trigger, and whether it fires; anyone may read it.",
     sql="""
-        SELECT n.nspname AS schema, c.relname AS name, t.tgenabled::text AS enabled
+        SELECT n.nspname AS schema, c.relname AS name, t.tgenabled NOT IN ('O', 'A') AS disabled
           FROM pg_trigger AS t
           JOIN pg_class AS c ON c.oid = t.tgrelid
           JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -82,7 +82,7 @@ RIGHTS = Query(
                has_database_privilege(current_database(), 'CREATE') AS may_create,
                bool_and(has_function_privilege(p.oid, 'EXECUTE')) AS may_emit,
                bool_or(has_function_privilege('public', p.oid, 'EXECUTE')) AS public_may_emit,
-               array_agg(p.oid::regprocedure::text ORDER BY p.oid) AS functions
+               array_agg(p.oid::regprocedure::text ORDER BY p.oid) AS emit_functions
           FROM pg_roles AS r, pg_proc AS p
          WHERE r.rolname = current_user AND p.proname = 'pg_logical_emit_message'
            AND p.pronamespace = 'pg_catalog'::regnamespace
@@ -121,7 +121,7 @@ class StampFacts:
     #: Every role may write messages, stamps too.
     public_may_emit: bool
     #: ``pg_logical_emit_message(…)``, each with its argument types.
-    emit_functions: tuple[str, ...]
+    emit_functions: list[str]
     #: Owner of the schema; None: not installed.
     owner: str | None = None
     #: The connected role is the owner, or has the owner's rights.
@@ -149,23 +149,9 @@ class StampFacts:
 
 def read_stamp(connection: Connection) -> StampFacts:
     """Look at a source. Raises ``psycopg.Error``."""
-    rights = RIGHTS.row(connection)
     installed = INSTALLED.rows(connection)
-    schema = installed[0] if installed else {}
     return StampFacts(
-        role=rights["role"],
-        superuser=rights["superuser"],
-        in_recovery=rights["in_recovery"],
-        may_create=rights["may_create"],
-        may_emit=rights["may_emit"],
-        public_may_emit=rights["public_may_emit"],
-        emit_functions=tuple(rights["functions"]),
-        owner=schema.get("owner"),
-        owned=bool(schema.get("owned")),
-        about=schema.get("about"),
-        body=schema.get("body"),
-        tables=tuple(
-            StampedTable(row["schema"], row["name"], row["enabled"] not in ("O", "A"))
-            for row in STAMPED.rows(connection)
-        ),
+        **RIGHTS.row(connection),
+        **(installed[0] if installed else {}),
+        tables=tuple(StampedTable(**row) for row in STAMPED.rows(connection)),
     )

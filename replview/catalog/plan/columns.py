@@ -84,22 +84,13 @@ def table_items(
     tables: list[TableFacts], request: SlotRequest, server_version: int
 ) -> sql.Composed:
     """As they stand after TABLE: each with its columns, where some are left out."""
-    items = [
-        sql.SQL("{}{}").format(
-            sql.Identifier(*table.key), _column_list(table, request, server_version)
-        )
-        for table in tables
-    ]
+    items = []
+    for table in tables:
+        excluded = request.exclude.get(table.key, frozenset())
+        kept = listed_columns(table, excluded, server_version)
+        columns = kept if server_version >= _SINCE else None
+        items.append(Member(schema=table.schema, name=table.name, columns=columns).item())
     return sql.SQL(", ").join(items)
-
-
-def _column_list(table: TableFacts, request: SlotRequest, server_version: int) -> sql.Composable:
-    """`` (a, b)`` without the excluded columns on 15 and later, else nothing."""
-    excluded = request.exclude.get(table.key, frozenset())
-    kept = listed_columns(table, excluded, server_version)
-    if kept is None or server_version < 150000:
-        return sql.SQL("")
-    return sql.SQL(" ({})").format(sql.SQL(", ").join(map(sql.Identifier, kept)))
 
 
 def listed_columns(
@@ -134,8 +125,7 @@ def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> st
 def rules_for_slot(request: SlotRequest) -> dict[str, dict[str, str]]:
     """As ``Slot.column_rules``. Excluded columns are in it too: belt and braces."""
     rules: dict[str, dict[str, str]] = {}
-    given: list[tuple[Columns, str]] = [(request.mask, "mask"), (request.exclude, "drop")]
-    for columns, rule in given:
+    for columns, rule in ((request.mask, "mask"), (request.exclude, "drop")):
         for key, names in columns.items():
             rules.setdefault(".".join(key), {}).update(dict.fromkeys(sorted(names), rule))
     return rules
@@ -197,8 +187,7 @@ def plan_column_changes(
         ]
         if not ours or any(place.publication.needs_identity for place in places):
             check_identity(table, tables, excluded)
-        why = _why_still_sent(places, ours, modern=modern)
-        if why:
+        if why := _why_still_sent(places, ours, modern=modern):
             names = changes.still_sent.setdefault(why, [])
             names += [f"{table}.{column}" for column in sorted(excluded)]
             continue
@@ -252,12 +241,13 @@ def _check_clash(
     for slot, names in readers.items():
         if place.publication.name not in names:
             continue
-        for other in publications:
-            if other.name == place.publication.name or other.name not in names:
-                continue
+        others = set(names) - {place.publication.name}
+        for other in (one for one in publications if one.name in others):
             for entry in other.tables:
-                same = (entry.schema, entry.name) == table.key
-                if same and set(entry.columns or table.columns) - table.generated != sent:
+                if (
+                    entry.key == table.key
+                    and set(entry.columns or table.columns) - table.generated != sent
+                ):
                     raise SourceProblem(
                         "publications_clash",
                         f"publication {other.name}, which slot {slot} reads too, has other columns "

@@ -1,7 +1,7 @@
 """First, do no harm: what a new slot needs, every statement with its rights and its cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from psycopg import sql
 
@@ -20,11 +20,8 @@ from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.wal_budget import DATABASE, RECORD, budget_note, default_budget
 from replview.text.problem import Note
 
-#: The prefix of heartbeats, by which they are told from an application's messages.
-HEARTBEAT_PREFIX = "replview.heartbeat"
-HEARTBEAT = sql.SQL("SELECT pg_catalog.pg_logical_emit_message(true, {}, '')").format(
-    sql.Literal(HEARTBEAT_PREFIX)
-)
+#: By the prefix heartbeats are told from an application's messages.
+HEARTBEAT = sql.SQL("SELECT pg_catalog.pg_logical_emit_message(true, 'replview.heartbeat', '')")
 #: Seconds between heartbeats, at least and at most.
 HEARTBEAT_BOUNDS = (5, 86_400)
 
@@ -190,47 +187,36 @@ def make_plan(
     creation = _creation(connection, request, server, existing)
     budget_bytes, protect, budget_notes = _budget(request, server, adopted=existing is not None)
     notes += [*creation.notes, *budget_notes, *heartbeat_notes(request, server)]
-    return SlotPlan(
-        slot_name=request.slot_name,
+    return replace(
+        creation,
         statements=(*publications, *creation.statements),
         publications=request.publications or tuple(step.name for step in publications),
         column_rules=rules_for_slot(request),
         plugin=plugin,
-        two_phase=creation.two_phase,
         owned=existing is None,
-        failover=creation.failover,
         wal_budget_bytes=budget_bytes,
         protect=protect,
         heartbeat_seconds=request.heartbeat_seconds,
         notes=tuple(notes),
         position=read_position(connection),
-        waits_for=creation.waits_for,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Creation:
-    """How the slot itself comes to be; no statement where it is adopted or temporary."""
-
-    statements: tuple[Statement, ...] = ()
-    two_phase: bool = False
-    failover: bool = False
-    notes: tuple[Note, ...] = ()
-    waits_for: tuple[OpenTransaction, ...] = ()
 
 
 def _creation(
     connection: Connection, request: SlotRequest, server: ServerFacts, existing: SlotFacts | None
-) -> _Creation:
+) -> SlotPlan:
+    """How the slot itself comes to be; no statement where it is adopted or temporary."""
+    made = SlotPlan(slot_name=request.slot_name, publications=())
     if existing is not None:
         note = "the slot is adopted as it is: replview reads and advances it, never drops it"
-        return _Creation(two_phase=bool(existing.two_phase), notes=(Note(note),))
+        return replace(made, two_phase=bool(existing.two_phase), notes=(Note(note),))
     if request.temporary:
-        return _Creation()
+        return made
     failover, failover_notes = failover_of(request, server)
     two_phase, two_phase_note = two_phase_of(request, server, failover=failover)
     step = slot_step(request.slot_name, server, two_phase=two_phase, failover=failover)
-    return _Creation(
+    return replace(
+        made,
         statements=(step,),
         two_phase=two_phase,
         failover=failover,

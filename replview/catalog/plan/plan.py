@@ -36,6 +36,10 @@ class Statement:
     def __str__(self) -> str:
         return self.sql
 
+    def as_json(self) -> dict[str, str]:
+        """``{"sql", "needs", "costs"}``."""
+        return {"sql": self.sql, "needs": self.needs, "costs": self.costs}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -75,18 +79,14 @@ class Plan:
 
 def json_of(plan: Plan) -> dict[str, object]:
     """For programs."""
-    refusal = plan.refusal
+    no = plan.refusal
     return {
         "title": plan.title,
         "on": plan.on,
-        "statements": [
-            {"sql": one.sql, "needs": one.needs, "costs": one.costs} for one in plan.statements
-        ],
+        "statements": [one.as_json() for one in plan.statements],
         "consequences": list(plan.consequences),
         "confirm": plan.typed,
-        "refused": None
-        if refusal is None
-        else {"code": refusal.code, "cause": refusal.cause, "remedy": refusal.remedy},
+        "refused": no and {"code": no.code, "cause": no.cause, "remedy": no.remedy},
     }
 
 
@@ -212,21 +212,11 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
 
 def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
     """Why a statement failed, in the server's own words."""
-    message = first_line(error)
+    code, why = "failed", first_line(error)
+    remedy = "Nothing was left behind; try again"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return SourceProblem(
-            "missing_right",
-            f"creating {step.kind} {step.name}: {message}",
-            f"It needs {step.needs}",
-        )
-    if isinstance(error, psycopg.errors.LockNotAvailable):
-        return SourceProblem(
-            "locked",
-            f"creating {step.kind} {step.name}: a table is locked by VACUUM or ALTER TABLE",
-            "Try again when it has ended; nothing was left behind",
-        )
-    return SourceProblem(
-        "failed",
-        f"creating {step.kind} {step.name}: {message}",
-        "Nothing was left behind; try again",
-    )
+        code, remedy = "missing_right", f"It needs {step.needs}"
+    elif isinstance(error, psycopg.errors.LockNotAvailable):
+        code, why = "locked", "a table is locked by VACUUM or ALTER TABLE"
+        remedy = "Try again when it has ended; nothing was left behind"
+    return SourceProblem(code, f"creating {step.kind} {step.name}: {why}", remedy)

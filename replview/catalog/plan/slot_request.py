@@ -87,7 +87,13 @@ def chosen_tables(
             if table.parent is None and (not request.schemas or table.schema in request.schemas)
         ]
     if server_version < 130000:
-        named = [leaf for table in named for leaf in _without_roots(table, tables)]
+        # A partitioned table cannot be published, its partitions can.
+        named = [
+            one
+            for table in named
+            for one in (table, *leaves_of(table, tables))
+            if not one.partitioned
+        ]
     chosen = sorted({table.oid: table for table in named}.values(), key=str)
     covered = {leaf.oid for table in chosen for leaf in leaves_of(table, tables)}
     chosen = [table for table in chosen if table.oid not in covered]
@@ -140,13 +146,6 @@ def _named(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableFacts:
     return table
 
 
-def _without_roots(table: TableFacts, tables: list[TableFacts]) -> list[TableFacts]:
-    """Before 13 a partitioned table cannot be published, its partitions can."""
-    if not table.partitioned:
-        return [table]
-    return [leaf for leaf in leaves_of(table, tables) if not leaf.partitioned]
-
-
 def existing_publications(conninfo: str) -> tuple[str, ...]:
     """All publications of the database, if the server will read them together; maybe none."""
     with reading(conninfo, deadline_seconds=10) as connection:
@@ -165,12 +164,9 @@ def existing_publications(conninfo: str) -> tuple[str, ...]:
 def clash_of(publications: list[Publication]) -> str:
     """A table that two publications narrow to different columns; empty if there is none."""
     seen: dict[tuple[str, str], tuple[str, ...] | None] = {}
-    for publication in publications:
-        for table in publication.tables:
-            columns = seen.setdefault(table.key, table.columns)
-            if columns != table.columns:
-                return str(table)
-    return ""
+    tables = (table for publication in publications for table in publication.tables)
+    clashes = (str(t) for t in tables if seen.setdefault(t.key, t.columns) != t.columns)
+    return next(clashes, "")
 
 
 #: Options of the output plugin that may be chosen, with the values that make sense.
@@ -223,9 +219,8 @@ def pgoutput_of(answers: Mapping[str, Any]) -> dict[str, str]:
 
 def _columns(answers: Mapping[str, Any], rule: str) -> Columns:
     """``{"public.users": {"email": "mask"}}`` as a request has them, those of one rule."""
-    found: dict[tuple[str, str], frozenset[str]] = {}
-    for name, rules in (answers.get("columns") or {}).items():
-        columns = frozenset(column for column, chosen in rules.items() if chosen == rule)
-        if columns:
-            found[table_parts(name)] = columns
-    return found
+    return {
+        table_parts(name): columns
+        for name, rules in (answers.get("columns") or {}).items()
+        if (columns := frozenset(column for column, chosen in rules.items() if chosen == rule))
+    }

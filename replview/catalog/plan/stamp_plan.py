@@ -25,7 +25,6 @@ from replview.catalog.problems import SourceProblem, explain, first_line
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 from replview.text.problem import Note
 
-_EVENTS = "INSERT OR UPDATE OR DELETE OR TRUNCATE"
 _LOCK_ON_CREATE = (
     "a SHARE ROW EXCLUSIVE lock for a moment: it waits for transactions that have written to the "
     "table, and while it waits (2 s at most) new writers wait too; readers do not"
@@ -80,11 +79,13 @@ def plan_remove(connection: Connection) -> StampPlan:
     _check_source(stamp)
     if stamp.owner is None:
         return StampPlan()
-    after = []
-    if stamp.revoked:
-        after += [_swapped(step) for step in _emit_steps(stamp)]
+    costs = "every role may write messages again, as PostgreSQL has it from the start"
+    granting = [
+        replace(step, sql=step.undo, undo=step.sql, costs=costs) for step in _emit_steps(stamp)
+    ]
     # Without CASCADE: what somebody else put there is not ours to drop.
-    after += [
+    after = [
+        *(granting if stamp.revoked else ()),
         _step(f"DROP FUNCTION {SCHEMA}.stamp()", "", "function", "no lock on any table"),
         _step(f"DROP SCHEMA {SCHEMA}", "", "schema", "no lock on any table"),
     ]
@@ -159,18 +160,16 @@ def _groundwork(stamp: StampFacts) -> list[Statement]:
         f"SECURITY DEFINER AS $stamp${BODY}$stamp$"
     )
     if stamp.owner is not None:
-        if stamp.current:
-            return []
-        return [_step(create, "", "function", "nothing: the next statement runs the new one")]
+        costs = "nothing: the next statement runs the new one"
+        return [] if stamp.current else [_step(create, "", "function", costs)]
     quick = "no lock on any table of yours"
-    # The rest goes with the schema.
-    with_it = ""
+    # Undoing the first takes the rest away.
     return [
         _step(f"CREATE SCHEMA {SCHEMA}", f"DROP SCHEMA {SCHEMA} CASCADE", "schema", quick,
               "CREATE on the database"),
-        _step(f"COMMENT ON SCHEMA {SCHEMA} IS '{OURS}'", with_it, "comment", quick),
-        _step(create, with_it, "function", quick),
-        _step(f"REVOKE ALL ON FUNCTION {SCHEMA}.stamp() FROM PUBLIC", with_it, "function", quick),
+        _step(f"COMMENT ON SCHEMA {SCHEMA} IS '{OURS}'", "", "comment", quick),
+        _step(create, "", "function", quick),
+        _step(f"REVOKE ALL ON FUNCTION {SCHEMA}.stamp() FROM PUBLIC", "", "function", quick),
     ]  # fmt: skip
 
 
@@ -185,19 +184,10 @@ def _revoke_steps(stamp: StampFacts) -> list[Statement]:
             "Do without it, or give the address of a superuser",
             "revoke_emit",
         )
-    comment = sql.SQL("COMMENT ON SCHEMA {} IS {}")
-    named = sql.Identifier(SCHEMA)
-    return [
-        Statement(
-            sql=comment.format(named, sql.Literal(OURS + REVOKED)).as_string(None),
-            undo=comment.format(named, sql.Literal(OURS)).as_string(None),
-            needs="ownership of the schema",
-            costs="nothing; so that 'actor remove' gives the right back",
-            kind="comment",
-            name=SCHEMA,
-        ),
-        *_emit_steps(stamp),
-    ]
+    comment = f'COMMENT ON SCHEMA "{SCHEMA}" IS \'{OURS}'
+    costs = "nothing; so that 'actor remove' gives the right back"
+    marked = _step(f"{comment}{REVOKED}'", f"{comment}'", "comment", costs)
+    return [marked, *_emit_steps(stamp)]
 
 
 def _emit_steps(stamp: StampFacts) -> list[Statement]:
@@ -217,10 +207,11 @@ def _trigger_step(table: TableFacts) -> Statement:
     where = sql.Identifier(table.schema, table.name)
     name = sql.Identifier(TRIGGER)
     create = sql.SQL(
-        "CREATE TRIGGER {} BEFORE {} ON {} FOR EACH STATEMENT EXECUTE FUNCTION {}.stamp()"
+        "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} FOR EACH STATEMENT "
+        "EXECUTE FUNCTION {}.stamp()"
     )
     return Statement(
-        sql=create.format(name, sql.SQL(_EVENTS), where, sql.Identifier(SCHEMA)).as_string(None),
+        sql=create.format(name, where, sql.Identifier(SCHEMA)).as_string(None),
         undo=sql.SQL("DROP TRIGGER {} ON {}").format(name, where).as_string(None),
         needs="TRIGGER on the table",
         costs=_LOCK_ON_CREATE,
@@ -248,11 +239,6 @@ def _step(
     return Statement(sql=statement, undo=undo, needs=needs, costs=costs, kind=kind, name=SCHEMA)
 
 
-def _swapped(step: Statement) -> Statement:
-    costs = "every role may write messages again, as PostgreSQL has it from the start"
-    return replace(step, sql=step.undo, undo=step.sql, costs=costs)
-
-
 def _install_notes(
     stamp: StampFacts, chosen: list[TableFacts], had: int, revoke: bool
 ) -> list[Note]:
@@ -260,10 +246,9 @@ def _install_notes(
     if had:
         notes.append(Note(f"{had} of {len(chosen)} tables are stamped already"))
     if stamp.public_may_emit and not revoke:
-        words = (
-            "every role may write messages, a false stamp too; EXECUTE can be left to the trigger"
-        )
-        notes.append(Note(f"{words} and to roles that are granted it", "revoke_emit"))
+        notes.append(Note("every role may write messages, a false stamp too; EXECUTE can be left "
+                          "to the trigger and to roles that are granted it",
+                          "revoke_emit"))  # fmt: skip
     return notes
 
 
@@ -293,13 +278,10 @@ def carry_stamp(
     carried = Carried()
     stop = stop or threading.Event()
     try:
-        for step in plan.before:
-            _run(conninfo, step, lock_timeout_ms)
-            carried.done.append(step)
-        for step in plan.tables:
-            _table(conninfo, step, carried, say, lock_timeout_ms, stop)
-        if not carried.left:
-            for step in plan.after:
+        for step in plan.statements:
+            if step in plan.tables:
+                _table(conninfo, step, carried, say, lock_timeout_ms, stop)
+            elif not carried.left:
                 _run(conninfo, step, lock_timeout_ms)
                 carried.done.append(step)
     except BaseException as error:
