@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, User
 from django.contrib.auth.password_validation import validate_password
@@ -78,8 +79,8 @@ def change_role(user: User, role: Role | None) -> None:
         user.is_superuser = user.is_staff = False
         user.save(update_fields=["is_superuser", "is_staff"])
     set_role(user, role)
-    words = [one.word if one else "none" for one in (before, role)]
-    _note("role changed", user, before=words[0], after=words[1])
+    was, now = (one.word if one else "none" for one in (before, role))
+    _note("role changed", user, before=was, after=now)
 
 
 @transaction.atomic
@@ -111,6 +112,12 @@ def change_password(user: User, password: str) -> None:
     user.save(update_fields=["password"])
     _end_sessions(user)
     _note("password changed", user)
+
+
+def unlock(user: User) -> None:
+    """Forget its failed logins."""
+    AccessAttempt.objects.filter(username=user.get_username()).delete()
+    note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
 
 
 def sign_out(user: User) -> int:
@@ -159,16 +166,12 @@ def take_grant(grant: Grant) -> None:
 
 def read_patterns(tables: Sequence[str]) -> list[str]:
     """``schema.table`` with ``*``. Raises ``AccountProblem``."""
-    found = []
-    for text in tables:
-        pattern = text.strip()
-        if not pattern:
-            continue
+    found = [pattern for text in tables if (pattern := text.strip())]
+    for pattern in found:
         if "." not in pattern and pattern != "*":
             raise AccountProblem(f"{pattern}: write schema.table, as in public.*", field="tables")
         if len(pattern) > 200:
             raise AccountProblem("a pattern is too long", field="tables")
-        found.append(pattern)
     if len(found) > _MAX_PATTERNS:
         raise AccountProblem(f"{_MAX_PATTERNS} patterns at most", field="tables")
     return [] if "*" in found else found

@@ -53,10 +53,8 @@ class Matched:
     def version_words(self) -> str:
         """``version 3``, ``versions 1–3``; those that are no more are said to be so."""
         numbers = self.versions
-        run = numbers == list(range(numbers[0], numbers[-1] + 1))
+        run = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
         shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
-        if len(numbers) == 1:
-            shown = str(numbers[0])
         former = "" if self.now else ", not in force now"
         return f"version{'s' if len(numbers) > 1 else ''} {shown}{former}"
 
@@ -99,19 +97,18 @@ def unsaved_rule(
         raise MaskProblem(f"there is no source {source[:63]}", field="source")
     if when not in MaskRule.When.values:
         raise MaskProblem("choose where the values are taken away", field="when")
-    patterns = {"table": table.strip() or "*", "column": column.strip() or "*"}
-    for name, pattern in {**patterns, "type": type_name.strip()}.items():
+    table, column, type_name = table.strip() or "*", column.strip() or "*", type_name.strip()
+    for name, pattern in (("table", table), ("column", column), ("type", type_name)):
         if len(pattern) > LONGEST_PATTERN:
             raise MaskProblem(f"a pattern has at most {LONGEST_PATTERN} characters", field=name)
-    if not type_name.strip() and {*patterns["table"], *patterns["column"]} <= set("*."):
-        raise MaskProblem(
-            "name a table, a column or a type: this would mask everything", field="column"
-        )
+    if not type_name and {*table, *column} <= set("*."):
+        cause = "name a table, a column or a type: this would mask everything"
+        raise MaskProblem(cause, field="column")
     return MaskRule(
         source=found,
-        table_pattern=patterns["table"],
-        column_pattern=patterns["column"],
-        type_pattern=type_name.strip(),
+        table_pattern=table,
+        column_pattern=column,
+        type_pattern=type_name,
         when=when,
         note=clean_text(note, _LONGEST_NOTE),
         created_by=by,
@@ -149,18 +146,9 @@ def all_rules() -> Sequence[MaskRule]:
 
 
 def _note(what: str, rule: MaskRule, user: Visitor) -> None:
-    note(
-        "changed_settings",
-        user=user,
-        subject=what,
-        source_id=rule.source_id,
-        details={
-            "tables": rule.table_pattern,
-            "columns": rule.column_pattern,
-            "type": rule.type_pattern,
-            "when": rule.when,
-        },
-    )
+    details = {"tables": rule.table_pattern, "columns": rule.column_pattern,
+               "type": rule.type_pattern, "when": rule.when}  # fmt: skip
+    note("changed_settings", user=user, subject=what, source_id=rule.source_id, details=details)
 
 
 def _loaded(value: object) -> Any:

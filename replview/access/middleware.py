@@ -94,14 +94,10 @@ def visit_of(request: HttpRequest) -> Visit:
         via=Via.API if request.path_info.startswith(_API) else Via.PAGE,
         address=str(request.META.get("REMOTE_ADDR") or ""),
         request_id=given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16],
-        page=lambda: _page_name(request),
+        page=lambda: (request.resolver_match and request.resolver_match.view_name) or "",
     )
 
 
 def _signed_in(request: HttpRequest) -> Visitor:
     user = _user_of(request)
     return user if user is not None and user.is_authenticated else None
-
-
-def _page_name(request: HttpRequest) -> str:
-    return (request.resolver_match.view_name if request.resolver_match else None) or ""

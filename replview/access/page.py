@@ -70,6 +70,11 @@ class Page:
     #: Open pages ask for it by themselves: it keeps no session alive.
     polled: bool = False
 
+    def __call__(self, view: View) -> View:
+        """Mark a view: ``@page(role=…)``."""
+        view.replview_page = self  # type: ignore[attr-defined]
+        return view
+
     def role_for(self, method: str) -> Role | str:
         """What it asks of whoever comes with this method."""
         return self.role if self.change is None or method in SAFE_METHODS else self.change
@@ -86,27 +91,8 @@ class Page:
                 raise Http404("there is no such thing")
 
 
-def page(
-    *,
-    role: Role | str,
-    change: Role | None = None,
-    nav: Nav | str = "",
-    of: Words | None = None,
-    record: tuple[Action, ...] = (),
-    exports: bool = False,
-    polled: bool = False,
-) -> Callable[[View], View]:
-    """Say what holds of the address that leads to this view; see ``Page``."""
-    facts = Page(
-        role=role, change=change, nav=nav, of=of or {}, record=record, exports=exports,
-        polled=polled,
-    )  # fmt: skip
-
-    def mark(view: View) -> View:
-        view.replview_page = facts  # type: ignore[attr-defined]
-        return view
-
-    return mark
+#: Say what holds of the address that leads to the view below.
+page = Page
 
 
 def page_of(view: object, method: str = "GET") -> Page | None:

@@ -63,16 +63,10 @@ class AccessFilter:
 
     def narrow(self, records: QuerySet[AccessRecord]) -> QuerySet[AccessRecord]:
         """Those that are wanted."""
-        exact = {"action": self.action, "user_name": self.user, "source_name": self.source,
-                 "via": self.via}  # fmt: skip
-        records = records.filter(**{name: word for name, word in exact.items() if word})
-        if self.table:
-            records = records.filter(tables__contains=[self.table])
-        if self.since is not None:
-            records = records.filter(at__gte=self.since)
-        if self.until is not None:
-            records = records.filter(at__lte=self.until)
-        return records
+        wanted = {"action": self.action, "user_name": self.user, "source_name": self.source,
+                  "via": self.via, "at__gte": self.since, "at__lte": self.until,
+                  "tables__contains": [self.table] if self.table else None}  # fmt: skip
+        return records.filter(**{name: value for name, value in wanted.items() if value})
 
 
 def read(
@@ -121,16 +115,14 @@ def record_json(record: AccessRecord) -> dict[str, Any]:
 
 def names_of(column: str) -> list[str]:
     """The different names in a column, for a choice, by jumps through its index."""
-    found: list[str] = []
-    name = ""
-    while len(found) < 100:
-        rows = AccessRecord.objects.filter(**{f"{column}__gt": name}).order_by(column)
+    found = [""]
+    while len(found) <= 100:
+        rows = AccessRecord.objects.filter(**{f"{column}__gt": found[-1]}).order_by(column)
         following = rows.values_list(column, flat=True).first()
         if following is None:
             break
-        name = str(following)
-        found.append(name)
-    return found
+        found.append(str(following))
+    return found[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ PREFIX = "rv_"
 _HINT_CHARACTERS = 8
 #: Its use is noted no more often than this.
 _NOTED_SECONDS = 60
-
-
 #: The role that somebody needs to have a token of this scope.
 NEEDED = {
     Scope.METRICS: Role.OPERATOR,
@@ -40,39 +38,26 @@ class ScopeRefused(CodedProblem):
     code_of_all = "refused_scope"
 
 
-def check_scope(user: User, scope: str) -> None:
-    """Raises ``ScopeRefused`` where the scope exceeds what the user may."""
+def _refusal(user: User, scope: str) -> str:
+    """Why the scope exceeds what the user may; empty: it does not."""
     role, needed = role_of(user), NEEDED[Scope(scope)]
     if role is None or role < needed:
         has = role.word if role else "none"
-        raise ScopeRefused(f"a token that may {scope!r} needs the role {needed.word}, not {has}")
+        return f"a token that may {scope!r} needs the role {needed.word}, not {has}"
     if scope == Scope.METRICS and visible_sources(user) is not None:
-        raise ScopeRefused("metrics tell of every source, and this account sees some of them")
+        return "metrics tell of every source, and this account sees some of them"
+    return ""
 
 
 def scopes_for(user: User) -> list[Scope]:
     """Those that the user may have."""
-    found = []
-    for scope in Scope:
-        try:
-            check_scope(user, scope)
-        except ScopeRefused:
-            continue
-        found.append(scope)
-    return found
+    return [scope for scope in Scope if not _refusal(user, scope)]
 
 
 def may_read_metrics(row: ApiToken) -> bool:
     """Metrics tell of every source: with a token made for them, or any of an admin."""
-    if role_of(row.user) is Role.ADMIN:
-        return True
-    if row.scope != Scope.METRICS:
-        return False
-    try:
-        check_scope(row.user, row.scope)
-    except ScopeRefused:
-        return False
-    return True
+    made_for_them = row.scope == Scope.METRICS and not _refusal(row.user, row.scope)
+    return made_for_them or role_of(row.user) is Role.ADMIN
 
 
 def make_token(
@@ -82,7 +67,8 @@ def make_token(
 
     Raises ``ScopeRefused``.
     """
-    check_scope(user, scope)
+    if refusal := _refusal(user, scope):
+        raise ScopeRefused(refusal)
     token = PREFIX + secrets.token_urlsafe(32)
     expires_at = None if days is None else timezone.now() + dt.timedelta(days=days)
     row = ApiToken.objects.create(

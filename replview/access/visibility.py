@@ -30,12 +30,12 @@ def visibility_for(user: Visitor) -> Visibility:
 
 def visibility_of(user: Callable[[], Visitor]) -> Visibility:
     """The same of whoever that is once it is asked: the API knows only when the token is read."""
-    return Visibility(rows, lambda: _grants_of(user()))
 
+    def grants() -> Grants:
+        who = user()
+        return Grants(rights.visible_sources(who), rights.table_patterns(who), _rules_for(who))
 
-def _grants_of(user: Visitor) -> Grants:
-    sources, patterns = rights.visible_sources(user), rights.table_patterns(user)
-    return Grants(sources, patterns, _rules_for(user))
+    return Visibility(rows, grants)
 
 
 def _rules_for(user: Visitor) -> tuple[Rule, ...]:

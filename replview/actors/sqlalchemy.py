@@ -204,7 +204,7 @@ class _Hook:
         except Exception as error:
             _cannot_say(type(error).__name__)
             return
-        if not _autocommits(conn):
+        if not getattr(conn.connection.dbapi_connection, "autocommit", False):
             self._send(conn, message)
             conn.info[self.SAID] = _Said(document)
         elif conn.dialect.driver in _KNOWN and not conn.info.get(self.ALONE):
@@ -225,10 +225,6 @@ class _Hook:
             conn.info.pop(self.ABLE, None)
             _cannot_say(type(error).__name__)
             raise
-
-
-def _autocommits(conn: Any) -> bool:
-    return bool(getattr(conn.connection.dbapi_connection, "autocommit", False))
 
 
 def _run(conn: Any, statement: str) -> Any:

@@ -49,12 +49,11 @@ def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
     recent = AccessAttempt.objects.filter(
         ip_address=address_of(request) or None, attempt_time__gt=timezone.now() - cool_off
     )
-    of_name = recent.filter(username=username).aggregate(
-        failures=Sum("failures_since_start"), last=Max("attempt_time")
-    )
-    of_address = recent.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
-    name_limit = get_failure_limit(request, {"username": username})
-    for found, limit in ((of_name, name_limit), (of_address, settings.LOGIN_FAILURES_OF_ADDRESS)):
+    for attempts, limit in (
+        (recent.filter(username=username), get_failure_limit(request, {"username": username})),
+        (recent, settings.LOGIN_FAILURES_OF_ADDRESS),
+    ):
+        found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
         if (found["failures"] or 0) >= limit and found["last"]:
             until: dt.datetime = found["last"] + cool_off
             return until
@@ -92,10 +91,8 @@ class SignIn(LoginView):
         left = until - timezone.now()
         page = self.get_context_data(form=self.get_form_class()(self.request))
         page |= {"locked_for": age_words(left), "username": self.request.POST.get("username", "")}
-        answer = self.render_to_response(page)
-        answer.status_code = 429
-        answer["Retry-After"] = str(max(1, round(left.total_seconds())))
-        return answer
+        retry = {"Retry-After": str(max(1, round(left.total_seconds())))}
+        return self.render_to_response(page, status=429, headers=retry)
 
 
 _MAX_DAYS = 3650

@@ -99,12 +99,7 @@ def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
 @require_POST
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
     """Forget its failed logins."""
-
-    def forget(user: User) -> None:
-        AccessAttempt.objects.filter(username=user.get_username()).delete()
-        note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
-
-    return _do(request, user_id, forget)
+    return _do(request, user_id, accounts.unlock)
 
 
 @page(role=ADMIN, of={"user_id": None, "token_id": None})
@@ -151,9 +146,8 @@ def give(request: HttpRequest) -> HttpResponse:
 def take(request: HttpRequest, grant_id: int) -> HttpResponse:
     """Take a grant away."""
     grant = get_object_or_404(Grant.objects.select_related("user", "group", "source"), pk=grant_id)
-    user_id = grant.user_id
     accounts.take_grant(grant)
-    return redirect("accounts") if user_id is None else redirect("account", user_id=user_id)
+    return redirect("account", user_id=grant.user_id) if grant.user_id else redirect("accounts")
 
 
 def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
@@ -175,15 +169,14 @@ def _show(
 ) -> HttpResponse:
     role = role_of(user) if user.is_active else None
     groups = list(user.groups.values_list("name", flat=True))
+    group_grants = Grant.objects.select_related("source", "group")
     page = {
         "account": user,
         "role": role.word if role else "",
         "roles": [one.word for one in Role],
         "groups": [name for name in groups if Role.of_word(name) is None],
         "own_grants": user.grants.select_related("source"),
-        "group_grants": Grant.objects.filter(group__name__in=groups).select_related(
-            "source", "group"
-        ),
+        "group_grants": group_grants.filter(group__name__in=groups),
         "sessions": accounts.sessions_of(user),
         "tokens": user.api_tokens.filter(revoked_at=None).order_by("pk"),
         "failures": AccessAttempt.objects.filter(username=user.get_username()).count(),
@@ -209,12 +202,8 @@ def _role(request: HttpRequest) -> Role | None:
 
 def _rows() -> list[dict[str, Any]]:
     found = users_with_rights().order_by("-is_active", "username")[:_MOST]
-    return [{"user": user, "role": _role_words(user)} for user in found]
-
-
-def _role_words(user: User) -> str:
-    role = role_of(user) if user.is_active else None
-    return role.word if role else ""
+    roles = [(user, role_of(user) if user.is_active else None) for user in found]
+    return [{"user": user, "role": role.word if role else ""} for user, role in roles]
 
 
 def _groups() -> list[dict[str, Any]]:
@@ -229,16 +218,15 @@ def _groups() -> list[dict[str, Any]]:
 def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
     admins = sum(1 for row in rows if row["role"] == "admin")
     lacking = sum(1 for row in rows if not row["role"] and row["user"].is_active)
-    cause = f"{plural(admins, 'admin')} among them."
-    if lacking:
-        verb = "has" if lacking == 1 else "have"
-        return {
-            "level": "look",
-            "title": f"{plural(lacking, 'account')} {verb} no role yet.",
-            "cause": cause,
-            "next": "Give a role, or close what nobody uses.",
-        }
-    return {"level": "ok", "title": f"{plural(len(rows), 'account')}.", "cause": cause, "next": ""}
+    verb = "has" if lacking == 1 else "have"
+    title = f"{plural(lacking, 'account')} {verb} no role yet." if lacking else (
+        f"{plural(len(rows), 'account')}.")  # fmt: skip
+    return {
+        "level": "look" if lacking else "ok",
+        "title": title,
+        "cause": f"{plural(admins, 'admin')} among them.",
+        "next": "Give a role, or close what nobody uses." if lacking else "",
+    }
 
 
 _BACKEND = "replview.access.rights.RightsBackend"
