@@ -11,44 +11,26 @@ from replview.store.models import Slot
 from replview.store.read.changes.selections import Selection
 from replview.text.parsing import whole_number
 
-_LETTERS = {
-    "insert": "I",
-    "update": "U",
-    "delete": "D",
-    "truncate": "T",
-    "message": "M",
-    "snapshot": "S",
-}
+_LETTERS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
+            "snapshot": "S"}  # fmt: skip
+#: Options that are words of a filter by the same name.
+_SAME = ("actor", "origin", "transaction", "min_changes", "min_bytes", "prepared_min", "since",
+         "until", "from_lsn", "to_lsn", "where")  # fmt: skip
 
 
 def add_filters(parser: ArgumentParser) -> None:
     """What narrows: the same filters as the pages have."""
     option = parser.add_argument
-    option(
-        "--table",
-        "--relation",
-        action="append",
-        metavar="SCHEMA.TABLE",
-        dest="tables",
-        help="only changes of this table, also under names it had; may be repeated",
-    )
-    option(
-        "--op",
-        action="append",
-        metavar="OP",
-        type=_operation,
-        help="insert, update, delete, truncate, message or snapshot; may be repeated",
-    )
+    option("--table", "--relation", action="append", metavar="SCHEMA.TABLE", dest="tables",
+           help="only changes of this table, also under names it had; may be repeated")  # fmt: skip
+    option("--op", action="append", metavar="OP", type=_operation,
+           help="insert, update, delete, truncate, message or snapshot; may be "
+           "repeated")  # fmt: skip
     option("--actor", metavar="NAME", help="whose transactions; '?': where nobody was named")
     option("--origin", metavar="NAME", help="of this replication origin; '-': of none")
     states = ["committed", "message", "snapshot"]
-    option(
-        "--state",
-        action="append",
-        metavar="STATE",
-        choices=states,
-        help="committed, message or snapshot (a baseline's rows)",
-    )
+    option("--state", action="append", metavar="STATE", choices=states,
+           help="committed, message or snapshot (a baseline's rows)")  # fmt: skip
     _add_transaction_filters(parser)
     _add_place_filters(parser)
 
@@ -67,12 +49,8 @@ def _add_transaction_filters(parser: ArgumentParser) -> None:
     )
     option("--min-changes", type=number, metavar="N", help="of transactions with so many or more")
     option("--min-bytes", type=number, metavar="N", help="of transactions so large or larger")
-    option(
-        "--prepared-min",
-        type=number,
-        metavar="SECONDS",
-        help="of two-phase transactions that were prepared for so long or longer",
-    )
+    option("--prepared-min", type=number, metavar="SECONDS",
+           help="of two-phase transactions that were prepared for so long or longer")  # fmt: skip
 
 
 def _add_place_filters(parser: ArgumentParser) -> None:
@@ -106,21 +84,11 @@ def words_of(options: dict[str, Any]) -> dict[str, str]:
     words = {
         "tables": ",".join(_table(text) for text in options["tables"] or ()),
         "ops": "".join(options["op"] or ()),
-        "actor": options["actor"],
-        "origin": options["origin"],
         "states": ",".join(options["state"] or ()),
         "id": options["gid"] or ("" if options["xid"] is None else str(options["xid"])),
-        "transaction": options["transaction"],
         "q": options["text"],
-        "min_changes": options["min_changes"],
-        "min_bytes": options["min_bytes"],
-        "prepared_min": options["prepared_min"],
-        "since": options["since"],
-        "until": options["until"],
-        "from_lsn": options["from_lsn"],
-        "to_lsn": options["to_lsn"],
-        "where": options["where"],
         "key": options["row"],
+        **{name: options[name] for name in _SAME},
     }
     return {name: str(word) for name, word in words.items() if word}
 

@@ -2,9 +2,13 @@
 plan for a terminal.
 """
 
+import json
+import signal
 import sys
+import threading
 from argparse import ArgumentParser
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -14,6 +18,8 @@ from django.db import OperationalError, ProgrammingError, connection, connection
 
 from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.plan.plan import Plan, Statement
+from replview.store.connecting import store_system_identifier
+from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Slot, Source
 from replview.text.problem import Problem, with_place
 
@@ -98,6 +104,25 @@ class PlainCommand(BaseCommand):
             self.stdout.write(line)
         self.stdout.flush()
 
+    def say_facts(
+        self,
+        facts: Sequence[Mapping[str, Any]],
+        form: str,
+        empty: str,
+        row: Callable[[Any], Mapping[str, Any]] = lambda fact: fact,
+    ) -> None:
+        """The facts as JSON (``form``), else a table of what ``row`` shows of each, else
+        ``empty``.
+        """
+        if form == "json":
+            self.say(json.dumps(facts, indent=2))
+        elif not facts:
+            self.say(empty)
+        else:
+            rows = [row(fact) for fact in facts]
+            cells = [["" if value is None else str(value) for value in r.values()] for r in rows]
+            self.say(table_of([[name.upper().replace("_", " ") for name in rows[0]], *cells]))
+
     def confirm(self, question: str, yes: bool) -> bool:
         """Ask y/N at a terminal; elsewhere ``--yes`` must have answered."""
         if yes:
@@ -123,6 +148,23 @@ class InstanceCommand(PlainCommand):
         return super().execute(*args, **options)
 
 
+class Actions(PlainCommand):
+    """A command of several actions, each of which is a method ``_ACTION`` and takes ``--data``."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        self.add_actions(actions)
+        for action in actions.choices.values():
+            self.add_data(action)
+
+    def add_actions(self, actions: Any) -> None:
+        """The parsers of the actions, with their options."""
+        raise NotImplementedError
+
+    def handle(self, **options: Any) -> None:
+        getattr(self, f"_{options['action']}")(options)
+
+
 def require_instance() -> None:
     """Raise ``CommandError`` (exit status 2) unless a store is named and answers."""
     if not settings.STORE_URL:
@@ -135,6 +177,19 @@ def require_instance() -> None:
             f"the store at {place} does not answer: start it, or correct REPLVIEW_STORE_URL",
             returncode=NO_INSTANCE_STATUS,
         ) from None
+
+
+@contextmanager
+def stopping_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set, for work that then takes back what it wrote."""
+    stop = threading.Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, former, strict=True):
+            signal.signal(number, handler)
 
 
 def find_source(name: str) -> Source:
@@ -195,6 +250,14 @@ def lines_of(plan: Plan) -> list[str]:
     begin = "this will run:" if plan.statements else "nothing is changed"
     lines = [f"on {plan.on} {begin}", *statement_lines(plan.statements)]
     return lines + [f"  {sentence}" for sentence in plan.consequences]
+
+
+def conninfo_of(text: str) -> str:
+    """A source's name where the store knows it, else a DSN."""
+    if "=" in text or ":" in text or store_system_identifier() is None:
+        return resolve(text)
+    source = Source.objects.filter(name=text).first()
+    return resolve(text) if source is None else full_conninfo(source)
 
 
 def lines_of_slot(plan: SlotPlan) -> list[str]:

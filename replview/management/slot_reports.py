@@ -3,7 +3,6 @@ not moved), and what could not be stored, with the decision about it.
 """
 
 import time
-from argparse import ArgumentParser
 from typing import Any
 
 import orjson
@@ -36,8 +35,7 @@ _LOOK_SECONDS = 0.5
 _LINES = 50
 
 
-def add_log(actions: Any) -> ArgumentParser:
-    """The action and its options."""
+def add_log(actions: Any) -> None:
     parser = add_slot_action(actions, "log", "what happened to the slot, newest last")
     parser.add_argument("--lines", type=int, default=_LINES, metavar="N",
                         help=f"how many to begin with (default: {_LINES})")  # fmt: skip
@@ -46,7 +44,6 @@ def add_log(actions: Any) -> ArgumentParser:
     parser.add_argument("--follow", action="store_true", help="go on with what happens later")
     parser.add_argument("--format", choices=["text", "json"], default="text",
                         help="json: an object a line")  # fmt: skip
-    return parser
 
 
 def log(command: PlainCommand, options: dict[str, Any]) -> None:
@@ -101,8 +98,7 @@ def _as_json(slot: Slot, line: SlotEvent) -> str:
 _CATALOG_SECONDS = 10.0
 
 
-def add_peek(actions: Any) -> ArgumentParser:
-    """The action and its options."""
+def add_peek(actions: Any) -> None:
     about = "what waits in an idle slot of the source, ours or not; it is not moved"
     parser = add_slot_action(actions, "peek", about)
     parser.add_argument("--changes", type=int, default=1000, metavar="N", help="at most so many")
@@ -112,7 +108,6 @@ def add_peek(actions: Any) -> ArgumentParser:
                         "all)")  # fmt: skip
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    return parser
 
 
 def look_into(command: PlainCommand, options: dict[str, Any]) -> None:
@@ -132,14 +127,8 @@ def look_into(command: PlainCommand, options: dict[str, Any]) -> None:
         raise CommandError(f"{cost} Answer with --yes: JSON leaves no place for a question")
     command.agree("Look into it?", options["yes"])
     note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
-    result = peek(
-        conninfo,
-        slot.slot_name,
-        plugin=slot.plugin or "",
-        options=asked,
-        max_changes=options["changes"],
-        max_seconds=options["seconds"],
-    )
+    result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=asked,
+                  max_changes=options["changes"], max_seconds=options["seconds"])  # fmt: skip
     result = without_masked(result, source, ingest_alone=False)
     if options["format"] == "json":
         command.say(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
@@ -207,8 +196,7 @@ def _waiting_row(row: Any) -> list[str]:
     ]
 
 
-def add_quarantine(actions: Any) -> ArgumentParser:
-    """The action and its options."""
+def add_quarantine(actions: Any) -> None:
     about = "what could not be stored: show it, try again, or skip it"
     parser = add_slot_action(actions, "quarantine", about)
     decision = parser.add_mutually_exclusive_group()
@@ -216,7 +204,6 @@ def add_quarantine(actions: Any) -> ArgumentParser:
                           "once more")  # fmt: skip
     decision.add_argument("--skip", metavar="XID", help="leave this transaction out of the record, "
                           "for good, under your name")  # fmt: skip
-    return parser
 
 
 def quarantine(command: PlainCommand, options: dict[str, Any]) -> None:
@@ -238,32 +225,23 @@ def quarantine(command: PlainCommand, options: dict[str, Any]) -> None:
 
 def _decide(row: Quarantine, typed: str | None) -> str:
     who = f"command line ({command_user()})"
-    if typed is None:
-        if not decide(row.pk, Quarantine.Decision.RETRY, who):
-            raise CommandError(_decided(row))
-        _note(row, "retry")
-        return "the receiver tries again within a second or two"
     word = skip_word(row)
-    if not word:
+    if typed is not None and not word:
         raise CommandError("the message belongs to no transaction that could be skipped: mend the "
                            "cause and use --retry")  # fmt: skip
-    if typed != word:
+    if typed is not None and typed != word:
         raise CommandError(f"it is {thing(row)} that stops the slot, not {typed}: nothing was "
                            "decided")  # fmt: skip
-    if not decide(row.pk, Quarantine.Decision.SKIP, who):
-        raise CommandError(_decided(row))
-    _note(row, "skip")
-    return f"{thing(row)} will never be in this record; the gap is recorded under the name of {who}"
-
-
-def _note(row: Quarantine, decision: str) -> None:
+    decision = Quarantine.Decision.RETRY if typed is None else Quarantine.Decision.SKIP
+    if not decide(row.pk, decision, who):
+        row.refresh_from_db(fields=["decision", "decided_by"])
+        by = row.decided_by or "somebody"
+        raise CommandError(f"{by} has decided already: {row.decision or 'settled'}")
     note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {decision}",
          source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
-
-
-def _decided(row: Quarantine) -> str:
-    row.refresh_from_db(fields=["decision", "decided_by"])
-    return f"{row.decided_by or 'somebody'} has decided already: {row.decision or 'settled'}"
+    if typed is None:
+        return "the receiver tries again within a second or two"
+    return f"{thing(row)} will never be in this record; the gap is recorded under the name of {who}"
 
 
 def _lines_of(row: Quarantine) -> list[str]:
@@ -282,8 +260,7 @@ def _lines_of(row: Quarantine) -> list[str]:
     if row.decision:
         what = f"skip {thing(row)}" if row.decision == Quarantine.Decision.SKIP else "try again"
         return [*lines, f"{row.decided_by} decided to {what}; the receiver has not done so yet"]
-    lines.append(f"  remedy   {row.remedy}")
-    lines.append("then: --retry")
+    lines += [f"  remedy   {row.remedy}", "then: --retry"]
     if word := skip_word(row):
         lines.append(f"or:   --skip {word}  (its changes will never be in this record)")
     return lines

@@ -10,19 +10,8 @@ from django.db.models import F
 
 from replview.acts.noting import note_slot
 from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS, heartbeat_line
-from replview.catalog.wal_budget import (
-    DATABASE,
-    RECORD,
-    budget_note,
-    read_budget,
-)
-from replview.management.instance import (
-    BY,
-    OPTIONS,
-    PlainCommand,
-    add_slot_action,
-    slot_of,
-)
+from replview.catalog.wal_budget import DATABASE, RECORD, budget_note, read_budget
+from replview.management.instance import BY, OPTIONS, PlainCommand, add_slot_action, slot_of
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of, of_slot
 from replview.store.retention.policy import Keeping, change_keeping, check
@@ -66,19 +55,17 @@ def budget_request(options: dict[str, Any]) -> dict[str, object]:
     return asked
 
 
-def add_set(actions: object) -> ArgumentParser:
-    """The action and its options."""
+def add_set(actions: Any) -> None:
     about = "change its WAL budget, what comes first there, its heartbeat, what it keeps"
     parser = add_slot_action(actions, "set", about)
     add_budget_options(parser)
     _add_retention_options(parser)
-    return parser
 
 
 def change(command: PlainCommand, options: dict[str, Any]) -> None:
     """Change what was given and say what holds now; nothing restarts."""
     slot = slot_of(options)
-    if _retention_is_asked(options):
+    if options["keep_for"] is not None or options["keep_at_most"] is not None:
         _run_retention(command, slot, options)
         if not any(options[name] for name in ("wal_budget", "protect", "heartbeat")):
             return
@@ -87,10 +74,8 @@ def change(command: PlainCommand, options: dict[str, Any]) -> None:
     command.say(f"slot {slot}: {with_place(holds.text, holds.field, OPTIONS)}")
     if slot.protect == DATABASE and slot.wal_budget_bytes is not None and not slot.owned:
         command.say("replview did not create this slot and may drop it now, as you asked")
-    if slot.heartbeat_seconds is None:
-        command.say("no heartbeat is written")
-    else:
-        command.say(heartbeat_line(slot.heartbeat_seconds))
+    seconds = slot.heartbeat_seconds
+    command.say("no heartbeat is written" if seconds is None else heartbeat_line(seconds))
 
 
 def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, object]:
@@ -126,18 +111,12 @@ _TABLES_SHOWN = 10
 
 
 def _add_retention_options(parser: ArgumentParser) -> None:
-    """How long and how much."""
     parser.add_argument("--keep-for", metavar="TIME", help="delete days of its record that are "
                         "older: 30d, 12w, or none")  # fmt: skip
     parser.add_argument("--keep-at-most", metavar="SIZE", help="delete its oldest days where its "
                         "record takes more of the store: 50GB, or none")  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="delete what would be lost without "
                         "asking")  # fmt: skip
-
-
-def _retention_is_asked(options: dict[str, Any]) -> bool:
-    """Whether what the slot keeps is to change."""
-    return options["keep_for"] is not None or options["keep_at_most"] is not None
 
 
 def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
@@ -157,11 +136,8 @@ def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -
         if loss.is_to_be_confirmed and not command.confirm(question, options["yes"]):
             raise CommandError("nothing was changed")
         slot = change_keeping(slot, asked, by=BY)
-        note(
-            Action.CHANGED_SETTINGS,
-            subject=f"what {slot} keeps: {keeping_words(asked)}",
-            source_id=slot.source_id,
-        )
+        subject = f"what {slot} keeps: {keeping_words(asked)}"
+        note(Action.CHANGED_SETTINGS, subject=subject, source_id=slot.source_id)
     forecast = of_slot(slot)
     command.say(f"slot {slot} keeps its record {keeping_words(asked)}")
     command.say(f"{has_words(forecast)}; {slot_forecast_words(forecast)}")
@@ -182,12 +158,10 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
     return keeping
 
 
-def add_interface(actions: object) -> ArgumentParser:
-    """The action and its options."""
+def add_interface(actions: Any) -> None:
     about = "read it through a replication connection, or through SQL functions"
     parser = add_slot_action(actions, "interface", about)
     parser.add_argument("interface", choices=Slot.Interface.values)
-    return parser
 
 
 def change_interface(command: PlainCommand, options: dict[str, Any]) -> None:

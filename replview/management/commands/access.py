@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -11,14 +10,14 @@ from django.core.management.base import CommandError
 
 from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
 from replview.features.access_record.views import Line, csv_pieces, json_pieces
-from replview.management.instance import InstanceCommand, table_of
+from replview.management.instance import Actions, InstanceCommand, table_of
 from replview.store.models import AccessRecord
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.access_record import Action, Via, note
 from replview.text.formats import plural
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Shows the access record, writes it out, and forgets whole months of it."""
 
     help = (
@@ -26,9 +25,7 @@ class Command(InstanceCommand):
         "delete whole months of it."
     )
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         listing = actions.add_parser("list", help="the record, the newest first")
         listing.add_argument("--what", choices=Action.values, help="only this")
         listing.add_argument("--user", default="", help="only of this account")
@@ -41,16 +38,10 @@ class Command(InstanceCommand):
         listing.add_argument("--limit", type=int, metavar="N", help="at most so many (text: 50, "
                              "else all)")  # fmt: skip
         listing.add_argument("--format", choices=["text", "jsonl", "csv"], default="text")
-        self.add_data(listing)
         shorten = actions.add_parser("forget", help="drop the whole months before a date; that "
                                      "is recorded")  # fmt: skip
         shorten.add_argument("--before", required=True, metavar="DATE", help="2026-11-01")
         shorten.add_argument("--yes", action="store_true", help="do not ask")
-        self.add_data(shorten)
-
-    def handle(self, **options: Any) -> None:
-        """Run the action."""
-        (self._list if options["action"] == "list" else self._forget)(options)
 
     def _list(self, options: dict[str, Any]) -> None:
         times = TransactionFilter.from_words(
@@ -67,15 +58,12 @@ class Command(InstanceCommand):
         note(Action.VIEWED_ACCESS_RECORD, details={"format": form})
         records: Iterator[AccessRecord] = islice(walk(wanted), limit)
         if form == "text":
-            self._say_lines(list(records))
+            heading = ["WHEN", "WHO", "DID", "TO WHAT", "FROM"]
+            rows = [_row(Line(record)) for record in records]
+            self.say(table_of([heading, *rows]) if rows else "nothing of that is recorded")
             return
         for piece in (json_pieces if form == "jsonl" else csv_pieces)(records):
             self.stdout.write(piece.decode(), ending="")
-
-    def _say_lines(self, records: list[AccessRecord]) -> None:
-        heading = ["WHEN", "WHO", "DID", "TO WHAT", "FROM"]
-        rows = [_row(Line(record)) for record in records]
-        self.say(table_of([heading, *rows]) if rows else "nothing of that is recorded")
 
     def _forget(self, options: dict[str, Any]) -> None:
         try:

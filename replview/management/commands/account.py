@@ -3,31 +3,26 @@
 import getpass
 import json
 import sys
-from argparse import ArgumentParser
 from typing import Any
 
-from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError
 
 from replview.access import accounts
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
-from replview.management.instance import InstanceCommand, find_source, table_of
+from replview.management.instance import Actions, InstanceCommand, find_source
 from replview.store.models import Grant
-from replview.store.write.access_record import note
 
 _ROLES = [role.word for role in Role]
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Accounts and their rights, as the accounts page has them."""
 
     help = "Add, list and close accounts; give and take roles and grants."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         add = actions.add_parser("add", help="make an account")
         add.add_argument("name", metavar="NAME")
         add.add_argument("--role", choices=_ROLES, required=True)
@@ -57,12 +52,6 @@ class Command(InstanceCommand):
         password = actions.add_parser("password", help="set a password")
         password.add_argument("name", metavar="NAME")
         password.add_argument("--password-stdin", action="store_true", help="read it from stdin")
-        for action in actions.choices.values():
-            self.add_data(action)
-
-    def handle(self, **options: Any) -> None:
-        """Run the action."""
-        getattr(self, f"_{options['action']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
         password = None if options["no_password"] else _read_password(options)
@@ -75,11 +64,8 @@ class Command(InstanceCommand):
             groups = Group.objects.order_by("name").prefetch_related("grants__source")
             grants = {group.name: [str(one) for one in group.grants.all()] for group in groups}
             self.say(json.dumps({"accounts": rows, "groups": grants}, indent=2))
-        elif not rows:
-            self.say("no accounts yet: replview account add NAME --role admin")
         else:
-            heading = ["NAME", "ROLE", "GRANTS", "LAST SIGNED IN", "STATE"]
-            self.say(table_of([heading, *([str(value) for value in row.values()] for row in rows)]))
+            self.say_facts(rows, "text", "no accounts yet: replview account add NAME --role admin")
 
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
@@ -112,9 +98,7 @@ class Command(InstanceCommand):
         self.say(f"account {options['name']} is open")
 
     def _unlock(self, options: dict[str, Any]) -> None:
-        user = _find(options["name"])
-        AccessAttempt.objects.filter(username=user.get_username()).delete()
-        note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
+        accounts.unlock(_find(options["name"]))
         self.say(f"failed logins of {options['name']} are forgotten")
 
     def _password(self, options: dict[str, Any]) -> None:
@@ -146,11 +130,9 @@ def _holder(options: dict[str, Any], *, make: bool) -> Any:
     ensure_roles()
     name = options["group"][:150]
     group = Group.objects.filter(name=name).first()
-    if group is None and make:
-        group = Group.objects.create(name=name)
-    if group is None:
+    if group is None and not make:
         raise CommandError(f"there is no group {name}; see 'replview account list --format json'")
-    return group
+    return group or Group.objects.create(name=name)
 
 
 def _facts(user: User) -> dict[str, str]:

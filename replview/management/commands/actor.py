@@ -2,9 +2,8 @@
 
 import json
 import sys
-from argparse import ArgumentParser
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -12,12 +11,11 @@ from django.core.management.base import CommandError
 from replview.acts.noting import note_source
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import some_of
-from replview.catalog.plan.actor_stamp import StampFacts, read_stamp
+from replview.catalog.plan.actor_stamp import read_stamp
 from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
 from replview.catalog.tables import read_tables
-from replview.management.instance import BY, OPTIONS, PlainCommand
+from replview.management.instance import BY, OPTIONS, Actions, conninfo_of
 from replview.store.connecting import store_system_identifier
-from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Source
 from replview.store.write.access_record import Action, note
 from replview.text.problem import with_place
@@ -25,7 +23,7 @@ from replview.text.problem import with_place
 _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
 
 
-class Command(PlainCommand):
+class Command(Actions):
     """The trigger that stamps writing transactions: install, remove, status."""
 
     help = (
@@ -34,9 +32,7 @@ class Command(PlainCommand):
         "with the rights it needs and the locks it takes, before anything is run."
     )
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         install = actions.add_parser("install", help="put the trigger on tables")
         install.add_argument("dsn", metavar="DSN", help=_DSN)
         install.add_argument("--table", nargs="+", action="extend", default=[],
@@ -50,30 +46,24 @@ class Command(PlainCommand):
         for action in (install, remove):
             action.add_argument("--dry-run", action="store_true", help="show, and do nothing")
             action.add_argument("--yes", action="store_true", help="do not ask")
-            self.add_data(action)
         status = actions.add_parser("status", help="which tables are stamped, and what a stamp "
                                     "is worth here")  # fmt: skip
         status.add_argument("dsn", metavar="DSN", help=_DSN)
         status.add_argument("--format", choices=["text", "json"], default="text")
-        self.add_data(status)
 
     def handle(self, **options: Any) -> None:
-        """Run the action."""
-        conninfo = conninfo_of(options["dsn"])
-        getattr(self, f"_{options['action']}")(conninfo, options)
+        super().handle(**options, conninfo=conninfo_of(options["dsn"]))
 
-    def _install(self, conninfo: str, options: dict[str, Any]) -> None:
+    def _install(self, options: dict[str, Any]) -> None:
         if bool(options["table"]) == options["all_tables"]:
             raise CommandError("say which tables: --table SCHEMA.TABLE …, or --all-tables")
-        with _reading(conninfo) as connection:
-            plan = plan_install(
-                connection, options["table"], all_tables=options["all_tables"],
-                revoke=options["revoke_emit"],
-            )  # fmt: skip
+        with _reading(options) as connection:
+            plan = plan_install(connection, options["table"], all_tables=options["all_tables"],
+                                revoke=options["revoke_emit"])  # fmt: skip
         if not plan.statements:
             self.say("nothing to do: these tables are stamped")
         elif self._agreed(plan, options):
-            if left := self._carry_out(conninfo, plan, options):
+            if left := self._carry_out(plan, options):
                 self.say(f"in use, and not stamped: {left}. Run later: replview actor install "
                          f"{_shown(options['dsn'])} --table {left}")  # fmt: skip
                 sys.exit(1)
@@ -81,32 +71,44 @@ class Command(PlainCommand):
                 "installed: each transaction that writes to these tables is stamped from now on"
             )
 
-    def _remove(self, conninfo: str, options: dict[str, Any]) -> None:
-        with _reading(conninfo) as connection:
+    def _remove(self, options: dict[str, Any]) -> None:
+        with _reading(options) as connection:
             plan = plan_remove(connection)
         if not plan.statements:
             self.say("nothing to do: nothing of the stamp is there")
         elif self._agreed(plan, options):
-            if left := self._carry_out(conninfo, plan, options):
+            if left := self._carry_out(plan, options):
                 self.say(f"in use, and still stamped: {left}. The function stays for them. Run "
                          "later again: replview actor remove "
                          f"{_shown(options['dsn'])}")  # fmt: skip
                 sys.exit(1)
             self.say("removed: nothing of the stamp is left on this database")
 
-    def _carry_out(self, conninfo: str, plan: StampPlan, options: dict[str, Any]) -> str:
+    def _carry_out(self, plan: StampPlan, options: dict[str, Any]) -> str:
         """Run the plan; returns the tables that are left. A removal goes on where it ended."""
         taking_back = options["action"] == "install"
-        carried = carry_stamp(conninfo, plan, self.say, taking_back=taking_back)
+        carried = carry_stamp(options["conninfo"], plan, self.say, taking_back=taking_back)
         note_act(options["dsn"], f"actor {options['action']}")
         return " ".join(step.name for step in carried.left)
 
-    def _status(self, conninfo: str, options: dict[str, Any]) -> None:
-        status = read_status(conninfo)
+    def _status(self, options: dict[str, Any]) -> None:
+        with _reading(options) as connection:
+            stamp = read_stamp(connection)
+            names = [str(table) for table in read_tables(connection)]
+        have = {str(table) for table in stamp.tables}
+        facts = {
+            "installed": stamp.owner is not None,
+            "owner": stamp.owner,
+            "current": stamp.current,
+            "stamped": [str(table) for table in stamp.tables if not table.disabled],
+            "disabled": [str(table) for table in stamp.tables if table.disabled],
+            "unstamped": [name for name in names if name not in have],
+            "public_may_emit": stamp.public_may_emit,
+        }
         if options["format"] == "json":
-            self.say(json.dumps(status.as_json(), indent=2))
-            return
-        self.say(*status.lines())
+            self.say(json.dumps(facts, indent=2))
+        else:
+            self.say(*_status_lines(facts))
 
     def _agreed(self, plan: StampPlan, options: dict[str, Any]) -> bool:
         """Show the plan and ask; False for a dry run."""
@@ -127,15 +129,6 @@ def _shown(dsn: str) -> str:
 _DEADLINE_SECONDS = 60.0
 
 
-def conninfo_of(text: str) -> str:
-    """A source's name where the store knows it, else a DSN."""
-    if "=" not in text and ":" not in text and store_system_identifier() is not None:
-        source = Source.objects.filter(name=text).first()
-        if source is not None:
-            return full_conninfo(source)
-    return resolve(text)
-
-
 def note_act(text: str, act: str) -> None:
     """Somebody put the trigger onto a database, or took it away: where there is a store to tell."""
     if store_system_identifier() is None:
@@ -148,79 +141,37 @@ def note_act(text: str, act: str) -> None:
         note(Action.CHANGED_SOURCE, subject="a database by its DSN", details={"act": act, "by": BY})
 
 
-def _reading(conninfo: str) -> AbstractContextManager[Connection]:
-    return reading(conninfo, deadline_seconds=_DEADLINE_SECONDS)
+def _reading(options: dict[str, Any]) -> AbstractContextManager[Connection]:
+    return reading(options["conninfo"], deadline_seconds=_DEADLINE_SECONDS)
 
 
 def lines_of(plan: StampPlan) -> list[str]:
     """Every statement; its rights and locks once where they are the same for many."""
     lines: list[str] = []
-    terms: tuple[str, str] | None = None
-    for step in plan.statements:
-        if terms is not None and terms != (step.needs, step.costs):
-            lines += _terms(terms)
-        terms = (step.needs, step.costs)
-        lines.append(f"  {step};")
-    if terms is not None:
-        lines += _terms(terms)
+    for (needs, costs), steps in groupby(plan.statements, lambda step: (step.needs, step.costs)):
+        lines += [f"  {step};" for step in steps]
+        lines += [f"      needs: {needs}", f"      costs: {costs}"]
     return lines + [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
 
 
-def _terms(terms: tuple[str, str]) -> list[str]:
-    return [f"      needs: {terms[0]}", f"      costs: {terms[1]}"]
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """What a source has of the stamp."""
-
-    stamp: StampFacts
-    #: Tables without the trigger.
-    unstamped: tuple[str, ...]
-
-    def as_json(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "installed": self.stamp.owner is not None,
-            "owner": self.stamp.owner,
-            "current": self.stamp.current,
-            "stamped": [str(table) for table in self.stamp.tables if not table.disabled],
-            "disabled": [str(table) for table in self.stamp.tables if table.disabled],
-            "unstamped": list(self.unstamped),
-            "public_may_emit": self.stamp.public_may_emit,
-        }
-
-    def lines(self) -> list[str]:
-        """For people."""
-        stamp = self.stamp
-        if stamp.owner is None:
-            return ["not installed: replview actor install DSN --table SCHEMA.TABLE"]
-        stamped = [str(table) for table in stamp.tables if not table.disabled]
-        lines = [f"installed, its function runs as {stamp.owner}"]
-        if not stamp.current:
-            lines.append("the function is another version's: 'actor install' renews it")
-        lines.append(f"stamped ({len(stamped)}): {some_of(stamped, 20) if stamped else 'none'}")
-        if off := [str(table) for table in stamp.tables if table.disabled]:
-            lines.append(f"switched off ({len(off)}): {some_of(off, 20)}; ALTER TABLE … ENABLE "
-                         "TRIGGER replview_stamp")  # fmt: skip
-        if self.unstamped:
-            lines.append(
-                f"not stamped ({len(self.unstamped)}): {some_of(list(self.unstamped), 20)}"
-            )
-        lines.append(
-            "every role may write messages, a false stamp too ('actor install --revoke-emit' ends "
-            "that): a stamp is the word of whoever had the session"
-            if stamp.public_may_emit
-            else "only roles that were granted it may write messages: a stamp may be missing, but "
-            "it is not false"
-        )
-        return lines
-
-
-def read_status(conninfo: str) -> Status:
-    """Look at a source."""
-    with _reading(conninfo) as connection:
-        stamp = read_stamp(connection)
-        have = {str(table) for table in stamp.tables}
-        unstamped = [str(table) for table in read_tables(connection) if str(table) not in have]
-        return Status(stamp, tuple(unstamped))
+def _status_lines(facts: dict[str, Any]) -> list[str]:
+    if not facts["installed"]:
+        return ["not installed: replview actor install DSN --table SCHEMA.TABLE"]
+    stamped, off, unstamped = facts["stamped"], facts["disabled"], facts["unstamped"]
+    lines = [f"installed, its function runs as {facts['owner']}"]
+    if not facts["current"]:
+        lines.append("the function is another version's: 'actor install' renews it")
+    lines.append(f"stamped ({len(stamped)}): {some_of(stamped, 20) if stamped else 'none'}")
+    if off:
+        lines.append(f"switched off ({len(off)}): {some_of(off, 20)}; ALTER TABLE … ENABLE "
+                     "TRIGGER replview_stamp")  # fmt: skip
+    if unstamped:
+        lines.append(f"not stamped ({len(unstamped)}): {some_of(unstamped, 20)}")
+    lines.append(
+        "every role may write messages, a false stamp too ('actor install --revoke-emit' ends "
+        "that): a stamp is the word of whoever had the session"
+        if facts["public_may_emit"]
+        else "only roles that were granted it may write messages: a stamp may be missing, but "
+        "it is not false"
+    )
+    return lines

@@ -1,7 +1,6 @@
 """``replview alert list|rules|try``: what fires, the rules, and how one would have done."""
 
 import json
-from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -10,7 +9,7 @@ from replview.features.alerts import built_in
 from replview.features.alerts.kinds import KINDS, Unit, amount_words, parse_amount
 from replview.features.alerts.lines import condition_words
 from replview.features.alerts.trial import try_rule
-from replview.management.instance import InstanceCommand, find_source, table_of
+from replview.management.instance import Actions, InstanceCommand, find_source
 from replview.store.models import Alert, AlertRule, WatchedSlot
 from replview.text.formats import NO_BREAK
 from replview.text.parsing import whole_number
@@ -18,14 +17,12 @@ from replview.text.parsing import whole_number
 _MOST = 1000
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Alerts: list, rules, try."""
 
     help = "Alerts that fire and have fired, the rules, and a rule tried against the past hour."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         listing = actions.add_parser("list", help="what fires, worst first")
         listing.add_argument("--all", action="store_true", help="and what is over, newest first")
         listing.add_argument("--limit", type=int, default=50, metavar="N", help="of what is over")
@@ -39,11 +36,6 @@ class Command(InstanceCommand):
         attempt.add_argument("--slot", metavar="SOURCE/NAME", help="on this slot alone")
         for action in (listing, rules, attempt):
             action.add_argument("--format", choices=["text", "json"], default="text")
-            self.add_data(action)
-
-    def handle(self, **options: Any) -> None:
-        """Run the action."""
-        getattr(self, f"_{options['action']}")(options)
 
     def _list(self, options: dict[str, Any]) -> None:
         rows = Alert.objects.select_related("rule")
@@ -51,30 +43,23 @@ class Command(InstanceCommand):
             rows.filter(state=Alert.State.FIRING).order_by("-fired_at")[:_MOST],
             key=lambda alert: alert.rule_was.get("severity") != AlertRule.Severity.NOW,
         )
-        found = list(firing)
+        found = firing.copy()
         if options["all"]:
             over = rows.filter(state=Alert.State.CLEARED, fired_at__isnull=False)
             found += over.order_by("-fired_at", "-pk")[: min(max(options["limit"], 0), _MOST)]
-        facts = [_facts(alert) for alert in found]
-        if options["format"] == "json":
-            self.say(json.dumps(facts, indent=2))
-        elif not facts:
-            self.say("nothing is firing")
-        else:
-            heading = ["STATE", "SEVERITY", "SINCE", "VALUE", "WORST", "MESSAGE"]
-            lines = [[fact[name.lower()] for name in heading] for fact in facts]
-            self.say(table_of([heading, *lines]))
+        self.say_facts(
+            [_facts(alert) for alert in found],
+            options["format"],
+            "nothing is firing",
+            row=lambda fact: {key: fact[key] for key in fact if key != "rule"},
+        )
         if options["exit_code"] and firing:
             raise SystemExit(1)
 
     def _rules(self, options: dict[str, Any]) -> None:
         built_in.ensure()
-        facts = [_rule_facts(rule) for rule in AlertRule.objects.select_related("slot__source")]
-        if options["format"] == "json":
-            self.say(json.dumps(facts, indent=2))
-            return
-        heading = ["NUMBER", "STATE", "SEVERITY", "NAME", "FIRES", "KIND", "SLOT"]
-        self.say(table_of([heading, *([fact[name.lower()] for name in heading] for fact in facts)]))
+        rules = AlertRule.objects.select_related("slot__source")
+        self.say_facts([_rule_facts(rule) for rule in rules], options["format"], "no rules")
 
     def _try(self, options: dict[str, Any]) -> None:
         rule = _wanted(options)

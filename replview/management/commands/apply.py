@@ -6,6 +6,7 @@ import threading
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,15 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 
 from replview.catalog.problems import SourceProblem
-from replview.management.fleet.declared import Fleet
 from replview.management.fleet.faults import FleetFaults
 from replview.management.fleet.planning import plan_fleet, side_by_side
 from replview.management.fleet.plans import KEYS, FleetPlan, Item, Verdict
 from replview.management.fleet.reading import read_fleet
+from replview.management.fleet.source_planning import trouble_of
 from replview.management.instance import InstanceCommand
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 from replview.text.problem import Problem
+from replview.ui.managed import EXPECTED
 
 #: Exit status: something could not be done; something would change (``--check``).
 _TROUBLED, _DIFFERS = 1, 3
@@ -37,7 +37,6 @@ class Command(InstanceCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The file, and how far to go."""
         parser.add_argument("file", metavar="FLEET.TOML", type=Path, help="- reads standard input")
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--check", "--dry-run", action="store_true", dest="check",
@@ -51,7 +50,13 @@ class Command(InstanceCommand):
 
     def handle(self, **options: Any) -> None:
         """Read, plan, show, ask, apply."""
-        fleet = _read(options["file"])
+        try:
+            fleet = read_fleet(options["file"])
+        except FleetFaults as error:
+            faults = "\n  ".join(map(str, error.faults))
+            raise CommandError(
+                f"{options['file']} cannot be applied; nothing was done:\n  {faults}"
+            ) from None
         path = Path("stdin") if str(options["file"]) == "-" else options["file"]
         stop = threading.Event()
         try:
@@ -87,31 +92,19 @@ class Command(InstanceCommand):
             self.say(*done_lines(plan))
 
 
-def _read(path: Path) -> Fleet:
-    """Raises ``CommandError`` with everything that is wrong in the file."""
-    try:
-        return read_fleet(path)
-    except FleetFaults as error:
-        faults = "\n  ".join(str(fault) for fault in error.faults)
-        raise CommandError(f"{path} cannot be applied; nothing was done:\n  {faults}") from None
-
-
-# A plan carried out: sources, masks, grants, then slots: nothing is received before its masks.
-#
-# Eight at a time; what fails is named, and the rest goes on.
-
-
 _NOT_HERE = "not_here"
 #: Told which item a line is about, and the line.
 Tell = Callable[[str, str], None]
 
 
 def apply_plan(plan: FleetPlan, tell: Tell, stop: threading.Event, path: Path) -> None:
-    """Do it. What could not be done is in the items' ``trouble`` afterwards."""
+    """Sources, masks, grants, then slots: nothing is received before its masks. What fails is in
+    its item's ``trouble``, and the rest goes on.
+    """
 
     def carry_out(items: list[Item]) -> None:
         for item in items:
-            if item.changes_something and not stop.is_set():
+            if item.acts and not stop.is_set():
                 _carry_out(item, tell)
 
     side_by_side(carry_out, [_of(group, "source") for group in plan.groups], stop)
@@ -137,19 +130,14 @@ def _carry_out(item: Item, tell: Tell) -> None:
     try:
         for act in item.acts:
             act(lambda line: tell(item.name, line))
-    except SourceProblem as error:
-        item.trouble = error.with_places(KEYS)
-    except (DSNError, SecretKeyChanged) as error:
-        item.trouble = SourceProblem(
-            "address", str(error), "Correct its dsn or password in the file"
-        )
+    except EXPECTED as error:
+        item.trouble = trouble_of(error).with_places(KEYS)
     except Problem as problem:
         item.trouble = SourceProblem("refused", str(problem), "Correct it in the file")
     except ObjectDoesNotExist:
         # Its server was not reached, or it is being removed: there is nothing to mask or to see.
-        item.trouble = SourceProblem(
-            _NOT_HERE, "not tried, since its source is not here", "Apply again"
-        )
+        cause = "not tried, since its source is not here"
+        item.trouble = SourceProblem(_NOT_HERE, cause, "Apply again")
     except Exception as error:
         # One of forty must not hold up the rest; its text may hold values.
         item.trouble = SourceProblem("failed", f"it failed ({type(error).__name__})", "Apply again")
@@ -159,18 +147,13 @@ def _carry_out(item: Item, tell: Tell) -> None:
 def _leave_out(items: list[Item], why: str) -> None:
     """What would build upon something that could not be done."""
     for item in items:
-        if item.changes_something and item.trouble is None:
+        if item.acts and item.trouble is None:
             item.trouble = SourceProblem("not_tried", f"not tried, since {why}", "Apply again")
             item.acts = []
 
 
-_SIGNS = {
-    Verdict.ADDED: "+",
-    Verdict.CHANGED: "~",
-    Verdict.REMOVED: "-",
-    Verdict.REFUSED: "!",
-    Verdict.UNREACHABLE: "!",
-}
+_SIGNS = {Verdict.ADDED: "+", Verdict.CHANGED: "~", Verdict.REMOVED: "-", Verdict.REFUSED: "!",
+          Verdict.UNREACHABLE: "!"}  # fmt: skip
 _WORDS = {
     Verdict.ADDED: "to add",
     Verdict.CHANGED: "to change",
@@ -194,9 +177,8 @@ def done_lines(plan: FleetPlan) -> Iterator[str]:
     """After it was carried out: what was not done, and why."""
     for item in plan.troubled:
         yield f"! {item.kind} {item.name}: {item.trouble}"
-    done = sum(item.changes_something and item.trouble is None for item in plan.items)
-    failed = len(plan.troubled)
-    yield f"{done} done" + (f", {failed} not done" if failed else "")
+    done = sum(bool(item.acts) and item.trouble is None for item in plan.items)
+    yield f"{done} done" + (f", {len(plan.troubled)} not done" if plan.troubled else "")
 
 
 def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, object]:
@@ -234,16 +216,9 @@ def _facts(item: Item) -> dict[str, object]:
         "kind": item.kind,
         "name": item.name,
         "verdict": str(item.verdict),
-        "changes": [{"what": c.what, "was": c.was, "now": c.now} for c in item.changes],
-        "statements": [
-            {"sql": one.sql, "needs": one.needs, "costs": one.costs} for one in item.statements
-        ],
+        "changes": [asdict(change) for change in item.changes],
+        "statements": [one.as_json() for one in item.statements],
         "notes": item.notes,
-        "problem": None
-        if trouble is None
-        else {
-            "code": trouble.code,
-            "cause": trouble.cause,
-            "remedy": trouble.remedy,
-        },
+        "problem": trouble
+        and {"code": trouble.code, "cause": trouble.cause, "remedy": trouble.remedy},
     }

@@ -25,7 +25,6 @@ class Command(InstanceCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The slot, its tables, and the rate."""
         parser.add_argument("slot", metavar="SOURCE/SLOT")
         parser.add_argument("tables", nargs="*", metavar="SCHEMA.TABLE")
         parser.add_argument("--all", action="store_true", help="every table the slot publishes")
@@ -67,24 +66,17 @@ class Command(InstanceCommand):
         if not rows:
             self.say(f"no baselines yet: replview baseline {slot} SCHEMA.TABLE")
             return
-        lines = [
-            [
-                row.name,
-                row.baseline.state,
-                row.rows,
-                row.rate or ("" if row.baseline.state == "requested" else "unknown"),
-                "" if row.baseline.state == "requested" else str(row.baseline.lsn or "unknown"),
-                row.baseline.problem_cause,
-            ]
-            for row in rows
-        ]
-        self.say(table_of([["TABLE", "STATE", "ROWS", "RATE", "AS OF LSN", "PROBLEM"], *lines]))
+        lines = [["TABLE", "STATE", "ROWS", "RATE", "AS OF LSN", "PROBLEM"]]
+        for row in rows:
+            found, unknown = row.baseline, "" if row.baseline.state == "requested" else "unknown"
+            lines.append([row.name, found.state, row.rows, row.rate or unknown,
+                          str(found.lsn or unknown), found.problem_cause])  # fmt: skip
+        self.say(table_of(lines))
 
     def _cancel(self, slot: Slot, names: list[str]) -> None:
         found = baselines.rows
-        waiting = found.rows(found.unended, slot=slot).select_related("slot__source")
         gone = 0
-        for row in waiting:
+        for row in found.rows(found.unended, slot=slot).select_related("slot__source"):
             meant = not names or f"{row.schema}.{row.table}" in names
             if meant and found.cancel(row.pk):
                 baselines.note_act(row, "cancelled")

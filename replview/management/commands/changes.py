@@ -45,7 +45,6 @@ class Command(InstanceCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
         option = parser.add_argument
         option("--slot", required=True, metavar="[SOURCE/]NAME")
         add_filters(parser)
@@ -62,7 +61,11 @@ class Command(InstanceCommand):
         slot = find_slot(options["slot"])
         selection = selection_of(slot, options)
         _check(selection, options)
-        _note(selection, options)
+        # They leave the store for good, as with a download.
+        searched_changes(selection.wanted)
+        note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
+             tables=selection.wanted.filter.tables,
+             details={"format": options["format"]})  # fmt: skip
         if options["format"] == "parquet":
             self._parquet(selection, options)
         elif options["output"]:
@@ -87,22 +90,20 @@ class Command(InstanceCommand):
 
     def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
         target = Path(options["output"])
-        single = target.suffix == ".parquet"
-        folder = target.parent if single else target
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not single:
-                files = write_parquet(selection, folder, options["limit"])
-                for path in files.paths:
-                    self.stderr.write(str(path))
+            if target.suffix == ".parquet":
+                self._one_file(selection, target, options["limit"])
                 return
-            self._one_file(selection, target, options["limit"])
+            target.mkdir(parents=True, exist_ok=True)
+            for path in write_parquet(selection, target, options["limit"]).paths:
+                self.stderr.write(str(path))
         except OSError as error:
             raise CommandError(f"{target} cannot be written: {error.strerror}") from None
         except TargetProblem as error:
             raise CommandError(f"{target} cannot be written: {error.cause}") from None
 
     def _one_file(self, selection: Selection, target: Path, limit: int | None) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".replview-") as folder:
             files = write_parquet(selection, Path(folder), limit)
             if files.tables != 1:
@@ -124,17 +125,8 @@ def _check(selection: Selection, options: dict[str, Any]) -> None:
         if options[name] and other:
             beside = "--format parquet" if parquet else "--row"
             raise CommandError(f"--{name} does not go with {beside}")
-    ignored = next((name for name in _NOT_OF_A_ROW if options["row"] and options[name]), "")
-    if ignored:
+    if ignored := next((name for name in _NOT_OF_A_ROW if options["row"] and options[name]), ""):
         raise CommandError(f"--{ignored.replace('_', '-')} does not go with --row")
-
-
-def _note(selection: Selection, options: dict[str, Any]) -> None:
-    """They leave the store for good, as with a download."""
-    searched_changes(selection.wanted)
-    slot = selection.wanted.slot
-    note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
-         tables=selection.wanted.filter.tables, details={"format": options["format"]})  # fmt: skip
 
 
 def _opened(path: str) -> BinaryIO:
@@ -147,11 +139,9 @@ def _opened(path: str) -> BinaryIO:
 def _lines(selection: Selection, options: dict[str, Any]) -> Iterator[bytes | None]:
     """Lines in the order of history; None where everything there was has been given."""
     records = _first(_records(selection, options), options["limit"])
-    if options["format"] == "jsonl":
-        for record in records:
-            yield None if record is None else orjson.dumps(record) + b"\n"
-        return
-    yield from csv_lines(record for record in records if record is not None)
+    if options["format"] == "csv":
+        return csv_lines(record for record in records if record is not None)
+    return (None if record is None else orjson.dumps(record) + b"\n" for record in records)
 
 
 def _first(records: Iterator[Record | None], limit: int | None) -> Iterator[Record | None]:

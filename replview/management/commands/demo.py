@@ -21,11 +21,8 @@ class Command(PlainCommand):
         "a workload that keeps the shop busy. Ctrl-C stops everything; the next start goes on with "
         "the same data."
     )
-    # There is no store to check before it has been started.
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
         option = parser.add_argument
         option("--port", type=int, default=8642, help="of the pages (default: 8642)")
         option("--rate", type=float, default=20, help="transactions a second (default: 20)")

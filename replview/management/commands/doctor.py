@@ -7,10 +7,8 @@ from typing import Any
 
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Finding, Grade, blocks
-from replview.management.instance import PlainCommand
+from replview.management.instance import PlainCommand, conninfo_of
 from replview.store.connecting import store_system_identifier
-from replview.store.dsn import full_conninfo, resolve
-from replview.store.models import Source
 
 
 class Command(PlainCommand):
@@ -22,19 +20,15 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
-        parser.add_argument(
-            "dsn",
-            metavar="DSN",
-            help="a libpq connection string, service=NAME, env:VARIABLE, or a source's name",
-        )
+        dsn = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
+        parser.add_argument("dsn", metavar="DSN", help=dsn)
         parser.add_argument("--format", choices=["text", "json"], default="text")
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
         """Print the findings."""
         store = store_system_identifier()
-        findings = examine(_conninfo(options["dsn"], store), store_system_identifier=store)
+        findings = examine(conninfo_of(options["dsn"]), store_system_identifier=store)
         if options["format"] == "json":
             self.say(json.dumps([finding.as_json() for finding in findings], indent=2))
         else:
@@ -55,18 +49,6 @@ def lines_of(findings: list[Finding]) -> list[str]:
             ]
     counts = {grade: sum(item.grade is grade for item in findings) for grade in Grade}
     if counts[Grade.PROBLEM]:
-        lines.append(f"\n{counts[Grade.PROBLEM]} to mend before this source can be replicated")
-    elif counts[Grade.WARNING]:
-        lines.append(f"\ncan be replicated; {counts[Grade.WARNING]} warnings")
-    else:
-        lines.append("\ncan be replicated")
-    return lines
-
-
-def _conninfo(text: str, store: str | None) -> str:
-    """A source's name where the store knows it, else a DSN."""
-    if store is not None and "=" not in text and ":" not in text:
-        source = Source.objects.filter(name=text).first()
-        if source is not None:
-            return full_conninfo(source)
-    return resolve(text)
+        return [*lines, f"\n{counts[Grade.PROBLEM]} to mend before this source can be replicated"]
+    warnings = f"; {counts[Grade.WARNING]} warnings" if counts[Grade.WARNING] else ""
+    return [*lines, f"\ncan be replicated{warnings}"]

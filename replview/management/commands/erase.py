@@ -1,8 +1,6 @@
 """``replview erase``: all values of given rows, out of the record, the archive and exports."""
 
-import signal
 import sys
-import threading
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from django.core.management.base import CommandError
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.job import carry_out
 from replview.features.erasure.queue import read_erasure_request
-from replview.management.instance import InstanceCommand, find_slot, table_of
+from replview.management.instance import InstanceCommand, find_slot, stopping_on_signals, table_of
 from replview.store.models import Erasure, Slot
 from replview.store.write.access_record import command_user, note
 from replview.text.formats import count_words, plural
@@ -32,7 +30,6 @@ class Command(InstanceCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
         option = parser.add_argument
         option("slot", nargs="?", metavar="SOURCE/SLOT")
         option("table", nargs="?", metavar="TABLE")
@@ -53,7 +50,6 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Do what was asked."""
         if options["list"]:
             self.say(listed(Erasure.objects.all()[:_EARLIER]))
         elif options["go_on"] is not None:
@@ -64,12 +60,10 @@ class Command(InstanceCommand):
             raise CommandError("say of which slot: SOURCE/SLOT TABLE KEY …, or --list")
 
     def _erase(self, slot: Slot, options: dict[str, Any]) -> None:
-        erasure_request = read_erasure_request(
-            slot, _pairs(options), columns=options["column"], actor=options["actor"],
-            reason=options["why"],
-        )  # fmt: skip
+        asked = read_erasure_request(slot, _pairs(options), columns=options["column"],
+                                     actor=options["actor"], reason=options["why"])  # fmt: skip
         by = command_user()
-        row = erasing.request(erasure_request, by=by, how="command")
+        row = erasing.request(asked, by=by, how="command")
         self._work(row)
         if row.state != Erasure.State.LOOKED:
             raise CommandError(_words(row.problem_cause or "it was stopped", row.problem_remedy))
@@ -113,18 +107,13 @@ class Command(InstanceCommand):
         if claim is None:
             row.refresh_from_db()
             raise CommandError(f"erasure {row.pk} is {row.state}: done, or a worker has it")
-        stop = threading.Event()
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
-        try:
+        with stopping_on_signals() as stop:
             carry_out(claim, stop)
-        finally:
-            for number, handler in zip(numbers, former, strict=True):
-                signal.signal(number, handler)
         row.refresh_from_db()
 
     def _tell_end(self, row: Erasure) -> None:
-        self.say(*state_lines(row))
+        words = {"done": "erased", "unfinished": "erased so far"}.get(row.state, row.state)
+        self.say(f"erasure {row.pk}: {words}: {_sums(row.erased)}", *map(_root_line, row.roots))
         if row.state == Erasure.State.UNFINISHED:
             raise CommandError(_words(row.problem_cause, row.problem_remedy))
         if row.state != Erasure.State.DONE:
@@ -164,8 +153,7 @@ def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
     lines = [_sums(row.found)]
     tables: Mapping[str, int] = row.found.get("tables") or {}
     lines += [f"  {name}: {plural(number, 'change')}" for name, number in tables.items()]
-    days = row.found.get("days") or []
-    if days:
+    if days := row.found.get("days") or []:
         lines.append(f"of {plural(len(days), 'day')}: {days[0]} to {days[-1]}")
     beside: Mapping[str, int] = row.found.get("beside") or {}
     lines += [f"beside the record: {count_words(n)} {name}" for name, n in beside.items()]
@@ -175,12 +163,6 @@ def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
     lines.append("what the source sends later of these rows is recorded again: see replview mask")
     lines.append("downloads, streams and copies that others made are not known here")
     return lines
-
-
-def state_lines(row: Erasure) -> list[str]:
-    """How an act ended."""
-    words = {"done": "erased", "unfinished": "erased so far"}.get(row.state, row.state)
-    return [f"erasure {row.pk}: {words}: {_sums(row.erased)}", *map(_root_line, row.roots)]
 
 
 def _sums(counts: Mapping[str, Any]) -> str:

@@ -1,11 +1,10 @@
 """``replview export``: a slice of the record as typed Parquet."""
 
-import signal
 import sys
-import threading
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,13 @@ from replview.features.exports.request import ExportRequest, ask, nothing_words,
 from replview.jobs import exports
 from replview.live.publisher import Publisher
 from replview.management.changes_options import add_filters, words_of
-from replview.management.instance import BY, InstanceCommand, find_slot, table_of
+from replview.management.instance import (
+    BY,
+    InstanceCommand,
+    find_slot,
+    stopping_on_signals,
+    table_of,
+)
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, command_user, note
@@ -37,7 +42,6 @@ class Command(InstanceCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
         option = parser.add_argument
         option("--slot", metavar="[SOURCE/]NAME")
         add_filters(parser)
@@ -63,13 +67,19 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Do what was asked."""
         if self._chose(options):
-            self._tell_policy()
+            policy = read_policy()
+            self.say(f"exports are {'allowed' if policy.allowed else 'refused'}",
+                     f"folders: within {policy.root}; admins and commands elsewhere too",
+                     "URLs, for admins and commands: "
+                     f"{', '.join(policy.schemes) or 'none'}")  # fmt: skip
         elif options["cancel"] is not None:
             self._cancel(options["cancel"])
         elif options["list"]:
-            self._list(find_slot(options["slot"]) if options["slot"] else None)
+            rows = Export.objects.all()
+            if options["slot"]:
+                rows = rows.filter(slot=find_slot(options["slot"]))
+            self.say(listed(rows[:_EARLIER]))
         elif options["slot"]:
             self._export(find_slot(options["slot"]), options)
         else:
@@ -96,17 +106,11 @@ class Command(InstanceCommand):
 
     def _carry_out(self, row: Export, outlook: Outlook, wait: bool) -> None:
         """Here, in this process: no worker is needed."""
-        stop, wakes = threading.Event(), Publisher()
         show = progress_line(self.stderr, outlook.rows, always=wait)
-        # Told to end, it takes back what it wrote: for that the job needs a moment.
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
         try:
-            carry_out(row, wakes, stop, on_progress=show)
+            with closing(Publisher()) as wakes, stopping_on_signals() as stop:
+                carry_out(row, wakes, stop, on_progress=show)
         finally:
-            for number, handler in zip(numbers, former, strict=True):
-                signal.signal(number, handler)
-            wakes.close()
             if sys.stderr.isatty():
                 self.stderr.write("")
         row.refresh_from_db()
@@ -115,10 +119,6 @@ class Command(InstanceCommand):
             cause = row.problem_cause or "what it had written is deleted again"
             raise CommandError(f"export {row.pk} {row.state}: {cause}{remedy}")
         self.say(*ended_lines(row))
-
-    def _list(self, slot: Slot | None) -> None:
-        rows = Export.objects.all() if slot is None else Export.objects.filter(slot=slot)
-        self.say(listed(rows[:_EARLIER]))
 
     def _cancel(self, export_id: int) -> None:
         row = Export.objects.filter(pk=export_id).first()
@@ -141,17 +141,13 @@ class Command(InstanceCommand):
             if text is None:
                 continue
             value: Any = None
-            if text != "default":
-                value = str(Path(text).resolve()) if name == "root" else _split(text)
+            if text != "default" and name == "root":
+                value = str(Path(text).resolve())
+            elif text != "default":
+                value = [word for one in text.split(",") if (word := one.strip().lower())]
             instance_settings.write(f"exports.{name}", value, BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
         return options["allow"] or options["forbid"] or bool(options["root"] or options["schemes"])
-
-    def _tell_policy(self) -> None:
-        policy = read_policy()
-        self.say(f"exports are {'allowed' if policy.allowed else 'refused'}")
-        self.say(f"folders: within {policy.root}; admins and commands elsewhere too")
-        self.say(f"URLs, for admins and commands: {', '.join(policy.schemes) or 'none'}")
 
 
 def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
@@ -164,15 +160,9 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
         if last is not None:
             words = words or {k: v for k, v in last.words.items() if k != "slot"}
             target = target or last.target
-    before = options["before"]
-    export_request = read_export_request(
-        slot, words, name=name, since_last=options["since_last"], before=before
-    )
+    export_request = read_export_request(slot, words, name=name, before=options["before"],
+                                         since_last=options["since_last"])  # fmt: skip
     return export_request, target
-
-
-def _split(text: str) -> list[str]:
-    return [one.strip().lower() for one in text.split(",") if one.strip()]
 
 
 #: Between two lines where there is no terminal.
@@ -190,17 +180,12 @@ def progress_line(
 
     def show(progress: Mapping[str, Any]) -> None:
         nonlocal shown
-        if not (terminal or always):
-            return
-        now = time.monotonic()
-        if not terminal and now - shown < _LINE_SECONDS:
-            return
-        shown = now
         words = _progress_words(progress, total)
         if terminal:
             stream.write(f"\r\x1b[K{words}", ending="")
             stream.flush()
-        else:
+        elif always and time.monotonic() - shown >= _LINE_SECONDS:
+            shown = time.monotonic()
             stream.write(words)
 
     return show

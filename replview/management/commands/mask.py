@@ -1,7 +1,5 @@
 """``replview mask add|list|preview|remove``: which columns' values nobody sees, or nobody keeps."""
 
-import json
-from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -14,19 +12,17 @@ from replview.access.mask_making import (
     remove_rule,
     unsaved_rule,
 )
-from replview.management.instance import InstanceCommand, table_of
+from replview.management.instance import Actions, InstanceCommand
 from replview.store.models import MaskRule
 from replview.store.write.access_record import command_user
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Mask rules: add, list, preview, remove."""
 
     help = "Rules that mask columns: at ingest (never kept) or on display (shown to nobody)."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         add = actions.add_parser("add", help="add a rule; it is obeyed at once")
         preview = actions.add_parser("preview", help="the recorded columns a rule would match")
         for action in (add, preview):
@@ -45,12 +41,6 @@ class Command(InstanceCommand):
         remove = actions.add_parser("remove", help="remove a rule; what it removed at ingest "
                                     "never comes back")  # fmt: skip
         remove.add_argument("number", type=int, metavar="NUMBER")
-        for action in (add, preview, listing, remove):
-            self.add_data(action)
-
-    def handle(self, **options: Any) -> None:
-        """Run the action."""
-        getattr(self, f"_{options['action']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
         rule = add_rule(_typed_rule(options))
@@ -63,23 +53,12 @@ class Command(InstanceCommand):
 
     def _preview(self, options: dict[str, Any]) -> None:
         lines = _lines(_typed_rule(options))
-        if options["format"] == "json":
-            self.say(json.dumps(lines, indent=2))
-        elif not lines:
-            self.say("it matches nothing that is recorded yet")
-        else:
-            heading = [name.upper() for name in lines[0]]
-            self.say(table_of([heading, *([str(v) for v in line.values()] for line in lines)]))
+        self.say_facts(lines, options["format"], "it matches nothing that is recorded yet")
 
     def _list(self, options: dict[str, Any]) -> None:
         facts = [_facts(rule) for rule in all_rules()]
-        if options["format"] == "json":
-            self.say(json.dumps(facts, indent=2))
-        elif not facts:
-            self.say("no mask rules: replview mask add --table public.customers --column email")
-        else:
-            heading = [name.upper() for name in facts[0]]
-            self.say(table_of([heading, *([str(v) for v in fact.values()] for fact in facts)]))
+        empty = "no mask rules: replview mask add --table public.customers --column email"
+        self.say_facts(facts, options["format"], empty)
 
     def _remove(self, options: dict[str, Any]) -> None:
         rule = MaskRule.objects.filter(pk=options["number"]).first()

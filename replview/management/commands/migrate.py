@@ -33,7 +33,6 @@ class Command(DjangoMigrate):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Django's options, and how patient to be."""
         super().add_arguments(parser)
         option = parser.add_argument
         lock = "how long a step may make others wait behind it (default: 2)"

@@ -28,7 +28,6 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which file."""
         parser.add_argument("what", metavar="WHAT", choices=FILES, help=", ".join(FILES))
 
     def handle(self, **options: Any) -> None:

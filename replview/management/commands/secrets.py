@@ -1,17 +1,16 @@
 """``replview secrets rotate``: everything that is sealed, sealed anew with the present key."""
 
-from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.management.instance import InstanceCommand
+from replview.management.instance import Actions, InstanceCommand
 from replview.store.secrets import rotate_all
 from replview.store.write.access_record import note
 from replview.text.formats import plural
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Secrets: rotate."""
 
     help = (
@@ -20,12 +19,10 @@ class Command(InstanceCommand):
         "workers run; afterwards leave the former one out."
     )
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The action."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        self.add_data(actions.add_parser("rotate", help="seal all of them with the present key"))
+    def add_actions(self, actions: Any) -> None:
+        actions.add_parser("rotate", help="seal all of them with the present key")
 
-    def handle(self, **options: Any) -> None:
+    def _rotate(self, options: dict[str, Any]) -> None:
         """Seal them; what no key opens is named, and left."""
         count, lost = rotate_all()
         note("changed_settings", subject="secrets", details={"act": "rotate", "secrets": count})

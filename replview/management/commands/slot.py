@@ -1,6 +1,5 @@
 """``replview slot add|list|start|stop|tables|columns|remove|interface|set|log|quarantine|peek``."""
 
-import json
 import sys
 from argparse import ArgumentParser
 from typing import Any
@@ -21,6 +20,7 @@ from replview.management import slot_reports, slot_settings
 from replview.management.commands import baseline
 from replview.management.instance import (
     BY,
+    Actions,
     InstanceCommand,
     PlainCommand,
     add_slot_action,
@@ -28,7 +28,6 @@ from replview.management.instance import (
     lines_of,
     lines_of_slot,
     slot_of,
-    table_of,
 )
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -44,14 +43,12 @@ _APART = {
 }
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Slots: add, list, start, stop, remove; their log, what stops them, what waits in them."""
 
     help = "The replication slots that replview receives, and a peek into any other."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         add = add_slot_action(actions, "add", "create (or adopt) a slot, after showing how")
         add_plan_options(add)
         add.add_argument("--adopt", action="store_true", help="take over a slot that exists")
@@ -68,24 +65,19 @@ class Command(InstanceCommand):
                          "have now, too")  # fmt: skip
         add.add_argument("--stopped", action="store_true", help="do not start receiving yet")
         add.add_argument("--yes", action="store_true", help="do not ask")
-        self.add_data(add)
         listing = actions.add_parser("list", help="all slots with state and position")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        self.add_data(listing)
-        for action in add_actions(actions):
-            self.add_data(action)
+        add_actions(actions)
         for add_action, _ in _APART.values():
-            self.add_data(add_action(actions))
+            add_action(actions)
 
     def handle(self, **options: Any) -> None:
-        """Run the action."""
-        if options["action"] in ACTIONS:
+        if options["action"] in _RUN:
             run_act(self, options)
-            return
-        if options["action"] in _APART:
+        elif options["action"] in _APART:
             _APART[options["action"]][1](self, options)
-            return
-        getattr(self, f"_{options['action']}")(options)
+        else:
+            super().handle(**options)
 
     def _add(self, options: dict[str, Any]) -> None:
         source = find_source(options["source"])
@@ -129,13 +121,8 @@ class Command(InstanceCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         slots = [_facts(slot) for slot in Slot.objects.select_related("source")]
-        if options["format"] == "json":
-            self.say(json.dumps(slots, indent=2))
-        elif not slots:
-            self.say("no slots yet: replview slot add SOURCE NAME")
-        else:
-            heading = ["SLOT", "STATE", "STORED UP TO", "TRANSACTIONS", "CHANGES", "PROBLEM"]
-            self.say(table_of([heading] + [_row(facts) for facts in slots]))
+        empty = "no slots yet: replview slot add SOURCE NAME"
+        self.say_facts(slots, options["format"], empty, row=_row)
 
 
 def add_plan_options(parser: ArgumentParser) -> None:
@@ -148,16 +135,11 @@ def add_plan_options(parser: ArgumentParser) -> None:
     parser.add_argument("--schema", **several, metavar="SCHEMA", help="publish all of these "
                         "schemas")  # fmt: skip
     parser.add_argument("--all-tables", action="store_true", help="one publication FOR ALL TABLES")
-    column: dict[str, Any] = {
-        "nargs": "+",
-        "action": "extend",
-        "default": [],
-        "metavar": "SCHEMA.TABLE.COLUMN",
-    }
+    column = {**several, "metavar": "SCHEMA.TABLE.COLUMN"}
     parser.add_argument("--exclude-column", **column, help="never keep it; from 15 on the source "
                         "does not even send it")  # fmt: skip
     parser.add_argument("--mask-column", **column, help="keep only that there was a value")
-    parser.add_argument("--option", nargs="+", action="extend", default=[], metavar="NAME=VALUE",
+    parser.add_argument("--option", **several, metavar="NAME=VALUE",
                         help=f"of pgoutput: {', '.join(PLUGIN_OPTIONS)}")  # fmt: skip
 
 
@@ -223,19 +205,19 @@ def _facts(slot: Slot) -> dict[str, object]:
     }
 
 
-def _row(facts: dict[str, Any]) -> list[str]:
-    return [
-        f"{facts['source']}/{facts['name']}",
-        facts["state"],
-        facts["checkpoint_lsn"] or "unknown",
-        f"{facts['transactions_stored']:,}",
-        f"{facts['changes_stored']:,}",
-        facts["problem"] or "",
-    ]
+def _row(facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "slot": f"{facts['source']}/{facts['name']}",
+        "state": facts["state"],
+        "stored_up_to": facts["checkpoint_lsn"] or "unknown",
+        "transactions": f"{facts['transactions_stored']:,}",
+        "changes": f"{facts['changes_stored']:,}",
+        "problem": facts["problem"],
+    }
 
 
-def add_actions(actions: object) -> list[ArgumentParser]:
-    """The actions and their options."""
+def add_actions(actions: Any) -> None:
+    """The actions on a slot that is there."""
     parsers = {}
     for name, text in (
         ("start", "receive the slot; one its source no longer has is created anew"),
@@ -263,7 +245,6 @@ def add_actions(actions: object) -> list[ArgumentParser]:
                                    help="only forget it here")  # fmt: skip
     parsers["remove"].add_argument("--keep-record", action="store_true",
                                    help="drop it there, and keep what was stored")  # fmt: skip
-    return list(parsers.values())
 
 
 def run_act(command: PlainCommand, options: dict[str, Any]) -> None:
@@ -287,7 +268,7 @@ def _start_slot(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> N
     command.say(f"slot {slot} starts within a few seconds")
 
 
-def _stop_slot(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
+def _stop_slot(command: PlainCommand, slot: Slot, _: dict[str, Any]) -> None:
     receiving.stop(slot, by=BY)
     command.say(f"slot {slot} stops; on its source it stays and holds WAL")
 
@@ -346,5 +327,3 @@ _RUN = {
     "columns": _change_columns,
     "remove": _remove_slot,
 }
-#: What ``run`` does.
-ACTIONS = frozenset(_RUN)

@@ -1,9 +1,7 @@
 """``replview source add|list|credentials|move|rename|remove``: the databases replview reads."""
 
 import getpass
-import json
 import sys
-from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -24,11 +22,11 @@ from replview.catalog.doctor_checks import Grade
 from replview.management.commands.doctor import lines_of as lines_of_findings
 from replview.management.instance import (
     BY,
+    Actions,
     InstanceCommand,
     PlainCommand,
     find_source,
     lines_of,
-    table_of,
 )
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, set_dsn
@@ -39,14 +37,12 @@ _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login"
                 "unknown_host", "unknown_service", "hba_refused", "tls"}  # fmt: skip
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Sources: add, list, other credentials, another address or name, remove."""
 
     help = "Add, list, change or remove the PostgreSQL databases that replview reads."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         add = actions.add_parser("add", help="make a database known to replview")
         add.add_argument("name", metavar="NAME")
         add.add_argument("dsn", metavar="DSN", nargs="?", help="see --dsn")
@@ -62,16 +58,16 @@ class Command(InstanceCommand):
         add.add_argument("--yes", action="store_true", help="add it though it cannot be reached")
         listing = actions.add_parser("list", help="the sources replview knows")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        for action in (add, listing, *add_actions(actions)):
-            self.add_data(action)
+        add_actions(actions)
 
     def handle(self, **options: Any) -> None:
-        """Run the action."""
-        own = {"add": self._add, "list": self._list}
-        if options["action"] in own:
-            own[options["action"]](options)
-        else:
-            run(self, options)
+        if options["action"] not in _RUN:
+            super().handle(**options)
+            return
+        source = find_source(options["name"])
+        if words := declared_words(source):
+            self.say(words)
+        _RUN[options["action"]](self, source, options)
 
     def _add(self, options: dict[str, Any]) -> None:
         name, dsn = options["name"], options["dsn_option"] or options["dsn"]
@@ -91,13 +87,8 @@ class Command(InstanceCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         sources = [_facts(source) for source in Source.objects.filter(ephemeral=False)]
-        if options["format"] == "json":
-            self.say(json.dumps(sources, indent=2))
-        elif not sources:
-            self.say("no sources yet: replview source add NAME DSN")
-        else:
-            heading = ["SOURCE", "SERVER", "SLOTS", "STATE", "ADDRESS"]
-            self.say(table_of([heading] + [_row(facts) for facts in sources]))
+        empty = "no sources yet: replview source add NAME DSN"
+        self.say_facts(sources, options["format"], empty, row=_row)
 
 
 def _facts(source: Source) -> dict[str, object]:
@@ -117,19 +108,22 @@ def _facts(source: Source) -> dict[str, object]:
     }
 
 
-def _row(facts: dict[str, Any]) -> list[str]:
+def _row(facts: dict[str, Any]) -> dict[str, Any]:
     version = facts["server_version"]
-    server = f"{version // 10000}.{version % 10000}" if version else "unknown"
-    state = facts["problem"] or ("ok" if facts["checked_at"] else "not checked yet")
-    return [facts["name"], server, str(len(facts["slots"])), state, facts["conninfo"]]
+    return {
+        "source": facts["name"],
+        "server": f"{version // 10000}.{version % 10000}" if version else "unknown",
+        "slots": len(facts["slots"]),
+        "state": facts["problem"] or ("ok" if facts["checked_at"] else "not checked yet"),
+        "address": facts["conninfo"],
+    }
 
 
-#: Who did it, where a command did: the access record knows the account.
 _PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
-def add_actions(actions: Any) -> list[ArgumentParser]:
-    """The actions and their options."""
+def add_actions(actions: Any) -> None:
+    """The actions on a source that is there."""
     credentials = actions.add_parser("credentials", help="a new password, role or address of the "
                                      "same database; tried before it is kept")  # fmt: skip
     credentials.add_argument("name", metavar="NAME")
@@ -154,15 +148,6 @@ def add_actions(actions: Any) -> list[ArgumentParser]:
     remove.add_argument("--leave-on-source", action="store_true", help="drop nothing there")
     for parser in (move, rename, remove):
         parser.add_argument("--yes", action="store_true", help="do not ask")
-    return [credentials, move, rename, remove]
-
-
-def run(command: PlainCommand, options: dict[str, Any]) -> None:
-    """Do it."""
-    source = find_source(options["name"])
-    if words := declared_words(source):
-        command.say(words)
-    _RUN[options["action"]](command, source, options)
 
 
 def _credentials(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:

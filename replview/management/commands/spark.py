@@ -38,7 +38,6 @@ class Command(PlainCommand):
             sys.exit(130)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The job and its options."""
         parser.add_argument("job", nargs=REMAINDER, metavar="JOB …")
 
     def handle(self, *_: str, **options: Any) -> None:

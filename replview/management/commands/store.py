@@ -43,17 +43,12 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
     if wanted == "now":
         ask_now(BY)
     elif wanted != "status":
-        choose_target(_target(wanted), BY)
+        from replview.parquet.writing.targets import Target, test_write
+
+        target = Target.of(wanted)
+        test_write(target)
+        choose_target(target.url, BY)
     return _archive_lines()
-
-
-def _target(text: str) -> str:
-    """The absolute folder or URL, once it was written to. Raises ``TargetProblem``."""
-    from replview.parquet.writing.targets import Target, test_write
-
-    target = Target.of(text)
-    test_write(target)
-    return target.url
 
 
 def _archive_lines() -> list[str]:
@@ -63,9 +58,7 @@ def _archive_lines() -> list[str]:
     view = archive_view(choice, archived.standings())
     found = [f"archive: {choice.target}", view.rhythm]
     for line in view.lines:
-        found.append(f"  {line.name}: {line.state}")
-        if line.problem:
-            found.append(f"    {line.problem}")
+        found += [f"  {line.name}: {line.state}", *[f"    {line.problem}"] * bool(line.problem)]
     return found
 
 
@@ -75,7 +68,6 @@ class Command(InstanceCommand):
     help = "The store's size and budget, what is deleted first at the budget, and its archive."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The budget and what comes first."""
         parser.add_argument("--budget", metavar="SIZE", help="what the store may occupy: 50GB, "
                             "or none")  # fmt: skip
         parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
@@ -93,11 +85,8 @@ class Command(InstanceCommand):
 
     def handle(self, **options: Any) -> None:
         """Change what was given, then show what holds."""
-        if (
-            options["archive"]
-            or options["after_hours"] is not None
-            or (options["every_seconds"] is not None)
-        ):
+        numbers = (options["after_hours"], options["every_seconds"])
+        if options["archive"] or numbers != (None, None):
             self.say(*archive_command(options))
             return
         if options["budget"] is not None:

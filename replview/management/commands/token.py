@@ -1,7 +1,5 @@
 """``replview token create|list|revoke``: what programs sign in to the API with."""
 
-import json
-from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -10,19 +8,17 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from replview.access.tokens import make_token
-from replview.management.instance import InstanceCommand, table_of
+from replview.management.instance import Actions, InstanceCommand
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Tokens of the API: create, list, revoke."""
 
     help = "Create, list or revoke the tokens with which programs use the API."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         create = actions.add_parser("create", help="make a token and show it, once")
         create.add_argument("name", metavar="NAME", help="what it is for")
         create.add_argument("--user", metavar="USER", help="whose it is (default: the only user)")
@@ -35,12 +31,6 @@ class Command(InstanceCommand):
         revoke = actions.add_parser("revoke", help="make a token good for nothing, at once")
         revoke.add_argument("name", metavar="NAME")
         revoke.add_argument("--user", metavar="USER")
-        for action in (create, listing, revoke):
-            self.add_data(action)
-
-    def handle(self, **options: Any) -> None:
-        """Run the action."""
-        getattr(self, f"_{options['action']}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         name = options["name"].strip()[:100]
@@ -65,13 +55,7 @@ class Command(InstanceCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         tokens = [_facts(token) for token in ApiToken.objects.select_related("user").order_by("pk")]
-        if options["format"] == "json":
-            self.say(json.dumps(tokens, indent=2))
-        elif not tokens:
-            self.say("no tokens yet: replview token create NAME")
-        else:
-            heading = ["NAME", "USER", "SCOPE", "BEGINS", "CREATED", "LAST USED", "STATE"]
-            self.say(table_of([heading, *([str(value) for value in t.values()] for t in tokens)]))
+        self.say_facts(tokens, options["format"], "no tokens yet: replview token create NAME")
 
     def _revoke(self, options: dict[str, Any]) -> None:
         found = ApiToken.objects.filter(name=options["name"], revoked_at=None)
@@ -104,10 +88,8 @@ def _user(name: str | None) -> User:
 
 def _facts(token: ApiToken) -> dict[str, str]:
     now = timezone.now()
-    state = "good"
-    if token.revoked_at:
-        state = "revoked"
-    elif token.expires_at:
+    state = "revoked" if token.revoked_at else "good"
+    if token.expires_at and not token.revoked_at:
         ended = token.expires_at <= now
         state = "expired" if ended else f"good until {token.expires_at:%Y-%m-%d}"
     return {

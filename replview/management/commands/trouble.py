@@ -1,14 +1,12 @@
 """``replview trouble start|end|list``: what the demo's *make trouble* page does."""
 
-import json
 import time
-from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from replview.management.instance import BY, InstanceCommand, table_of
+from replview.management.instance import BY, Actions, InstanceCommand
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import Reported, State
 from replview.store.write.access_record import Action, note
@@ -17,14 +15,12 @@ from replview.store.write.access_record import Action, note
 _WAIT_SECONDS = 120.0
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Make trouble in a running demo."""
 
     help = "Make trouble in a running demo, to see what replview says: start, end, list."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         start = actions.add_parser("start", help="begin a trouble, and wait until it is there")
         end = actions.add_parser("end", help="end a trouble, and wait until it is over")
         for action in (start, end):
@@ -33,20 +29,20 @@ class Command(InstanceCommand):
             action.add_argument("--no-wait", action="store_true", help="only ask for it")
         listing = actions.add_parser("list", help="all troubles and how far they are")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        for action in (start, end, listing):
-            self.add_data(action)
 
     def handle(self, **options: Any) -> None:
-        """Run the action; only in a demo."""
         if not settings.DEMO:
             raise CommandError(
                 "this instance is no demo, and nobody makes trouble here: 'replview demo' has a "
                 "shop for that"
             )
-        if options["action"] == "list":
-            return self._list(options["format"])
-        self._ask(options["name"], options["action"] == "start", wait=not options["no_wait"])
-        return None
+        super().handle(**options)
+
+    def _start(self, options: dict[str, Any]) -> None:
+        self._ask(options["name"], True, wait=not options["no_wait"])
+
+    def _end(self, options: dict[str, Any]) -> None:
+        self._ask(options["name"], False, wait=not options["no_wait"])
 
     def _ask(self, name: str, wanted: bool, *, wait: bool) -> None:
         if not troubles.maker_is_alive():
@@ -55,9 +51,12 @@ class Command(InstanceCommand):
         act = "start" if wanted else "end"
         note(Action.CHANGED_SETTINGS, subject=f"trouble {name}: {act}")
         if not wait:
-            return self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
+            self.say(f"{name}: asked to {'begin' if wanted else 'end'}")
+            return
         deadline = time.monotonic() + _WAIT_SECONDS
-        while (trouble := _reported(name)).state != (State.ON if wanted else State.OFF):
+        while (trouble := next(one for one in troubles.read() if one.name == name)).state != (
+            State.ON if wanted else State.OFF
+        ):
             # A request is heard after a moment: what is over before it was heard is of last time.
             if wanted and not trouble.wanted:
                 raise CommandError(f"{name} did not come. {trouble.note}".strip())
@@ -65,18 +64,9 @@ class Command(InstanceCommand):
                 raise CommandError(f"{name} is still {trouble.state}; 'replview trouble list'")
             time.sleep(0.1)
         self.say(f"{name}: {trouble.state}")
-        return None
 
-    def _list(self, form: str) -> None:
-        rows = [_facts(trouble) for trouble in troubles.read()]
-        if form == "json":
-            return self.say(json.dumps(rows, indent=2))
-        heading = ["NAME", "STATE", "SINCE", "ENDS BY ITSELF", "NOTE"]
-        return self.say(table_of([heading, *([value or "" for value in r.values()] for r in rows)]))
-
-
-def _reported(name: str) -> Reported:
-    return next(trouble for trouble in troubles.read() if trouble.name == name)
+    def _list(self, options: dict[str, Any]) -> None:
+        self.say_facts([_facts(one) for one in troubles.read()], options["format"], "no troubles")
 
 
 def _facts(trouble: Reported) -> dict[str, str | None]:

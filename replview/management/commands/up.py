@@ -34,7 +34,6 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
         option = parser.add_argument
         option("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
         option("--port", type=int, default=8642, help="of the pages (default: 8642)")

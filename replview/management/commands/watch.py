@@ -33,7 +33,6 @@ from replview.runtime.machine import Stopped
 from replview.runtime.narration import Narration
 from replview.runtime.stack import Stack
 from replview.store.dsn import resolve
-from replview.store.models import Slot
 from replview.store.write.access_record import Action, note
 
 #: How the DSN reaches the process that watches, off everybody's list of processes.
@@ -49,18 +48,10 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The options of the command."""
-        parser.add_argument(
-            "dsn",
-            metavar="DSN",
-            help="a libpq connection string, service=NAME or env:VARIABLE",
-        )
-        parser.add_argument(
-            "--port",
-            type=int,
-            default=8642,
-            help="of the pages, where no replview is running yet (default: 8642)",
-        )
+        dsn = "a libpq connection string, service=NAME or env:VARIABLE"
+        parser.add_argument("dsn", metavar="DSN", help=dsn)
+        port = "of the pages, where no replview is running yet (default: 8642)"
+        parser.add_argument("--port", type=int, default=8642, help=port)
         add_plan_options(parser)
         parser.add_argument("--yes", action="store_true", help="do not ask")
         self.add_data(parser)
@@ -89,7 +80,8 @@ class Command(PlainCommand):
             with watching.registered() as slot:
                 note(Action.CHANGED_SLOT, subject=str(slot), source_id=slot.source_id,
                      details={"act": "watch"})  # fmt: skip
-                self.say(f"Open {live_address(slot)}")
+                base = os.environ.get("REPLVIEW_URL", "http://127.0.0.1:8642/").rstrip("/")
+                self.say(f"Open {base}{reverse('live')}?slot={quote(str(slot), safe='/')}")
                 self.say("Ctrl-C ends the watch")
                 watching.receive(slot, stop)
         finally:
@@ -120,11 +112,8 @@ class Command(PlainCommand):
         Settings were read before there was a store: the second process reads them anew.
         """
         say = Narration()
-        stack = Stack(
-            folder=DataFolder(settings.DATA_DIR / "watch"),
-            port=options["port"],
-            say=say,
-        )
+        folder = DataFolder(settings.DATA_DIR / "watch")
+        stack = Stack(folder=folder, port=options["port"], say=say)
         with stop_on_signals(stack.stopping, say):
             try:
                 stack.start()
@@ -151,9 +140,3 @@ class Command(PlainCommand):
                     watcher.wait()
         if watcher.returncode and not stack.stopping.is_set():
             raise CommandError("the watch could not go on (see above)")
-
-
-def live_address(slot: Slot) -> str:
-    """The live page of this slot on the running instance."""
-    base = os.environ.get("REPLVIEW_URL", "http://127.0.0.1:8642/").rstrip("/")
-    return f"{base}{reverse('live')}?slot={quote(str(slot), safe='/')}"

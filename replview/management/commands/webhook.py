@@ -1,16 +1,14 @@
 """``replview webhook add|list|test|remove``: who is told of alerts outside the pages."""
 
-import json
 import os
 import sys
-from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from replview.features.alerts.delivery import deliver_next
 from replview.features.alerts.webhooks import add_webhook, remove_webhook, send_test
-from replview.management.instance import InstanceCommand, table_of
+from replview.management.instance import Actions, InstanceCommand
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.write.access_record import command_user
 
@@ -18,14 +16,12 @@ from replview.store.write.access_record import command_user
 URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"
 
 
-class Command(InstanceCommand):
+class Command(Actions, InstanceCommand):
     """Webhooks: add, list, test, remove."""
 
     help = "Webhooks that receive alerts, as generic JSON or in Slack's form."
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """The actions and their options."""
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    def add_actions(self, actions: Any) -> None:
         add = actions.add_parser("add", help="add one, and show the secret that signs, once")
         add.add_argument("name", metavar="NAME")
         add.add_argument("--url", metavar="URL", help="its address; '-' reads it from standard "
@@ -36,16 +32,9 @@ class Command(InstanceCommand):
                          "link-local addresses may be called")  # fmt: skip
         listing = actions.add_parser("list", help="all webhooks, with their hosts alone")
         listing.add_argument("--format", choices=["text", "json"], default="text")
-        test = actions.add_parser("test", help="send a test message now")
-        test.add_argument("name", metavar="NAME")
-        remove = actions.add_parser("remove", help="remove one, and the record of its deliveries")
-        remove.add_argument("name", metavar="NAME")
-        for action in (add, listing, test, remove):
-            self.add_data(action)
-
-    def handle(self, **options: Any) -> None:
-        """Run the action."""
-        getattr(self, f"_{options['action']}")(options)
+        for word, text in (("test", "send a test message now"),
+                           ("remove", "remove one, and the record of its deliveries")):  # fmt: skip
+            actions.add_parser(word, help=text).add_argument("name", metavar="NAME")
 
     def _add(self, options: dict[str, Any]) -> None:
         url = options["url"] or os.environ.get(URL_VARIABLE, "")
@@ -69,13 +58,8 @@ class Command(InstanceCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         facts = [_facts(webhook) for webhook in Webhook.objects.all()]
-        if options["format"] == "json":
-            self.say(json.dumps(facts, indent=2))
-        elif not facts:
-            self.say("no webhooks yet: replview webhook add NAME --url URL")
-        else:
-            heading = [name.upper() for name in facts[0]]
-            self.say(table_of([heading, *(list(fact.values()) for fact in facts)]))
+        empty = "no webhooks yet: replview webhook add NAME --url URL"
+        self.say_facts(facts, options["format"], empty)
 
     def _test(self, options: dict[str, Any]) -> None:
         webhook = _find(options["name"])

@@ -22,17 +22,9 @@ OVERRIDABLE: dict[str, Kind] = {
     for values in built_in.BUILT_IN
     if KINDS[values["kind"]].per_slot
 }
-#: ``"inherit"``: the slot has none of its own.
-INHERIT = "inherit"
 #: Keys of a rule's table → the rule's field.
-_FIELDS = {
-    "threshold": "threshold",
-    "over": "clear_threshold",
-    "hold": "hold_seconds",
-    "clear": "clear_seconds",
-    "severity": "severity",
-    "on": "enabled",
-}
+_FIELDS = {"threshold": "threshold", "over": "clear_threshold", "hold": "hold_seconds",
+           "clear": "clear_seconds", "severity": "severity", "on": "enabled"}  # fmt: skip
 #: As a plan says them.
 _WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
@@ -59,8 +51,8 @@ def take_alerts(value: object) -> dict[str, Wanted]:
 
 
 def _take_rule(kind: Kind, given: object) -> Wanted:
-    if given == INHERIT:
-        return None
+    if given == "inherit":
+        return None  # the slot has none of its own
     if isinstance(given, bool):
         return {"enabled": given}
     table = {"threshold": given} if isinstance(given, str) else given
@@ -74,7 +66,9 @@ def _take_rule(kind: Kind, given: object) -> Wanted:
     if "threshold" in found:
         # Where the rule for all is over may lie beyond what this one fires at.
         found.setdefault("clear_threshold", None)
-        _check_margin(kind, found["threshold"], found["clear_threshold"])
+        at, over = found["threshold"], found["clear_threshold"]
+        if over is not None and (over < at if kind.below else over > at):
+            raise ValueError(f"over must be at {'least' if kind.below else 'most'} the threshold")
     return found
 
 
@@ -92,11 +86,6 @@ def _take_field(kind: Kind, key: str, value: object) -> Any:
     if key in ("threshold", "over") and kind.unit == Unit.YES_NO:
         raise ValueError("it has no threshold: it is so or not")
     return parse_amount(value, kind.unit if key in ("threshold", "over") else Unit.SECONDS)
-
-
-def _check_margin(kind: Kind, at: float, over: float | None) -> None:
-    if over is not None and (over < at if kind.below else over > at):
-        raise ValueError(f"over must be at {'least' if kind.below else 'most'} the threshold")
 
 
 def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, prune: bool) -> None:
@@ -167,8 +156,7 @@ def _carry_out(full_name: str, name: str, fields: Wanted) -> None:
             rule.delete()
             note("changed_settings", subject=f"{subject}: deleted", details={"by": BY})
         return
-    if rule.pk is None:
-        rule.enabled = True
+    rule.enabled = rule.enabled or rule.pk is None
     for key, value in fields.items():
         setattr(rule, key, value)
     rule.changed_at, rule.changed_by = timezone.now(), BY

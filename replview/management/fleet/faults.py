@@ -5,12 +5,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# On which line of a TOML file a key stands: ``tomllib`` does not tell.
-#
-# Only headings and the keys at the beginning of a line are looked for; of what stands inside an
-# array or an inline table the line of its key is told.
-
-
 Path = tuple[str | int, ...]
 _HEADING = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(
@@ -21,7 +15,11 @@ _STRINGS = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\])*\"|'[^']*'|#
 
 
 class Places:
-    """The lines of one file."""
+    """On which line of a TOML file a key stands: ``tomllib`` does not tell.
+
+    Only headings and the keys at the beginning of a line are looked for; of what stands inside an
+    array or an inline table the line of its key is told.
+    """
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
@@ -31,12 +29,8 @@ class Places:
 
     def line_of(self, path: Sequence[str | int]) -> int:
         """Of the key, or of the nearest thing that it stands in."""
-        wanted = tuple(path)
-        while wanted:
-            if wanted in self._lines:
-                return self._lines[wanted]
-            wanted = wanted[:-1]
-        return 1
+        parts = (tuple(path[:length]) for length in range(len(path), 0, -1))
+        return next((self._lines[part] for part in parts if part in self._lines), 1)
 
     def _scan(self, lines: list[str]) -> None:
         inside: Path = ()
@@ -54,7 +48,9 @@ class Places:
                 self._lines.setdefault(inside, number)
             elif key := _KEY.match(line):
                 self._lines.setdefault(inside + tuple(_parts(key[1])), number)
-                multiline = _left_open(key[2])
+                # The quotes of a string that goes on in the next line.
+                bare = _STRINGS.sub("", key[2])
+                multiline = next((quotes for quotes in ('"""', "'''") if quotes in bare), "")
                 depth = 0 if multiline else max(0, _depth(key[2]))
 
     def _open(self, heading: str, *, array: bool) -> Path:
@@ -77,12 +73,6 @@ def _parts(text: str) -> list[str]:
 def _depth(text: str) -> int:
     bare = _STRINGS.sub("", text)
     return bare.count("[") + bare.count("{") - bare.count("]") - bare.count("}")
-
-
-def _left_open(text: str) -> str:
-    """The quotes of a string that goes on in the next line."""
-    bare = _STRINGS.sub("", text)
-    return next((quotes for quotes in ('"""', "'''") if quotes in bare), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +100,8 @@ class Faults:
     """Collects them while a file is read."""
 
     def __init__(self, places: Places) -> None:
-        self._places = places
+        self.line_of = places.line_of
         self.found: list[Fault] = []
-
-    def line_of(self, path: Sequence[str | int]) -> int:
-        """Where it stands."""
-        return self._places.line_of(path)
 
     def add(self, path: Sequence[str | int], text: str) -> None:
         """Something at this path is wrong."""

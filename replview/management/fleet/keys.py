@@ -58,10 +58,6 @@ def _dotted(value: object) -> tuple[str, ...]:
         raise ValueError(str(problem)) from None
 
 
-def _except(value: object) -> tuple[str, ...]:
-    return _patterns(value) if value else ()
-
-
 def _columns(value: object) -> tuple[str, ...]:
     for one in (found := _texts(value)):
         if len(parts := one.split(".")) < 2 or not all(parts):
@@ -101,12 +97,10 @@ def _options(value: object) -> dict[str, str]:
         raise ValueError(f'it must be a table such as {{ streaming = "parallel" }}: {allowed}')
     found = {}
     for name, given in value.items():
-        word = (
-            {True: "on", False: "off"}.get(given, str(given)) if isinstance(given, bool) else given
-        )
-        if str(word) not in PLUGIN_OPTIONS.get(name, ()):
+        word = ("on" if given else "off") if isinstance(given, bool) else str(given)
+        if word not in PLUGIN_OPTIONS.get(name, ()):
             raise ValueError(f"{name} = {given!r} is not one of: {allowed}")
-        found[name] = str(word)
+        found[name] = word
     return found
 
 
@@ -119,16 +113,16 @@ def _slot_name(value: object) -> str:
 def _password(value: object) -> str:
     """``{ env = "NAME" }`` or ``{ file = "/path" }``, as ``Source.password_ref``."""
     hint = 'write { env = "NAME" } or { file = "/run/secrets/name" }: no secret stands in the file'
-    if not isinstance(value, Mapping) or len(value) != 1:
-        raise ValueError(f"it must say where the password is; {hint}")
-    ((kind, place),) = value.items()
-    if kind not in ("env", "file") or not isinstance(place, str):
-        raise ValueError(f"it must say where the password is; {hint}")
-    if kind == "env" and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", place):
-        raise ValueError("env must be the name of an environment variable")
-    if kind == "file" and not place.startswith("/"):
-        raise ValueError("file must be an absolute path")
-    return f"{kind}:{place}"
+    match value:
+        case {"env": str(name), **rest} if not rest:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError("env must be the name of an environment variable")
+            return f"env:{name}"
+        case {"file": str(path), **rest} if not rest:
+            if not path.startswith("/"):
+                raise ValueError("file must be an absolute path")
+            return f"file:{path}"
+    raise ValueError(f"it must say where the password is; {hint}")
 
 
 def _keep_for(value: object) -> int | None:
@@ -158,7 +152,7 @@ SLOT: dict[str, Take] = {
     "adopt": _yes_or_no,
     "publications": _names,
     "tables": _patterns,
-    "except_tables": _except,
+    "except_tables": lambda value: _patterns(value) if value else (),
     "all_tables": _yes_or_no,
     "exclude_columns": _columns,
     "mask_columns": _columns,
@@ -177,12 +171,7 @@ SLOT: dict[str, Take] = {
     "alerts": take_alerts,
 }
 #: Of ``[[source]]``.
-SOURCE: dict[str, Take] = {
-    "name": _text,
-    "dsn": _text,
-    "service": _text,
-    "password": _password,
-}
+SOURCE: dict[str, Take] = {"name": _text, "dsn": _text, "service": _text, "password": _password}
 #: Of ``[defaults]``, beside ``[defaults.slot]``.
 DEFAULTS: dict[str, Take] = {"dsn": _text, "password": _password}
 #: Of ``[[grant]]``.

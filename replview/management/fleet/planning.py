@@ -74,27 +74,30 @@ def side_by_side(
             raise
 
 
-Key = tuple[str, str, str]
-
-
 def plan_grants(fleet: Fleet, *, prune: bool) -> list[Item]:
     """One item for each grant; those that the file does not name only where it names any."""
     if not fleet.grants:
         return []
-    rows = Grant.objects.select_related("user", "group", "source")
-    known = {_key_of(grant): grant for grant in rows}
+    known = {}
+    for grant in Grant.objects.select_related("user", "group", "source"):
+        kind, holder = "group" if grant.group else "user", str(grant.group or grant.user or "")
+        known[kind, holder, grant.source.name if grant.source else ""] = grant
     items = [
         _plan(declared, known.pop((declared.kind, declared.holder, declared.source), None))
         for declared in fleet.grants
     ]
     for (kind, holder, source), grant in known.items():
         name = f"{kind} {holder} on {source or 'every source'}"
-        item = Item(kind="grant", name=name, verdict=Verdict.LEFT)
-        if prune:
-            item.verdict = Verdict.REMOVED
-            item.will(take_grant, grant)
-        items.append(item)
+        items.append(_further("grant", name, prune, take_grant, grant))
     return items
+
+
+def _further(kind: str, name: str, prune: bool, remove: Callable[[Any], Any], row: Any) -> Item:
+    """One that the file does not name: left alone, or removed."""
+    item = Item(kind=kind, name=name, verdict=Verdict.REMOVED if prune else Verdict.LEFT)
+    if prune:
+        item.will(remove, row)
+    return item
 
 
 def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
@@ -111,13 +114,13 @@ def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
     item.change("sees", was, tables or "all tables")
     if grant is None:
         item.verdict = Verdict.ADDED
-    item.will(_give, holder, declared.source, tables)
+    item.acts.append(lambda say: give_grant(holder, _source(declared.source), tables, by=BY))
     return item
 
 
-def _give(holder: object, source_name: str, tables: list[str]) -> None:
-    source = Source.objects.get(name=source_name) if source_name else None
-    give_grant(holder, source, tables, by=BY)
+def _source(name: str) -> Source | None:
+    """None: every source. Raises ``DoesNotExist``, since a grant must not become one of all."""
+    return Source.objects.get(name=name) if name else None
 
 
 def _holder(declared: DeclaredGrant) -> Any | None:
@@ -126,40 +129,32 @@ def _holder(declared: DeclaredGrant) -> Any | None:
     return get_user_model()._default_manager.filter(username=declared.holder).first()
 
 
-def _key_of(grant: Grant) -> Key:
-    source = grant.source.name if grant.source else ""
-    if grant.group is not None:
-        return "group", grant.group.name, source
-    return "user", grant.user.get_username() if grant.user else "", source
-
-
-_MaskKey = tuple[str, str, str, str]
-
-
 def plan_masks(fleet: Fleet, *, prune: bool) -> list[Item]:
     """One item for each rule; rules that the file does not name only where it names any."""
     if not fleet.has_masks:
         return []
-    known = {_mask_key_of(rule): rule for rule in MaskRule.objects.select_related("source")}
+    known = {
+        (rule.source.name if rule.source else "", rule.table_pattern, rule.column_pattern,
+         rule.type_pattern): rule
+        for rule in MaskRule.objects.select_related("source")
+    }  # fmt: skip
     items = [
         _plan_mask(one, known.pop((one.source, one.table, one.column, one.type), None))
         for one in fleet.masks
     ]
     for rule in known.values():
-        item = Item(kind="mask", name=str(rule), verdict=Verdict.LEFT)
+        items.append(_further("mask", str(rule), prune, remove_rule, rule))
         if prune:
-            item.verdict = Verdict.REMOVED
-            item.notes.append("What was masked on display by this rule alone is shown again.")
-            item.will(remove_rule, rule)
-        items.append(item)
+            shown = "What was masked on display by this rule alone is shown again."
+            items[-1].notes.append(shown)
     return items
 
 
 def _plan_mask(declared: DeclaredMask, rule: MaskRule | None) -> Item:
     item = Item(kind="mask", name=str(declared))
     if rule is None:
-        item.change("masked", "not by this rule", f"at {declared.when}" if declared.when == "ingest"
-                    else "on display")  # fmt: skip
+        when = "at ingest" if declared.when == "ingest" else "on display"
+        item.change("masked", "not by this rule", when)
         item.verdict = Verdict.ADDED
         item.will(_add, declared)
         return item
@@ -175,7 +170,7 @@ def _plan_mask(declared: DeclaredMask, rule: MaskRule | None) -> Item:
 def _add(declared: DeclaredMask) -> None:
     add_rule(
         MaskRule(
-            source=Source.objects.get(name=declared.source) if declared.source else None,
+            source=_source(declared.source),
             table_pattern=declared.table,
             column_pattern=declared.column,
             type_pattern=declared.type,
@@ -199,8 +194,3 @@ def _change(rule: MaskRule, differing: dict[str, str]) -> None:
         note("changed_settings", subject="mask rule changed", source_id=rule.source_id,
              details={"by": BY, "columns": rule.column_pattern, **differing})  # fmt: skip
     visibility.forget()
-
-
-def _mask_key_of(rule: MaskRule) -> _MaskKey:
-    source = rule.source.name if rule.source else ""
-    return source, rule.table_pattern, rule.column_pattern, rule.type_pattern

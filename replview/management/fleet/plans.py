@@ -92,11 +92,6 @@ class Item:
         """Have this done when it is carried out; it says nothing meanwhile."""
         self.acts.append(lambda say: act(*args, **named))
 
-    @property
-    def changes_something(self) -> bool:
-        """Whether carrying it out would write anything."""
-        return bool(self.acts)
-
 
 @dataclass(slots=True)
 class FleetPlan:
@@ -113,7 +108,7 @@ class FleetPlan:
     @property
     def changes_something(self) -> bool:
         """Whether there is anything to carry out."""
-        return any(item.changes_something for item in self.items)
+        return any(item.acts for item in self.items)
 
     @property
     def troubled(self) -> list[Item]:

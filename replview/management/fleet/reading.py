@@ -25,15 +25,13 @@ from replview.store.reachable import DSNError
 
 _LONGEST_BYTES = 4_000_000
 _LONGEST_NAME = 100
-_STANDARD_INPUT = ("-", "/dev/stdin")
-_DEFAULT_SLOT = "replview"
 Place = tuple[str | int, ...]
 Declared = TypeVar("Declared", DeclaredSource, DeclaredSlot, DeclaredMask, DeclaredGrant)
 
 
 def read_fleet(path: Path) -> Fleet:
     """The file, whole; ``-`` is standard input. Raises ``FleetFaults``."""
-    standard = str(path) in _STANDARD_INPUT
+    standard = str(path) in ("-", "/dev/stdin")
     try:
         # A pipe is read, not opened: it may be another user's.
         with nullcontext(sys.stdin.buffer) if standard else path.open("rb") as file:
@@ -81,12 +79,7 @@ def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
     names = {source.name for source in sources}
     masks = _each(document, ("mask",), faults, lambda t, at: _mask(t, at, names, faults))
     grants = _each(document, ("grant",), faults, lambda t, at: _grant(t, at, names, faults))
-    return Fleet(
-        sources=sources,
-        masks=masks,
-        grants=grants,
-        has_masks="mask" in document,
-    )
+    return Fleet(sources=sources, masks=masks, grants=grants, has_masks="mask" in document)
 
 
 def _source(
@@ -106,13 +99,8 @@ def _source(
         faults.add((*path, "name"), fault)
     dsn, password_ref = address_of(values, defaults, path, faults)
     slots = _each(table, (*path, "slot"), faults, lambda t, at: _slot(t, at, slot_defaults, faults))
-    return DeclaredSource(
-        name=name,
-        dsn=dsn,
-        password_ref=password_ref,
-        slots=slots,
-        line=faults.line_of(path),
-    )
+    line = faults.line_of(path)
+    return DeclaredSource(name=name, dsn=dsn, password_ref=password_ref, slots=slots, line=line)
 
 
 def _slot(
@@ -143,7 +131,7 @@ def _slot(
         )
     if "name" in table and "name" not in own:
         return None  # its name is a fault: it is not the one that has none
-    name = values.pop("name", _DEFAULT_SLOT)
+    name = values.pop("name", "replview")
     return DeclaredSlot(name=name, values=values, line=faults.line_of(path))
 
 
@@ -176,12 +164,9 @@ def _grant(
         faults.add(path, 'it must name either a user or a group, such as group = "viewer"')
         return None
     kind = "user" if "user" in values else "group"
-    return DeclaredGrant(
-        kind=kind,
-        holder=values[kind],
-        source=values.get("source", ""),
-        tables=() if "*" in values.get("tables", ()) else values.get("tables", ()),
-    )
+    tables = values.get("tables", ())
+    return DeclaredGrant(kind=kind, holder=values[kind], source=values.get("source", ""),
+                         tables=() if "*" in tables else tables)  # fmt: skip
 
 
 def _taken(
@@ -208,8 +193,7 @@ def _taken(
 
 def _tables(within: Mapping[str, Any], path: Place, faults: Faults) -> list[Mapping[str, Any]]:
     """An array of tables; what is none becomes a fault."""
-    name = str(path[-1])
-    given = within.get(name, [])
+    given = within.get(str(path[-1]), [])
     if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
         return given
     heading = ".".join(part for part in path if isinstance(part, str))
@@ -236,12 +220,6 @@ def _each(
             faults.add(place, f"{name} is declared twice (line {line}, too)")
         found.setdefault(name, (one, place))
     return tuple(one for one, _ in found.values())
-
-
-_NO_SECRET = (
-    'a password stands in it: say where it is instead, password = { env = "NAME" } or '
-    '{ file = "/run/secrets/name" }, or keep it in a service file'
-)
 
 
 def address_of(
@@ -283,5 +261,7 @@ def _split(dsn: str, path: Place, faults: Faults) -> str:
         faults.add(path, str(error))
         return ""
     if password:
-        faults.add(path, _NO_SECRET)
+        faults.add(path, "a password stands in it: say where it is instead, password = "
+                   '{ env = "NAME" } or { file = "/run/secrets/name" }, or keep it in a service '
+                   "file")  # fmt: skip
     return conninfo

@@ -26,9 +26,8 @@ from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import Keeping, change_keeping
 from replview.store.slot_control import change_budget, reopen
 
-#: Columns of the slot's row that the next session reads, by their keys in the file.
-_ROW = {"publications": "publications", "options": "options", "interface": "interface",
-        "keep_aborted": "keep_aborted"}  # fmt: skip
+#: Columns of the slot's row that the next session reads; their keys in the file are the same.
+_ROW = ("publications", "options", "interface", "keep_aborted")
 _BUDGET = {"wal_budget": "wal_budget_bytes", "protect": "protect", "heartbeat": "heartbeat_seconds"}
 
 
@@ -107,11 +106,11 @@ def _compare_tables(
     add, remove = _membership_changes(chosen, members, tables)
     if not add and not remove:
         return
-    item.change("tables", f"{len(members)} published", _difference(add, remove))
-    item.take(
-        plan_tables(slot, add=add, remove=remove),
-        lambda say: change_tables(slot, add=add, remove=remove, by=BY),
-    )
+    parts = [f"+{name}" for name in add] + [f"-{name}" for name in remove]
+    more = f" and {len(parts) - 12} more" if len(parts) > 12 else ""
+    item.change("tables", f"{len(members)} published", f"{' '.join(parts[:12])}{more}")
+    changed = {"add": add, "remove": remove}
+    item.take(plan_tables(slot, **changed), lambda say: change_tables(slot, **changed, by=BY))
 
 
 def _membership_changes(
@@ -135,16 +134,12 @@ def _membership_changes(
 def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     """What stands in the slot's row: the receiver connects anew and reads it."""
     wanted: dict[str, Any] = {}
-    for key, column in _ROW.items():
-        if not declared.says(key):
-            continue
-        now = declared.get(key)
-        now = list(now) if isinstance(now, tuple) else now
-        was = getattr(slot, column)
-        if key == "publications" and sorted(was) == sorted(now):
-            continue
+    for key in filter(declared.says, _ROW):
+        was, now = getattr(slot, key), declared.get(key)
+        if key == "publications":
+            now = was if sorted(was) == sorted(now) else list(now)
         if was != now:
-            wanted[column] = now
+            wanted[key] = now
             item.change(key.replace("_", " "), was, now)
     if wanted and item.trouble is None:
         item.notes.append("The receiver connects anew within two seconds; nothing is lost.")
@@ -165,7 +160,7 @@ def _compare_budget(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
             continue
         wanted[column] = now = declared.get(key)
         if key == "wal_budget":
-            was, now = (None if size is None else size_words(size) for size in (was, now))
+            was, now = _size(was), _size(now)
         item.change(key.replace("_", " "), was, now)
     if wanted.get("heartbeat_seconds") and slot.source.in_recovery:
         cause = f"{slot.source} is a standby: no heartbeat can be written there"
@@ -185,15 +180,6 @@ def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
         item.take(plan_start(slot), lambda say: start(slot, by=BY, say=say))
     else:
         item.take(plan_stop(slot), lambda say: stop(slot, by=BY))
-
-
-def _difference(add: list[str], remove: list[str]) -> str:
-    parts = [f"+{name}" for name in add] + [f"-{name}" for name in remove]
-    shown = " ".join(parts[:12])
-    return shown if len(parts) <= 12 else f"{shown} and {len(parts) - 12} more"
-
-
-Rules = dict[str, dict[str, str]]
 
 
 def compare_columns(
@@ -252,7 +238,7 @@ def _known_by_key(
     return [table for table in tables if table.key in published]
 
 
-def _flat(rules: Rules) -> dict[str, str]:
+def _flat(rules: dict[str, dict[str, str]]) -> dict[str, str]:
     words = {"drop": "left out", "mask": "masked"}
     return {
         f"{table}.{column}": words.get(rule, rule)
@@ -276,7 +262,8 @@ def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
     if wanted is None:
         return
     if wanted.for_days != slot.keep_for_days:
-        item.change("keep for", _days(slot.keep_for_days), _days(wanted.for_days))
+        days = (slot.keep_for_days, wanted.for_days)
+        item.change("keep for", *(None if one is None else f"{one} days" for one in days))
     if wanted.at_most_bytes != slot.keep_at_most_bytes:
         item.change("keep at most", _size(slot.keep_at_most_bytes), _size(wanted.at_most_bytes))
     loss = loss_of(slot, wanted)
@@ -288,10 +275,6 @@ def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
         )
     if item.trouble is None:
         item.will(change_keeping, slot, wanted, by=BY)
-
-
-def _days(days: int | None) -> str | None:
-    return None if days is None else f"{days} days"
 
 
 def _size(size: int | None) -> str | None:

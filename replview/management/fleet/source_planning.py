@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from replview.acts.credentials import candidate_of
@@ -21,14 +22,11 @@ from replview.management.fleet.plans import BY, KEYS, Item, Verdict
 from replview.management.fleet.slot_diff import plan_kept, wanted_keeping
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
-from replview.store.reachable import DSNError
 from replview.store.retention.policy import change_keeping
-from replview.store.secrets import SecretKeyChanged
 from replview.text.problem import with_place
+from replview.ui.managed import EXPECTED
 
 _DEADLINE_SECONDS = 30.0
-#: What a refusal is, and not a server that does not answer.
-_EXPECTED = (SourceProblem, DSNError, SecretKeyChanged)
 
 
 def plan_source(
@@ -47,7 +45,7 @@ def plan_source(
                 slot = _plan_slot(connection, source, declared, wanted, tables, stop)
                 compare_alerts(slot, _slot_of(source, wanted), wanted, prune=prune)
                 items.append(slot)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         _not_reached(items, declared, error)
     if source is not None and source.removing_at is not None:
         item.refuse(SourceProblem("removing", "it is being removed", "Apply again when it is gone"))
@@ -76,11 +74,8 @@ def _plan_managed_by(item: Item, source: Source | None, file: str) -> None:
     if was == file or item.trouble is not None:
         return
     item.change("declared in", was or None, file or None)
-
-    def declare(say: object) -> None:
-        Source.objects.filter(name=item.name).update(managed_by=file)
-
-    item.acts.append(declare)
+    named = Source.objects.filter(name=item.name)
+    item.will(named.update, managed_by=file)
 
 
 def _slot_of(source: Source | None, wanted: DeclaredSlot) -> Slot | None:
@@ -98,9 +93,7 @@ def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -
         item.change("address", None, candidate.conninfo)
         if declared.password_ref:
             item.change("password", None, declared.password_ref)
-        item.acts.append(
-            lambda say: add_source(declared.name, declared.dsn, declared.password_ref, by=BY)
-        )
+        item.will(add_source, declared.name, declared.dsn, declared.password_ref, by=BY)
         return full_conninfo(candidate)
     wanted = candidate_of(source, declared.dsn, declared.password_ref)
     same_password = not declared.password_ref or declared.password_ref == source.password_ref
@@ -153,24 +146,23 @@ def _plan_slot(
                          options=wanted.get("options", {}),
                          interface=wanted.get("interface", "walsender"),
                          keep_aborted=wanted.get("keep_aborted", False), stop=stop)  # fmt: skip
-        note_slot(made, "create" if plan.owned else "adopt",
-                  "The slot was created." if plan.owned else "The slot was adopted.", by=BY,
+        act, words = ("create", "created") if plan.owned else ("adopt", "adopted")
+        note_slot(made, act, f"The slot was {words}.", by=BY,
                   statements=[str(step) for step in plan.statements])  # fmt: skip
         if (keeping := wanted_keeping(made, wanted)) is not None:
             change_keeping(made, keeping, by=BY)
         if wanted.get("baseline") and made.plugin == "pgoutput":
-            _ask_for_baselines(made)
+            from replview.management.commands.baseline import tables_for
+
+            for schema, table in tables_for(made, [], everything=True):
+                baselines.request(made, schema, table, by=BY)
 
     item.acts.append(make)
     return item
 
 
-def _ask_for_baselines(slot: Slot) -> None:
-    """Of every table its publications have, in the background."""
-    from replview.management.commands.baseline import tables_for
-
-    for schema, table in tables_for(slot, [], everything=True):
-        baselines.request(slot, schema, table, by=BY)
+def _drop(slot: Slot, say: Callable[[str], Any]) -> None:
+    drop_slot(slot, by=BY, say=say)
 
 
 def _further_slots(source: Source, named: set[str], *, prune: bool, reached: bool) -> list[Item]:
@@ -180,26 +172,26 @@ def _further_slots(source: Source, named: set[str], *, prune: bool, reached: boo
         item = Item(kind="slot", name=str(slot), verdict=Verdict.LEFT)
         if prune and reached:
             item.verdict = Verdict.REMOVED
-            item.take(plan_drop(slot), _dropper(slot))
+            item.take(plan_drop(slot), partial(_drop, slot))
         items.append(item)
     return items
 
 
-def _dropper(slot: Slot) -> Callable[[Any], None]:
-    return lambda say: drop_slot(slot, by=BY, say=say)
-
-
 def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) -> None:
     """Neither the source nor what is left of its slots is looked at further."""
-    trouble = error if isinstance(error, SourceProblem) else _trouble(error)
+    trouble = trouble_of(error)
     for item in items:
         item.refuse(trouble, Verdict.UNREACHABLE)
-    named_already = {item.name for item in items}
-    for slot in declared.slots:
-        name = f"{declared.name}/{slot.name}"
-        if name not in named_already:
-            items.append(Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=trouble))
+    names = [f"{declared.name}/{slot.name}" for slot in declared.slots]
+    items += [
+        Item(kind="slot", name=name, verdict=Verdict.UNREACHABLE, trouble=trouble)
+        for name in names
+        if name not in {item.name for item in items}
+    ]
 
 
-def _trouble(error: Exception) -> SourceProblem:
+def trouble_of(error: Exception) -> SourceProblem:
+    """One of ``EXPECTED``, as an item keeps it."""
+    if isinstance(error, SourceProblem):
+        return error
     return SourceProblem("address", str(error), "Correct its dsn or password in the file")
