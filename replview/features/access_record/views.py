@@ -133,8 +133,6 @@ _PIECE_BYTES = 64 * 1024
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
             "source", "tables", "details")  # fmt: skip
-#: Told by the line itself, or of no use on it.
-_SHOWN_ELSEWHERE = {"relations"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +162,9 @@ class Line:
     @property
     def facts(self) -> str:
         """``120 rows · transaction 41``: what it did, never a value."""
-        details = self.record.details
-        facts = [
-            _fact(name, value) for name, value in details.items() if name not in _SHOWN_ELSEWHERE
-        ]
-        return " · ".join(fact for fact in facts if fact)
+        # Tables are told beside.
+        details = {k: v for k, v in self.record.details.items() if k != "relations"}
+        return " · ".join(fact for item in details.items() if (fact := _fact(*item)))
 
     @property
     def via(self) -> str:
@@ -184,6 +180,10 @@ class AccessPage:
     lines: list[Line]
     following_url: str
     choices: list[Menu]
+    cause = (
+        "Who looked at rows, took some out or changed something. No line of it can be changed or "
+        "deleted."
+    )
 
     @property
     def title(self) -> str:
@@ -195,14 +195,6 @@ class AccessPage:
         people = len({line.record.user_name for line in self.lines} - {""})
         earlier = " on this page; there is more" if self.following_url else when
         return f"{plural(len(self.lines), 'act')} of {plural(people, 'person', 'people')}{earlier}."
-
-    @property
-    def cause(self) -> str:
-        """What the record is."""
-        return (
-            "Who looked at rows, took some out or changed something. No line of it can be changed "
-            "or deleted."
-        )
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:

@@ -8,14 +8,7 @@ from ninja import P, QueryEx, Router
 
 from replview.access.page import VIEWER, page
 from replview.store.read.changes.records import utc_text
-from replview.store.sums.actor_sums import (
-    SORTS,
-    ActorSum,
-    Sums,
-    actors_of,
-    doings_of,
-    span_of,
-)
+from replview.store.sums.actor_sums import SORTS, ActorSum, Sums, actors_of, doings_of, span_of
 from replview.text.parsing import clean_text
 from replview.ui.api.slots import coverage_json, slot_named
 
@@ -96,11 +89,5 @@ def _actor(one: ActorSum) -> dict[str, object]:
 
 
 def _counts(sums: Sums) -> dict[str, int]:
-    return {
-        "transactions": sums.transactions,
-        "inserts": sums.inserts,
-        "updates": sums.updates,
-        "deletes": sums.deletes,
-        "truncates": sums.truncates,
-        "messages": sums.messages,
-    }
+    names = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
+    return {name: getattr(sums, name) for name in names}

@@ -1,6 +1,7 @@
 """The list of everybody who changed something, and the page of one of them."""
 
 import datetime as dt
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,15 +82,13 @@ def day_bars(
     for each in shown:
         # What is there is seen, however little it is.
         tall = max(1.5, (height - 1) * _size(each) / max(peak, 1))
-        x = (each.day - begin).days * step
-        bars.append(
-            Bar(round(x, 2), round(height - tall, 2), round(max(step - gap, 1), 2), round(tall, 2),
-                each.day, each)
-        )  # fmt: skip
+        box = ((each.day - begin).days * step, height - tall, max(step - gap, 1), tall)
+        x, y, wide, tall = (round(one, 2) for one in box)
+        bars.append(Bar(x, y, wide, tall, each.day, each))
     unknown = 0.0
     if recorded_since is not None and recorded_since > begin:
-        unknown = min((recorded_since - begin).days, count) * step
-        unknown = min([unknown, *(bar.x for bar in bars)])
+        days_before = min((recorded_since - begin).days, count)
+        unknown = min([days_before * step, *(bar.x for bar in bars)])
     return DayBars(tuple(bars), width, height, begin, last_day, peak, round(unknown, 2))
 
 
@@ -174,9 +173,8 @@ def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsP
     found = actors_of(span, text=wanted.q, sort=wanted.sort, after=wanted.after, limit=PAGE_ACTORS)
     names = [row.actor for row in found.rows]
     # Of all days it would be too much for so many.
-    last_days = {
-        row.actor: row.last_time.astimezone(dt.UTC).date() for row in found.rows if row.last_time
-    }
+    last_days = {one.actor: one.last_time.astimezone(dt.UTC).date()
+                 for one in found.rows if one.last_time}  # fmt: skip
     doings = doings_of(span, names, tables_on=last_days)
     rows = []
     for row in found.rows:
@@ -301,7 +299,7 @@ def read_actor_page(
 
 
 def _table(page: ActorPage, span: Span, table: TableSum) -> TableLine:
-    since = f"{span.first_day}" if span.first_day else ""
+    since = str(span.first_day or "")
     name, more = _name(table), {"actor": page.actor or _UNKNOWN_ACTOR, "since": since}
     return TableLine(
         sums=table,
@@ -312,18 +310,12 @@ def _table(page: ActorPage, span: Span, table: TableSum) -> TableLine:
 
 
 def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]]) -> None:
-    words = {
-        "slot": str(page.slot),
-        "actor": page.actor or _UNKNOWN_ACTOR,
-        "states": "committed,message",
-        "since": f"{span.first_day}" if span.first_day else "",
-    }
-    found = find_transactions(
-        reading_session(),
-        TransactionFilter.from_words(words),
-        limit=LATEST_TRANSACTIONS,
-        budget_seconds=0.1,
-    )
+    wanted = TransactionFilter.from_words({
+        "slot": str(page.slot), "actor": page.actor or _UNKNOWN_ACTOR,
+        "states": "committed,message", "since": str(span.first_day or ""),
+    })  # fmt: skip
+    found = find_transactions(reading_session(), wanted, limit=LATEST_TRANSACTIONS,
+                              budget_seconds=0.1)  # fmt: skip
     page.lines = transaction_lines(found.rows, found.slots, names)
     page.searched_back_to = found.searched_back_to
     contexts = [row.context for row in found.rows if row.context]
@@ -333,11 +325,10 @@ def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]])
 
 def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
     """The keys of some contexts and what they held; a stamp's as ``stamp.application_name``."""
-    seen: dict[str, dict[str, int]] = {}
+    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for context in contexts:
         for key, value in _flat(context):
-            values = seen.setdefault(key, {})
-            values[value] = values.get(value, 0) + 1
+            seen[key][value] += 1
     lines = []
     for key, values in sorted(seen.items()):
         ranked = sorted(values.items(), key=lambda item: (-item[1], item[0]))
@@ -371,7 +362,7 @@ def _transactions(
     slot: Slot, actor: str, first: dt.date | None, last: dt.date | None = None
 ) -> str:
     until = f"{last + dt.timedelta(days=1)}" if last else ""
-    words = {"actor": actor or _UNKNOWN_ACTOR, "since": f"{first}" if first else "", "until": until}
+    words = {"actor": actor or _UNKNOWN_ACTOR, "since": str(first or ""), "until": until}
     return transactions_url(slot, **_given(words))
 
 

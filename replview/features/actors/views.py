@@ -11,7 +11,6 @@ from replview.access.page import VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.actors.filters import wanted_of
 from replview.features.actors.page import read_actor_page, read_actors_page
-from replview.store.models import Slot
 from replview.store.read.coverage import coverage_of
 from replview.ui.params import Params
 from replview.ui.shell import no_slot, slot_view_of
@@ -21,9 +20,10 @@ from replview.ui.shell import no_slot, slot_view_of
 @require_GET
 def actors(request: HttpRequest) -> HttpResponse:
     """Everybody of one slot, nobody named among them."""
-    slot = _slot(request)
-    if slot is None:
+    view = slot_view_of(request)
+    if view is None:
         return _no_slot(request)
+    slot = view.slot
     today = timezone.now().astimezone(UTC).date()
     page = read_actors_page(slot, wanted_of(request), today)
     content = {"page": page, "slot": slot, "coverage": coverage_of(reading_session(), slot)}
@@ -34,9 +34,10 @@ def actors(request: HttpRequest) -> HttpResponse:
 @require_GET
 def actor(request: HttpRequest) -> HttpResponse:
     """One actor of one slot; an empty name is nobody named."""
-    slot = _slot(request)
-    if slot is None:
+    view = slot_view_of(request)
+    if view is None:
         return _no_slot(request)
+    slot = view.slot
     wanted = wanted_of(request)
     if "actor" not in request.GET:
         return redirect(wanted.url(slot))
@@ -48,17 +49,7 @@ def actor(request: HttpRequest) -> HttpResponse:
     return render(request, "actors/actor.html", {"page": page, "slot": slot, "coverage": coverage})
 
 
-def _slot(request: HttpRequest) -> Slot | None:
-    view = slot_view_of(request)
-    return view.slot if view is not None else None
-
-
 def _no_slot(request: HttpRequest) -> HttpResponse:
-    return no_slot(
-        request,
-        "Actors",
-        "Nobody yet.",
-        "Actors are those of one slot's record. The command shows every statement before it runs "
-        "one.",
-        run="replview slot add SOURCE SLOT",
-    )
+    cause = ("Actors are those of one slot's record. The command shows every statement before it "
+             "runs one.")  # fmt: skip
+    return no_slot(request, "Actors", "Nobody yet.", cause, run="replview slot add SOURCE SLOT")

@@ -100,9 +100,7 @@ def sentence(rules: list[RuleView]) -> dict[str, object]:
             "next": "add a rule for what nobody should see.",
         }
     ingest = sum(rule.at_ingest for rule in rules)
-    parts = []
-    if ingest:
-        parts.append(f"{ingest} at ingest: what it matches is not kept")
+    parts = [f"{ingest} at ingest: what it matches is not kept"] if ingest else []
     if len(rules) - ingest:
         parts.append(f"{len(rules) - ingest} on display: kept, and shown to nobody")
     matching = sum(bool(rule.columns) for rule in rules)

@@ -26,14 +26,8 @@ SSL_MODES = (
     ("disable", "never: in a private network alone"),
 )
 #: Names in the form → parameters of libpq.
-_PARAMETERS = {
-    "host": "host",
-    "port": "port",
-    "database": "dbname",
-    "user": "user",
-    "sslmode": "sslmode",
-    "sslrootcert": "sslrootcert",
-}
+_PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user",
+               "sslmode": "sslmode", "sslrootcert": "sslrootcert"}  # fmt: skip
 _TEXTS = ("name", "how", *_PARAMETERS, "dsn")
 #: What went wrong → the field it is shown beside.
 _FIELD_OF = {
@@ -62,16 +56,12 @@ class AddressForm:
     #: A password was entered before and is kept.
     has_password: bool = False
     password: str = field(default="", repr=False)
+    ssl_modes = SSL_MODES
 
     @property
     def how(self) -> str:
         """Which of the two halves counts."""
         return self.values.get("how") or FIELDS
-
-    @property
-    def ssl_modes(self) -> tuple[tuple[str, str], ...]:
-        """The choices of encryption."""
-        return SSL_MODES
 
     @property
     def sslmode(self) -> str:
@@ -80,11 +70,8 @@ class AddressForm:
 
     def trouble(self, trouble: SourceProblem) -> None:
         """Show it beside the field it is of."""
-        if self.how == STRING:
-            name = "name" if trouble.code == "name" else "dsn"
-        else:
-            name = "name" if trouble.code == "name" else _FIELD_OF.get(trouble.code, "")
-        self.errors[name] = trouble
+        beside = "dsn" if self.how == STRING else _FIELD_OF.get(trouble.code, "")
+        self.errors["name" if trouble.code == "name" else beside] = trouble
 
     @property
     def general(self) -> SourceProblem | None:
@@ -109,22 +96,20 @@ def read_form(sent: Mapping[str, object], former: AddressForm | None = None) -> 
     params = Params(sent)
     form = AddressForm({name: params.text(name, _LONGEST) for name in _TEXTS})
     form.password = params.text("password", _LONGEST, strip=False)
-    form.has_password = former is not None and former.has_password and same_place(form, former)
+    # A password that is kept is for this server and role: it goes to no other.
+    parts = ("how", "host", "port", "user", "sslmode", "sslrootcert")
+    form.has_password = (
+        former is not None
+        and former.has_password
+        and form.how == FIELDS
+        and all(form.values.get(part, "") == former.values.get(part, "") for part in parts)
+    )
     if form.how == FIELDS:
         _check_fields(form)
     elif not form.values["dsn"]:
-        form.errors["dsn"] = SourceProblem(
-            "needed", "the connection string is missing", "Enter one"
-        )
+        missing = "the connection string is missing"
+        form.errors["dsn"] = SourceProblem("needed", missing, "Enter one")
     return form
-
-
-def same_place(one: AddressForm, other: AddressForm) -> bool:
-    """Whether a password that is kept is for this server and role: it goes to no other."""
-    parts = ("how", "host", "port", "user", "sslmode", "sslrootcert")
-    return one.how == FIELDS and all(
-        one.values.get(part, "") == other.values.get(part, "") for part in parts
-    )
 
 
 def dsn_of(form: AddressForm) -> tuple[str, str]:
@@ -133,14 +118,11 @@ def dsn_of(form: AddressForm) -> tuple[str, str]:
     """
     if form.how == STRING:
         return form.values["dsn"], ""
-    given = {
-        parameter: form.values[name]
-        for name, parameter in _PARAMETERS.items()
-        if form.values.get(name)
-    }
+    sent = {parameter: form.values.get(name) for name, parameter in _PARAMETERS.items()}
+    given = {parameter: value for parameter, value in sent.items() if value}
     if given.get("sslmode") == SSL_MODES[0][0]:
         del given["sslmode"]
-    if form.password.startswith("file:/") or form.password.startswith("env:"):
+    if form.password.startswith(("file:/", "env:")):
         return conninfo_from(given), form.password
     if form.password:
         given["password"] = form.password
@@ -153,11 +135,9 @@ def name_of(form: AddressForm, database: str) -> str:
         return form.values["name"]
     taken = set(Source.objects.values_list("name", flat=True))
     wanted = "".join(letter for letter in database if letter != "/").strip()[:50] or "source"
-    for number in range(1, len(taken) + 2):
-        name = wanted if number == 1 else f"{wanted}-{number}"
-        if name not in taken and not sources.name_fault(name):
-            return name
-    return f"source-{len(taken) + 1}"
+    names = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 2))]
+    free = (name for name in names if name not in taken and not sources.name_fault(name))
+    return next(free, f"source-{len(taken) + 1}")
 
 
 def name_fault(name: str) -> str:
@@ -170,17 +150,16 @@ def name_fault(name: str) -> str:
 
 
 def _check_fields(form: AddressForm) -> None:
-    for name, what in (("host", "host"), ("database", "database"), ("user", "user")):
+    for name in ("host", "database", "user"):
         if not form.values[name]:
-            form.errors[name] = SourceProblem("needed", f"the {what} is missing", "Enter it")
+            form.errors[name] = SourceProblem("needed", f"the {name} is missing", "Enter it")
     port = form.values["port"]
     if port and not 0 < (whole_number(port) or 0) < 65536:
-        form.errors["port"] = SourceProblem("bad_port", "a port is a number from 1 to 65535",
-                                      "Usually 5432")  # fmt: skip
-    if form.sslmode not in [mode for mode, _ in SSL_MODES]:
-        form.errors["sslmode"] = SourceProblem(
-            "bad_sslmode", "that is no way to encrypt", "Choose one"
-        )
+        cause = "a port is a number from 1 to 65535"
+        form.errors["port"] = SourceProblem("bad_port", cause, "Usually 5432")
+    if form.sslmode not in dict(SSL_MODES):
+        cause = "that is no way to encrypt"
+        form.errors["sslmode"] = SourceProblem("bad_sslmode", cause, "Choose one")
 
 
 def form_of(values: Mapping[str, str], conninfo: str, *, has_password: bool) -> AddressForm:

@@ -18,17 +18,9 @@ Kind = SourceDraft.Kind
 _LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}
 #: All that matters where no slot is to be made.
 _OF_MONITORING = {
-    "reachable",
-    "version",
-    "old_version",
-    "unsupported_version",
-    "monitoring",
-    "no_pg_monitor",
-    "wal_limit",
-    "no_wal_limit",
-    "inactive_slot",
-    "lost_slot",
-}
+    "reachable", "version", "old_version", "unsupported_version", "monitoring", "no_pg_monitor",
+    "wal_limit", "no_wal_limit", "inactive_slot", "lost_slot",
+}  # fmt: skip
 #: What stands against a replication connection, but not against the SQL functions.
 _WALSENDER_ALONE = {"pooler", "hba_refused", "no_free_walsender"}
 _OR_SQL = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
@@ -102,7 +94,10 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
     problems = {one.code for one in found if one.grade is Grade.PROBLEM}
     sql_only = bool(problems) and kind == Kind.RECORD and problems <= _WALSENDER_ALONE
     if sql_only:
-        found = [_only_a_warning(one) for one in found]
+        found = [
+            replace(one, grade=Grade.WARNING) if one.grade is Grade.PROBLEM else one
+            for one in found
+        ]
     elif kind == Kind.WATCH:
         # A temporary slot lives in a replication connection: there is no such option.
         found = [replace(one, remedy=_OR_SQL.sub("", one.remedy), field="") for one in found]
@@ -113,21 +108,11 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
     )
 
 
-def _only_a_warning(finding: Finding) -> Finding:
-    if finding.grade is not Grade.PROBLEM:
-        return finding
-    return replace(finding, grade=Grade.WARNING)
-
-
 def view_of(finding: Finding) -> FindingView:
     """A finding for a page."""
-    remedy = with_place(finding.remedy, finding.field, PLACES)
-    return FindingView(
-        level=_LEVELS[finding.grade],
-        code=finding.code,
-        message=f"{sentence(finding.message)}.",
-        remedies=_remedies(remedy),
-    )
+    remedies = _remedies(with_place(finding.remedy, finding.field, PLACES))
+    message = f"{sentence(finding.message)}."
+    return FindingView(_LEVELS[finding.grade], finding.code, message, remedies)
 
 
 def _remedies(text: str) -> list[Remedy]:

@@ -34,7 +34,6 @@ from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Visit, note, use_visit
 
 _BEAT_SECONDS = 1.0
-_STORE, _BASELINE = "store", "baseline"
 
 
 class Work:
@@ -58,10 +57,13 @@ class Work:
 
     def begin(self, steps: list[Statement], *, baseline: bool = False) -> None:
         """The lines that its page shows from now on."""
-        lines = [_line(f"{step.kind} {step.name}", _title(step), str(step)) for step in steps]
-        lines.append(_line(_STORE, _STORED[self.draft.kind]))
+        lines = [
+            _line(f"{one.kind} {one.name}", f"Create {one.kind} {one.name}", str(one))
+            for one in steps
+        ]
+        lines.append(_line("store", _STORED[self.draft.kind]))
         if baseline:
-            lines.append(_line(_BASELINE, "Ask for the rows the tables have now"))
+            lines.append(_line("baseline", "Ask for the rows the tables have now"))
         self.draft.progress = lines
         self._beat()
 
@@ -101,9 +103,8 @@ class Work:
     def done(self, **columns: Any) -> bool:
         """It is all there (or, of a watch, all gone)."""
         if self._left:
-            self.fail(
-                SourceProblem("left", "what was made for it could not be taken back", "See below")
-            )
+            cause = "what was made for it could not be taken back"
+            self.fail(SourceProblem("left", cause, "See below"))
             return False
         return drafts.end(self.draft, "DONE", **columns)
 
@@ -123,13 +124,8 @@ class Work:
         if self._left:
             remedy = "; ".join([f"{remedy}. Left on the source, to be run there by you: "
                                 f"{self._left[0]}", *self._left[1:]])  # fmt: skip
-        drafts.end(
-            self.draft,
-            "FAILED",
-            problem_code=trouble.code,
-            problem_cause=cause,
-            problem_remedy=remedy,
-        )
+        drafts.end(self.draft, "FAILED", problem_code=trouble.code, problem_cause=cause,
+                   problem_remedy=remedy)  # fmt: skip
 
     def _look_around(self) -> None:
         if self._stopping.is_set() or not drafts.beat(self.draft) or self.over():
@@ -156,17 +152,10 @@ def take_back_lost() -> None:
         left = _sweep(draft) if swept else _take_back(draft)
         remedy = "Try again"
         if left:
-            goes_on = (
-                "replview goes on trying to take back what was made. Or run" if swept else "Run"
-            )
-            remedy = f"{goes_on} on the source yourself: {'; '.join(left)}"
-        drafts.end(
-            draft,
-            "FAILED",
-            problem_code="lost",
-            problem_cause="the worker ended before it was done",
-            problem_remedy=remedy,
-        )
+            goes_on = "replview goes on trying to take back what was made. Or run"
+            remedy = f"{goes_on if swept else 'Run'} on the source yourself: {'; '.join(left)}"
+        cause = "the worker ended before it was done"
+        drafts.end(draft, "FAILED", problem_code="lost", problem_cause=cause, problem_remedy=remedy)
 
 
 def _sweep(draft: SourceDraft) -> list[str]:
@@ -201,10 +190,6 @@ _STORED: dict[str, str] = {
 
 def _line(name: str, title: str, sql: str = "") -> dict[str, str]:
     return {"name": name, "title": title, "sql": sql, "state": "waiting", "said": ""}
-
-
-def _title(step: Statement) -> str:
-    return f"Create {step.kind} {step.name}"
 
 
 log = logging.getLogger(__name__)

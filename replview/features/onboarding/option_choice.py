@@ -7,13 +7,7 @@ from typing import Any
 from replview.catalog.naming import slot_name_fault
 from replview.catalog.plan.new_slot import HEARTBEAT_BOUNDS
 from replview.catalog.server import ServerFacts
-from replview.catalog.wal_budget import (
-    DATABASE,
-    RECORD,
-    default_budget,
-    parse_budget,
-    size_words,
-)
+from replview.catalog.wal_budget import DATABASE, RECORD, default_budget, parse_budget, size_words
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 from replview.ui.sentence import BASELINE_COST
@@ -44,6 +38,8 @@ class OptionForm:
     #: The tables' present rows, about; None: not known.
     estimated_rows: int | None = None
 
+    baseline_cost = BASELINE_COST
+
     @property
     def usual(self) -> list[tuple[Option, str]]:
         """Those that somebody may want otherwise, with what is chosen."""
@@ -66,11 +62,6 @@ class OptionForm:
         """``10 GB``: what a budget is where none is named, and why."""
         size, why = default_budget(self.facts)
         return f"{size_words(size)}: {why}"
-
-    @property
-    def baseline_cost(self) -> str:
-        """What reading the tables once means for the source."""
-        return BASELINE_COST
 
 
 def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:

@@ -10,41 +10,32 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.catalog.connections import reading
-from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import request_of
 from replview.catalog.problems import SourceProblem
-from replview.features.onboarding.steps import KINDS
+from replview.features.onboarding.steps import KINDS, trouble_of
 from replview.jobs import drafts
 from replview.store.models import Slot, SourceDraft
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.text.addresses import stream_url
 from replview.text.formats import plural
 from replview.text.problem import with_place
+from replview.ui.managed import EXPECTED
 from replview.ui.sentence import PLACES, sentence
 
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind
 #: A trouble → the step in which it is mended.
 _MENDED_IN = {
-    "bad_slot_name": "options",
-    "slot_exists": "options",
-    "publication_exists": "options",
-    "bad_publication_name": "options",
-    "bad_heartbeat": "options",
-    "bad_budget": "options",
-    "no_failover": "options",
-    "no_such_table": "tables",
-    "no_tables": "tables",
-    "not_owner": "tables",
-    "may_not_publish": "tables",
-    "no_such_publication": "tables",
-    "unusable_tables": "tables",
-    "not_superuser": "tables",
-    "all_tables_columns": "columns",
-    "no_such_column": "columns",
-    "identity_column": "columns",
+    code: step
+    for step, codes in {
+        "options": "bad_slot_name slot_exists publication_exists bad_publication_name "
+        "bad_heartbeat bad_budget no_failover",
+        "tables": "no_such_table no_tables not_owner may_not_publish no_such_publication "
+        "unusable_tables not_superuser",
+        "columns": "all_tables_columns no_such_column identity_column",
+    }.items()
+    for code in codes.split()
 }
 
 
@@ -81,14 +72,9 @@ def review(draft: SourceDraft) -> Review:
         slot_request = request_of(draft.answers, temporary=draft.kind == Kind.WATCH)
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
-            return _of(make_plan(connection, slot_request))
-    except SourceProblem as error:
-        return Review(trouble=error.with_places(PLACES))
-    except (DSNError, SecretKeyChanged) as error:
-        return Review(trouble=SourceProblem("bad_dsn", str(error), "Enter the address again"))
-
-
-def _of(plan: SlotPlan) -> Review:
+            plan = make_plan(connection, slot_request)
+    except EXPECTED as error:
+        return Review(trouble=trouble_of(error))
     return Review(
         steps=plan.statements,
         notes=[sentence(with_place(note.text, note.field, PLACES)) for note in plan.notes],
@@ -169,7 +155,9 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
         case State.WAITING:
             return _asked(draft, lines)
         case State.RUNNING:
-            return CarriedOut("idle", f"{words.title}: being set up.", _doing(draft), lines,
+            doing = next((f"{one['title']}." for one in draft.progress
+                          if one["state"] == "running"), "")  # fmt: skip
+            return CarriedOut("idle", f"{words.title}: being set up.", doing, lines,
                               moving=True, may_stop=True)  # fmt: skip
         case State.FAILED:
             trouble = SourceProblem(draft.problem_code, draft.problem_cause, draft.problem_remedy)
@@ -207,13 +195,6 @@ def _asked(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
                           moving=True, may_stop=True)  # fmt: skip
     return CarriedOut("idle", "About to begin.", "A worker takes it within a second or two.",
                       lines, moving=True, may_stop=True)  # fmt: skip
-
-
-def _doing(draft: SourceDraft) -> str:
-    running = next((one for one in draft.progress if one["state"] == "running"), None)
-    if running is None:
-        return ""
-    return f"{running['title']}."
 
 
 def _done(draft: SourceDraft, lines: list[Line]) -> CarriedOut:

@@ -14,19 +14,10 @@ from replview.catalog.problems import SourceProblem
 from replview.jobs import drafts
 from replview.store.dsn import place_of
 from replview.store.models import SourceDraft
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
+from replview.ui.managed import EXPECTED
 from replview.ui.sentence import PLACES
 
 Kind = SourceDraft.Kind
-_WORDS = {
-    "connection": "Connection",
-    "check": "Check",
-    "tables": "Tables",
-    "columns": "Columns",
-    "options": "Options",
-    "review": "Review",
-}
 _OF_KIND = {
     Kind.WATCH: ("connection", "check", "tables", "columns", "review"),
     Kind.MONITOR: ("connection", "check", "review"),
@@ -120,11 +111,10 @@ def links(kind: str, current: str, draft: SourceDraft | None = None) -> list[Ste
     names = _OF_KIND[Kind(kind)] if draft is None else names_of(draft)
     found = []
     for number, name in enumerate(names, 1):
-        reached = draft is not None and may_see(draft, name)
         done = draft is not None and is_answered(draft, name)
         state = "current" if name == current else "done" if done else "later"
-        url = step_url(draft, name) if draft is not None and reached else ""
-        found.append(StepLink(number, name, _WORDS[name], state, url))
+        url = step_url(draft, name) if draft is not None and may_see(draft, name) else ""
+        found.append(StepLink(number, name, name.title(), state, url))
     return found
 
 
@@ -150,23 +140,20 @@ def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResp
                 return redirect(step_url(draft, next_open(draft)))
             try:
                 return view(request, draft)
-            except SourceProblem as error:
-                return _unreadable(request, draft, name, error.with_places(PLACES))
-            except (DSNError, SecretKeyChanged) as error:
-                trouble = SourceProblem("bad_dsn", str(error), "Enter the address again")
-                return _unreadable(request, draft, name, trouble)
+            except EXPECTED as error:
+                page = {**page_of(draft.kind, name, draft), "trouble": trouble_of(error)}
+                return render(request, "onboarding/unreadable.html", page, status=502)
 
         return seen
 
     return decorate
 
 
-def _unreadable(
-    request: HttpRequest, draft: SourceDraft, name: str, trouble: SourceProblem
-) -> HttpResponse:
-    """The source does not answer now: why, and again."""
-    page = {**page_of(draft.kind, name, draft), "trouble": trouble}
-    return render(request, "onboarding/unreadable.html", page, status=502)
+def trouble_of(error: Exception) -> SourceProblem:
+    """What a step shows of one of ``EXPECTED``."""
+    if isinstance(error, SourceProblem):
+        return error.with_places(PLACES)
+    return SourceProblem("bad_dsn", str(error), "Enter the address again")
 
 
 def gone() -> HttpResponse:

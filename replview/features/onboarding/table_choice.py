@@ -122,18 +122,13 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
     facts = read_server_facts(connection)
     publications = [one for one in read_publications(connection) if one.tables or one.all_tables]
     former = set(answers.get("tables") or ())
-    breaking = tuple(
-        table.text for table in tables if table.parent is None and not fully_usable(table, tables)
-    )
+    roots = [table for table in tables if table.parent is None]
+    breaking = tuple(table.text for table in roots if not fully_usable(table, tables))
     # All, unless something was chosen before; a table that came since is not in that.
     everything = "through" not in answers
     through = str(answers.get("through") or (TABLES if facts.may_create else PUBLICATIONS))
     return TableChoice(
-        rows=[
-            _row(table, tables, chosen=everything or table.text in former)
-            for table in tables
-            if table.parent is None
-        ],
+        rows=[_row(one, tables, chosen=everything or one.text in former) for one in roots],
         publications=publications,
         through=through if publications or through == EVERYTHING else TABLES,
         whole_schemas=whole_schemas(connection),

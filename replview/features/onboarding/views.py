@@ -105,11 +105,8 @@ def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
         return gone()
     if draft.state not in drafts.CHANGEABLE:
         return redirect("draft-progress", draft.pk)
-    former = form_of(
-        draft.answers.get("form") or {},
-        draft.conninfo,
-        has_password=bool(draft.sealed_password or draft.password_ref),
-    )
+    has_password = bool(draft.sealed_password or draft.password_ref)
+    former = form_of(draft.answers.get("form") or {}, draft.conninfo, has_password=has_password)
     if request.method != "POST":
         return _connection_page(request, former, draft.kind, draft)
     form, before = read_form(request.POST, former), draft.conninfo
@@ -179,9 +176,9 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     draft = drafts.find(account_of(request), draft_id)
     if draft is None:
         return gone()
-    htmx = request.headers.get("HX-Request") == "true"
     if draft.state == State.OPEN:
         return redirect(_goes_on(draft))
+    htmx = request.headers.get("HX-Request") == "true"
     page: dict[str, Any] = {**page_of(draft.kind, "review", draft), "work": carried_out(draft),
                             "following": next_address(draft)}  # fmt: skip
     name = "onboarding/progress_now.html" if htmx else "onboarding/progress.html"
@@ -195,8 +192,8 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     draft = drafts.find(account_of(request), draft_id)
     if draft is None or drafts.drop(draft):
         # What could not be taken back was told with its statements.
-        remains = draft is not None and bool(draft.undo)
-        return redirect(f"{reverse('source-new')}?{'remains' if remains else 'left'}")
+        word = "remains" if draft is not None and draft.undo else "left"
+        return redirect(f"{reverse('source-new')}?{word}")
     return redirect("draft-progress", draft.pk)
 
 
@@ -247,10 +244,8 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, objec
         return {}
     if chosen["through"] == table_choice.EVERYTHING:
         # What cannot be left out at the source any more is at least not kept here.
-        return {
-            "columns": {name: dict.fromkeys(kept, column_choice.MASK)
-                        for name, kept in rules.items()}
-        }  # fmt: skip
+        masked = {name: dict.fromkeys(kept, column_choice.MASK) for name, kept in rules.items()}
+        return {"columns": masked}
     return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
 
 

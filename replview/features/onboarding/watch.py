@@ -79,22 +79,13 @@ class Watching:
     def receive(self, slot: Slot, stop: threading.Event) -> None:
         """Receive until ``stop`` is set, saying what happens to the slot."""
         wakes = self.wakes
-        reader = threading.Thread(
-            target=receive,
-            args=[slot.pk],
-            kwargs={
-                "owner": f"watch@{socket.gethostname()}:{os.getpid()}",
-                "stop": stop,
-                "conninfo_of": lambda source_id: self.conninfo,
-                "listeners": Listeners(
-                    committed=lambda slot_id, incarnation, seq, moved: wakes.wake(
-                        slot_id, incarnation, seq, moved
-                    ),
-                    slot_changed=wakes.slot_changed,
-                ),
-            },
-            name="receiver",
-        )
+        how = {
+            "owner": f"watch@{socket.gethostname()}:{os.getpid()}",
+            "stop": stop,
+            "conninfo_of": lambda source_id: self.conninfo,
+            "listeners": Listeners(committed=wakes.wake, slot_changed=wakes.slot_changed),
+        }
+        reader = threading.Thread(target=receive, args=[slot.pk], kwargs=how, name="receiver")
         reader.start()
         try:
             self._tell(slot, stop, reader)

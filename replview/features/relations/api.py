@@ -9,10 +9,11 @@ from replview.access.page import VIEWER, page
 from replview.features.relations.schema_history import Period, VersionHistory, schema_history
 from replview.store.models import Relation
 from replview.store.read.changes.records import utc_text
-from replview.store.sums.relation_sums import last_changes, sums_of_slot
+from replview.store.sums.relation_sums import RelationSum, last_changes, sums_of_slot
 from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["relations"])
+_COUNTED = ("inserts", "updates", "deletes", "truncates")
 
 
 @page(role=VIEWER)
@@ -21,28 +22,24 @@ def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
     """Every table in the slot's stream, with its last change and how often it changed."""
     found = slot_named(slot)
     sums = sums_of_slot(found.pk)
-    known = {
-        one.pk: one for one in Relation.objects.filter(slot=found).select_related("current_version")
-    }
+    rows = Relation.objects.filter(slot=found).select_related("current_version")
     places = {pk: each.last for pk, each in sums.by_relation.items() if each.last is not None}
     last = last_changes(places)
     items = []
-    for pk, relation in sorted(known.items(), key=lambda each: (each[1].schema, each[1].table)):
-        counted, change = sums.by_relation.get(pk), last.get(pk)
+    for relation in sorted(rows, key=lambda row: (row.schema, row.table)):
+        counted = sums.by_relation.get(relation.pk, RelationSum())
+        change = last.get(relation.pk)
         version = relation.current_version
         items.append(
             {
-                "relation": pk,
+                "relation": relation.pk,
                 "schema": relation.schema,
                 "table": relation.table,
                 "oid": relation.oid,
                 "version": version.number if version else None,
                 "replica_identity": version.replica_identity if version else None,
                 "key_columns": version.key_columns if version else [],
-                "inserts": counted.inserts if counted else 0,
-                "updates": counted.updates if counted else 0,
-                "deletes": counted.deletes if counted else 0,
-                "truncates": counted.truncates if counted else 0,
+                **{name: getattr(counted, name) for name in _COUNTED},
                 "last_transaction": change.transaction_id if change else None,
                 "last_commit_time": utc_text(change.commit_time) if change else None,
             }
@@ -87,10 +84,7 @@ def _version(one: VersionHistory, *, current: bool) -> dict[str, object]:
         "key_columns": version.key_columns,
         "columns": version.columns,
         "periods": [_period(period) for period in one.periods],
-        "inserts": counts.inserts,
-        "updates": counts.updates,
-        "deletes": counts.deletes,
-        "truncates": counts.truncates,
+        **{name: getattr(counts, name) for name in _COUNTED},
     }
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -122,19 +121,15 @@ class SchemaPage:
         """Before and after exchanged."""
         if self.before is None or self.to is None:
             return ""
-        return self._url(
-            **{"from": str(self.to.version.number), "to": str(self.before.version.number)}
-        )
+        numbers = {"from": str(self.to.version.number), "to": str(self.before.version.number)}
+        return self._url(**numbers)
 
     def choices(self, side: str) -> list[VersionChoice]:
         """The versions as a menu for ``from`` or ``to``."""
         chosen = self.before if side == "from" else self.to
-        return [
-            VersionChoice(
-                v.version.number, v, self._url(**{side: str(v.version.number)}), v is chosen
-            )
-            for v in self.history.versions
-        ]
+        numbered = [(v.version.number, v) for v in self.history.versions]
+        return [VersionChoice(number, v, self._url(**{side: str(number)}), v is chosen)
+                for number, v in numbered]  # fmt: skip
 
     @property
     def from_choices(self) -> list[VersionChoice]:
@@ -150,11 +145,9 @@ class SchemaPage:
         asked = {
             "from": str(self.before.version.number) if self.before else "",
             "to": str(self.to.version.number) if self.to else "",
-            "columns": "changed" if self.changed_only else "",
+            "columns": "changed" if self.changed_only and changed else "",
+            **changed,
         }
-        if "columns" not in changed and not set(changed) & {"from", "to"}:
-            asked["columns"] = ""
-        asked |= changed
         return relation_url(self.relation.pk, **{n: word for n, word in asked.items() if word})
 
 
@@ -163,15 +156,15 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
     history = schema_history(relation)
     names = _type_names(relation, history)
     asked = Params(request.GET)
-    to = history.number(asked.number("to", digits=8) or 0) or history.current or _newest(history)
-    before = history.number(asked.number("from", digits=8) or 0) or (
-        history.before(to) if to else None
-    )
+    newest = next(iter(history.versions), None)
+    to = history.number(asked.number("to", digits=8) or 0) or history.current or newest
+    before = history.number(asked.number("from", digits=8) or 0)
+    before = before or (history.before(to) if to else None)
     if before is to:
         before = None
-    shape = shape_of(to.version, names) if to else None
     look = latest_look(relation.slot)
     published = tables_of_look(look.facts) if look else PublishedTables()
+    changed = any(v.counts.changes for v in history.versions)
     page = SchemaPage(
         relation=relation,
         history=history,
@@ -180,24 +173,15 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
         to=to,
         before=before,
         diff=_diff(relation, before, to, names),
-        shape=shape,
+        shape=shape_of(to.version, names) if to else None,
         changed_only=request.GET.get("columns") == "changed" and before is not None,
         published=published.find(relation.oid, relation.schema, relation.table),
         looked=look is not None,
-        standing=published.standing(
-            relation.oid,
-            relation.schema,
-            relation.table,
-            changed=any(v.counts.changes for v in history.versions),
-        ),
+        standing=published.standing(relation.oid, relation.schema, relation.table, changed=changed),
         leaves=published.leaves_of(str(relation)),
     )
     _tie(page)
     return page
-
-
-def _newest(history: SchemaHistory) -> VersionHistory | None:
-    return history.versions[0] if history.versions else None
 
 
 def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:
@@ -225,13 +209,8 @@ def _identity(relation: Relation, history: SchemaHistory) -> IdentityWords | Non
     # A rule on display takes no key away.
     rules = {name for name, when in masked.items() if when == "ingest"}
     rules |= set(relation.slot.column_rules.get(str(relation)) or {})
-    return identity_words(
-        relation.schema,
-        relation.table,
-        shape.replica_identity,
-        shape.key_columns,
-        rules,
-    )
+    return identity_words(relation.schema, relation.table, shape.replica_identity,
+                          shape.key_columns, rules)  # fmt: skip
 
 
 def _diff(
@@ -258,17 +237,14 @@ def _entries(
     entries = []
     for version in history.versions:
         previous = history.before(version)
-        line = summary(
-            shape_of(previous.version, names) if previous else None,
-            shape_of(version.version, names),
-        )
+        was = shape_of(previous.version, names) if previous else None
         more = {"from": str(previous.version.number)} if previous else {}
         chosen = "to" if version is to else "from" if version is before else ""
         share = version.counts.changes / most if most else 0.0
         entries.append(
             Entry(
                 history=version,
-                line=line,
+                line=summary(was, shape_of(version.version, names)),
                 held=_held(version),
                 current=version is history.current,
                 width=round(max(share * BAR, 2.0 if version.counts.changes else 0.0), 1),
@@ -296,14 +272,9 @@ def _tie(page: SchemaPage) -> None:
     wanted = [(relation.schema, relation.table)]
     if page.published and page.published.root:
         wanted.append(tuple(page.published.root.split(".", 1)))  # type: ignore[arg-type]
-    rows: list[Any] = list(
-        Relation.objects.filter(
-            slot=relation.slot_id,
-            schema__in=[schema for schema, _ in wanted],
-            table__in=[table for _, table in wanted],
-        ).order_by("id")
-    )
-    for row in rows:
+    schemas, tables = zip(*wanted, strict=True)
+    rows = Relation.objects.filter(slot=relation.slot_id, schema__in=schemas, table__in=tables)
+    for row in rows.order_by("id"):
         if (row.schema, row.table) == wanted[0]:
             page.successor = row if row.pk > relation.pk else page.successor
         elif (row.schema, row.table) == wanted[-1]:

@@ -1,6 +1,6 @@
 """All tables of a slot's stream: when each last changed, how often, under which shape."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -187,7 +187,14 @@ def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
     if published:
         rows += _never_changed(slot, relations, published)
     _tie(rows)
-    chosen = _sorted([row for row in rows if _fits(row, wanted)], wanted.sort)
+    text = wanted.q.casefold()
+    fitting = [
+        row
+        for row in rows
+        if (row.warnings or not wanted.warnings)
+        and (text in row.name.casefold() or text in row.root.casefold())
+    ]
+    chosen = _sorted(fitting, wanted.sort)
     start = next((n + 1 for n, row in enumerate(chosen) if row.token == wanted.after), 0)
     shown = chosen[start : start + PAGE_TABLES]
     newest = max((r for r in rows if r.sum.last), key=lambda r: r.sum.last, default=None)  # type: ignore[arg-type,return-value]
@@ -214,13 +221,9 @@ def _row(
     sums: dict[int, RelationSum],
     published: PublishedTables | None,
 ) -> TableRow:
-    row = TableRow(
-        relation.schema,
-        relation.table,
-        relation.pk,
-        versions=relation.version_count,  # type: ignore[attr-defined]
-        sum=sums.get(relation.pk, RelationSum()),
-    )
+    row = TableRow(relation.schema, relation.table, relation.pk,
+                   versions=relation.version_count,  # type: ignore[attr-defined]
+                   sum=sums.get(relation.pk, RelationSum()))  # fmt: skip
     if version := relation.current_version:
         last = (version.intervals or [{}])[-1].get("at")
         noticed = version.first_seen_at if len(version.intervals or ()) < 2 else None
@@ -273,23 +276,14 @@ def _tie(rows: list[TableRow]) -> None:
         row.root_id = pages.get(row.root) if row.root else None
 
 
-def _fits(row: TableRow, wanted: RelationsQuery) -> bool:
-    if wanted.warnings and not row.warnings:
-        return False
-    text = wanted.q.casefold()
-    return not text or text in row.name.casefold() or text in row.root.casefold()
-
-
 def _sorted(rows: list[TableRow], by: str) -> list[TableRow]:
     ordered = sorted(rows, key=lambda row: (row.schema, row.table, -(row.relation_id or 0)))
-    match by:
-        case "changes":
-            ordered.sort(key=lambda row: -row.sum.changes)
-        case "versions":
-            ordered.sort(key=lambda row: -row.versions)
-        case "last":
-            ordered.sort(key=_last_place, reverse=True)
-    return ordered
+    keys: dict[str, Callable[[TableRow], Any]] = {
+        "changes": lambda row: row.sum.changes,
+        "versions": lambda row: row.versions,
+        "last": _last_place,
+    }
+    return sorted(ordered, key=keys[by], reverse=True) if by in keys else ordered
 
 
 def _last_place(row: TableRow) -> tuple[int, int]:

@@ -4,7 +4,8 @@ long, and how many changes are stored under it.
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -169,12 +170,9 @@ class SchemaHistory:
 
     def before(self, version: VersionHistory) -> VersionHistory | None:
         """The version that was in force before this one was first."""
-        previous = None
-        for period in self.periods:
-            if period.version_id == version.version.pk:
-                break
-            previous = period.version_id
-        return next((v for v in self.versions if v.version.pk == previous), None)
+        ids = [period.version_id for period in self.periods]
+        at = ids.index(version.version.pk) if version.version.pk in ids else len(ids)
+        return next((v for v in self.versions if v.version.pk in ids[:at][-1:]), None)
 
 
 def schema_history(relation: Relation) -> SchemaHistory:
@@ -200,8 +198,7 @@ def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
         intervals = version.intervals or [{"lsn": version.first_lsn, "xid": version.first_xid}]
         for number, interval in enumerate(intervals):
             at = parse_datetime(str(interval.get("at") or ""))
-            if number == 0:
-                at = at or version.first_seen_at
+            at = at or (version.first_seen_at if number == 0 else None)
             lsn = interval.get("lsn")
             found.append(Period(version.pk, interval.get("xid"), str(lsn) if lsn else None, at))
     return found
@@ -220,7 +217,7 @@ def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Peri
         _LOOKED_AT,
     ]
     found = {row[0]: Found(*row[1:]) for row in _rows(_TRANSACTIONS, parameters)}
-    return [_replaced(period, found=found.get(n)) for n, period in enumerate(periods)]
+    return [replace(period, found=found.get(n)) for n, period in enumerate(periods)]
 
 
 def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
@@ -233,33 +230,22 @@ def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
         return (period.began_at or beginning, found.incarnation_number if found else 0, seq)
 
     ordered = sorted(periods, key=when)
-    done = []
-    for number, period in enumerate(ordered):
-        following = ordered[number + 1] if number + 1 < len(ordered) else None
-        last = following is None and period.version_id == relation.current_version_id
-        until = following.began_at if following else None
-        done.append(_replaced(period, until=until, current=last))
+    done = [replace(one, until=following.began_at) for one, following in pairwise(ordered)]
+    for last in ordered[-1:]:
+        done.append(replace(last, current=last.version_id == relation.current_version_id))
     return done
-
-
-def _replaced(period: Period, **values: Any) -> Period:
-    known = {name: getattr(period, name) for name in Period.__dataclass_fields__}
-    return Period(**{**known, **values})
 
 
 def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]:
     # Of what is in no committed transaction no change counts; what is not in the store any more
     # lies before everything that is not summed up.
     begun = [p for p in periods if p.found is None or p.found.commit_seq is not None]
-    places = [
-        (p.found.incarnation_number, p.found.commit_seq) if p.found else (0, 0) for p in begun
-    ]
     parameters = {
         "relation": relation_id,
         "key": str(relation_id),
-        "versions": [period.version_id for period in begun],
-        "numbers": [number for number, _ in places],
-        "seqs": [seq for _, seq in places],
+        "versions": [p.version_id for p in begun],
+        "numbers": [p.found.incarnation_number if p.found else 0 for p in begun],
+        "seqs": [p.found.commit_seq if p.found else 0 for p in begun],
         "tail": TAIL,
     }
     return _rows(_COUNTS, parameters)
@@ -271,10 +257,8 @@ def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-# Whether rows kept a value across two versions: what the record can say of a likely rename.
-#
 # The first updates under the later version are held against what was last stored of the same rows
-# under the earlier one. Bounded: a few transactions, a few rows.
+# under the earlier one: what the record can say of a likely rename. Bounded.
 
 _MOST_TRANSACTIONS = 20
 _ROWS = 20
@@ -333,9 +317,9 @@ def values_carried(
         cursor.execute(_PAIRS, parameters)
         rows = [(orjson.loads(old), orjson.loads(new)) for old, new in cursor.fetchall()]
     carried = {}
-    for pair in pairs:
-        seen = [(old.get(pair[0]), new.get(pair[1])) for old, new in rows]
+    for before, after in pairs:
+        seen = [(old.get(before), new.get(after)) for old, new in rows]
         known = [(a, b) for a, b in seen if isinstance(a, str) and isinstance(b, str)]
         if known:
-            carried[pair] = len(known), sum(a == b for a, b in known)
+            carried[before, after] = len(known), sum(a == b for a, b in known)
     return carried

@@ -3,8 +3,9 @@
 The catalog knows no past: what it says is marked as its own and never mixed with the record.
 """
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -39,12 +40,10 @@ class SourceNow:
     @property
     def constraints(self) -> str:
         """``1 primary key, 2 checks, 1 foreign key``."""
-        counted: dict[str, int] = {}
-        for one in self.table.constraints if self.table else ():
-            # Every NOT NULL is a constraint of 18 and later: they are told with the columns.
-            if one.kind != "not null":
-                counted[one.kind] = counted.get(one.kind, 0) + 1
-        words = [plural(n, kind, _many(kind)) for kind, n in counted.items()]
+        # Every NOT NULL is a constraint of 18 and later: they are told with the columns.
+        kinds = [one.kind for one in (self.table.constraints if self.table else ())]
+        counted = Counter(kind for kind in kinds if kind != "not null")
+        words = [plural(n, kind, _MANY.get(kind, f"{kind}s")) for kind, n in counted.items()]
         return ", ".join(words) or "none"
 
     @property
@@ -61,21 +60,16 @@ class SourceNow:
     @property
     def defaults(self) -> list[tuple[str, str]]:
         """(column, its default as SQL)."""
-        columns = self.table.columns if self.table else ()
-        defaults = []
-        for column in columns:
-            if column.identity:
-                defaults.append((column.name, "generated as identity"))
-            elif column.expression and column.generated:
-                defaults.append((column.name, f"generated as {column.expression}"))
-            elif column.expression:
-                defaults.append((column.name, column.expression))
-        return defaults
+        return [
+            (one.name, "generated as identity" if one.identity
+             else f"{'generated as ' if one.generated else ''}{one.expression}")
+            for one in (self.table.columns if self.table else ())
+            if one.identity or one.expression
+        ]  # fmt: skip
 
 
-def _many(kind: str) -> str:
-    return {"primary key": "primary keys", "unique": "unique", "exclusion": "exclusions",
-            "other": "others"}.get(kind, f"{kind}s")  # fmt: skip
+#: Plurals that are not just an s.
+_MANY = {"unique": "unique"}
 
 
 def read_source_now(
@@ -118,10 +112,9 @@ def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) ->
         if c.name not in streamed and (c.generated or c.name in unpublished)
     ]  # fmt: skip
     left_out = set(now.not_in_stream) | (unpublished - {c.name for c in newest.columns})
+    key = newest.key_columns
     columns = tuple(
-        Column(
-            c.name, short_type(c.type_name), (c.type_oid, c.typmod), c.name in newest.key_columns
-        )
+        Column(c.name, short_type(c.type_name), (c.type_oid, c.typmod), c.name in key)
         for c in now.table.columns
         if c.name not in left_out
     )
@@ -130,13 +123,9 @@ def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) ->
         if [(column.name, column.type_id) for column in shape.columns] == ids:
             now.columns = f"equal to version {shape.number}"
             return
-    present = Shape(
-        newest.number, newest.schema, newest.table, newest.replica_identity, columns,
-        newest.key_columns,
-    )  # fmt: skip
-    now.columns = (
-        f"unlike version {newest.number}: {summary(newest, present, compare(newest, present))}"
-    )
+    present = replace(newest, columns=columns)
+    differing = summary(newest, present, compare(newest, present))
+    now.columns = f"unlike version {newest.number}: {differing}"
 
 
 #: A rate of less than this is of a moment, not of a day.
@@ -163,9 +152,8 @@ def full_cost(history: SchemaHistory) -> FullCost | None:
     if current is None or current.version.replica_identity not in ("DEFAULT", "INDEX"):
         return None
     version: RelationVersion = current.version
-    widths = row_widths(
-        reading_session(), history.relation.pk, list(version.key_columns), len(version.columns)
-    )
+    key = list(version.key_columns)
+    widths = row_widths(reading_session(), history.relation.pk, key, len(version.columns))
     if widths is None or widths.rows < _ENOUGH_ROWS:
         return None
     about = "at least" if widths.at_least else "about"

@@ -26,14 +26,10 @@ def relations(request: HttpRequest) -> HttpResponse:
     """All tables of one slot."""
     view = slot_view_of(request)
     if view is None:
-        return no_slot(
-            request,
-            "Relations",
-            "No table yet.",
-            "Tables are those of one slot's stream. The command shows every statement before it "
-            "runs one.",
-            run="replview slot add SOURCE SLOT",
-        )
+        cause = ("Tables are those of one slot's stream. The command shows every statement before "
+                 "it runs one.")  # fmt: skip
+        run = "replview slot add SOURCE SLOT"
+        return no_slot(request, "Relations", "No table yet.", cause, run=run)
     page = read_relations_page(view.slot, wanted_of(request))
     return render(request, "relations/relations.html", {"page": page, "slot": view.slot})
 

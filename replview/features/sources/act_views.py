@@ -87,7 +87,9 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
             page["move"] = found = plan_move(source, **typed)
             page |= {"act": found.act, "shown": digest_of(found.act)}
             if action == "try":
-                _keep_draft(request, source, typed)
+                # On the server, and sealed: an address may hold a password.
+                sealed = seal(json.dumps(typed))
+                request.session[_DRAFT] = {"source": source.pk, "sealed": sealed}
                 return redirect(f"{reverse('source-move', args=[source.name])}?tried")
             if action == "move":
                 return _moved(request, source, found)
@@ -103,20 +105,12 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
     check_confirmed(request, found.act)
     carry_out_move(source, found, by=request.user.get_username())
     request.session.pop(_DRAFT, None)
-    outcome = Outcome(
-        title=f"{source} is read at its new address.",
-        lines=[one.sentence for one in found.outcomes] or ["It has no slot of replview's."],
-        links=_links(source)
-        + [
-            (
-                f"Create {one.name} there",
-                reverse("slot-start", args=[source.name, one.name]),
-            )
-            for one in found.outcomes
-            if one.word == "missing"
-        ],
-    )
-    return _done(request, outcome)
+    missing = [one.name for one in found.outcomes if one.word == "missing"]
+    links = [(f"Create {one} there", reverse("slot-start", args=[source.name, one]))
+             for one in missing]  # fmt: skip
+    lines = [one.sentence for one in found.outcomes] or ["It has no slot of replview's."]
+    title = f"{source} is read at its new address."
+    return _done(request, Outcome(title=title, lines=lines, links=_links(source) + links))
 
 
 @page(role=ADMIN, nav="sources", of=OF_SOURCE)
@@ -148,8 +142,10 @@ def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     asked = request.POST if request.method == "POST" else request.GET
     leave = asked.get("leave") == "on"
     act = plan_remove(source, with_slots=True, leave_on_source=leave)
+    slots = Slot.objects.filter(source=source, temporary=False)
+    slots = slots.exclude(desired=Slot.Desired.REMOVING)
     page: dict[str, Any] = {"source": source, "act": act, "leave": leave, "shown": digest_of(act),
-                            "slots": _slots_of(source)}  # fmt: skip
+                            "slots": list(slots.order_by("name"))}  # fmt: skip
     if request.method == "GET":
         return render(request, "acts/remove.html", page)
     try:
@@ -169,22 +165,12 @@ def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     return _done(request, outcome)
 
 
-def _slots_of(source: Source) -> list[Slot]:
-    found = Slot.objects.filter(source=source, temporary=False)
-    return list(found.exclude(desired=Slot.Desired.REMOVING).order_by("name"))
-
-
-def _typed_address(request: HttpRequest) -> dict[str, object]:
+def _typed_address(request: HttpRequest) -> dict[str, Any]:
     return {
         "dsn": _text(request, "dsn"),
         "password_ref": _text(request, "password_ref", 1000),
         "keep_password": request.POST.get("keep_password") == "on",
     }
-
-
-def _keep_draft(request: HttpRequest, source: Source, typed: dict[str, Any]) -> None:
-    """On the server, and sealed: an address may hold a password."""
-    request.session[_DRAFT] = {"source": source.pk, "sealed": seal(json.dumps(typed))}
 
 
 def _draft_of(request: HttpRequest, source: Source) -> dict[str, Any] | None:
@@ -205,8 +191,8 @@ def _text(request: HttpRequest, name: str, most: int = 4000) -> str:
 
 
 def _links(source: Source) -> list[tuple[str, str]]:
-    return [(f"{source.name}", reverse("source", args=[source.name])),
-            ("All sources", reverse("sources"))]  # fmt: skip
+    there = reverse("source", args=[source.name])
+    return [(source.name, there), ("All sources", reverse("sources"))]
 
 
 def _done(request: HttpRequest, outcome: Outcome) -> HttpResponse:

@@ -214,12 +214,9 @@ def change_slot_tables(
 ) -> dict[str, object]:
     """In one transaction; the rows that are there already need a baseline."""
     slot = _slot(request, source_name, slot_name)
-    return _act(
-        request,
-        asked,
-        lambda: plan_tables(slot, add=asked.add, remove=asked.remove),
-        lambda by: change_tables(slot, add=asked.add, remove=asked.remove, by=by),
-    )
+    how = {"add": asked.add, "remove": asked.remove}
+    return _act(request, asked, lambda: plan_tables(slot, **how),
+                lambda by: change_tables(slot, **how, by=by))  # fmt: skip
 
 
 @page(role=ADMIN, of=OF_SLOT)
@@ -259,13 +256,10 @@ def drop_slot(
 ) -> dict[str, object]:
     """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
     slot = _slot(request, source_name, slot_name)
-    keep, leave = asked.record == "keep", asked.leave_on_source
-    return _act(
-        request,
-        asked,
-        lambda: dropping.plan_drop(slot, keep_record=keep, leave_on_source=leave),
-        lambda by: dropping.drop_slot(slot, keep_record=keep, leave_on_source=leave, by=by),
-    )
+    how: dict[str, Any] = {"keep_record": asked.record == "keep",
+                           "leave_on_source": asked.leave_on_source}  # fmt: skip
+    return _act(request, asked, lambda: dropping.plan_drop(slot, **how),
+                lambda by: dropping.drop_slot(slot, **how, by=by))  # fmt: skip
 
 
 @page(role=ADMIN, of={"name": None})
@@ -289,9 +283,8 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
     tried: list[Move] = []
 
     def plan() -> Plan:
-        tried.append(
-            plan_move(row, asked.dsn, asked.password_ref, keep_password=asked.keep_password)
-        )
+        keep = asked.keep_password
+        tried.append(plan_move(row, asked.dsn, asked.password_ref, keep_password=keep))
         return tried[0].act
 
     return _act(request, asked, plan, lambda by: carry_out_move(row, tried[0], by=by))
@@ -311,13 +304,10 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, obj
 def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, object]:
     """`confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
-    slots, leave = asked.with_slots, asked.leave_on_source
-    return _act(
-        request,
-        asked,
-        lambda: plan_remove(row, with_slots=slots, leave_on_source=leave),
-        lambda by: remove_source(row, with_slots=slots, leave_on_source=leave, by=by),
-    )
+    how: dict[str, Any] = {"with_slots": asked.with_slots,
+                           "leave_on_source": asked.leave_on_source}  # fmt: skip
+    return _act(request, asked, lambda: plan_remove(row, **how),
+                lambda by: remove_source(row, **how, by=by))  # fmt: skip
 
 
 def _act(

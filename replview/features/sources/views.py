@@ -58,9 +58,11 @@ class Readers:
         """Of a slot as last seen."""
         if server is None:
             return Reader(name="replview" if ours else "")
-        application = server.text("application_name") if server.active else ""
-        pid = server.number("active_pid") if server.active else None
-        origin = _origin(server) if server.active else ""
+        application, origin, pid = "", "", None
+        if server.active:
+            application, pid = server.text("application_name"), server.number("active_pid")
+            who = (server.text("usename"), server.text("client_addr"))
+            origin = " from ".join(word for word in who if word)
         found = [one for one in self._by_slot[server.name] if one[1] != server.source.name]
         if ours:
             return Reader(name="replview", pid=pid, origin=origin)
@@ -71,11 +73,6 @@ class Readers:
                           origin=origin, inferred=application != subscription)  # fmt: skip
         kind = "standby or archiver" if server.physical and application else ""
         return Reader(name=application, kind=kind, pid=pid, origin=origin)
-
-
-def _origin(server: ServerSlot) -> str:
-    role, address = server.text("usename"), server.text("client_addr")
-    return f"{role} from {address}" if role and address else role or address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +157,9 @@ def credentials_words(source: Source) -> str:
     """How it is signed in to, without a secret."""
     if source.conninfo.startswith("env:"):
         return f"the whole address is in the variable {source.conninfo.removeprefix('env:')}"
-    if source.password_ref.startswith("env:"):
-        return f"a password in the variable {source.password_ref.removeprefix('env:')}"
-    if source.password_ref.startswith("file:"):
-        return f"a password in the file {source.password_ref.removeprefix('file:')}"
+    kind, _, place = source.password_ref.partition(":")
+    if kind in ("env", "file"):
+        return f"a password in the {'variable' if kind == 'env' else 'file'} {place}"
     if source.sealed_password:
         return "a password, sealed with this instance's key"
     for word, place in (
