@@ -6,7 +6,15 @@ from contextlib import suppress
 import psycopg
 from psycopg import errors
 
-from replview.demo.trouble.place import OUR_SLOT, SOURCE_NAME, CannotMake, Trouble, number
+from replview.demo.trouble.place import (
+    MB,
+    OUR_SLOT,
+    RETAINED,
+    SOURCE_NAME,
+    CannotMake,
+    Trouble,
+    number,
+)
 from replview.demo.workload.catalogue import INSERT_NOTE
 from replview.demo.workload.seed import PRICES
 from replview.store.connecting import connect_store, orm_connection
@@ -26,10 +34,8 @@ class SchemaChange(Trouble):
     def make(self) -> Iterator[bool]:
         """Add the column, and write a row that shows it."""
         with self.place.shop("schema") as connection:
-            row = connection.execute(
-                "SELECT relnatts FROM pg_class WHERE oid = 'receipts'::regclass"
-            ).fetchone()
-            if row is None or row[0] > _MOST_COLUMN_NUMBERS:
+            numbers = "SELECT relnatts FROM pg_class WHERE oid = 'receipts'::regclass"
+            if (number(connection, numbers) or 0) > _MOST_COLUMN_NUMBERS:
                 raise CannotMake("The table has had too many columns: start anew with --data.")
             # A row of the old shape first: only then is the next one another.
             _touch(connection)
@@ -85,12 +91,8 @@ class PoisonChange(Trouble):
     def _waiting(self) -> list[Quarantine]:
         """What nobody has decided about yet."""
         with orm_connection():
-            rows = Quarantine.objects.filter(
-                slot__name=OUR_SLOT,
-                slot__source__name=SOURCE_NAME,
-                settled_at__isnull=True,
-                decision=Quarantine.Decision.NONE,
-            )
+            rows = Quarantine.objects.filter(slot__name=OUR_SLOT, slot__source__name=SOURCE_NAME)
+            rows = rows.filter(settled_at=None, decision=Quarantine.Decision.NONE)
             return list(rows.defer("raw"))
 
 
@@ -164,18 +166,13 @@ class LongTransaction(Trouble):
             )
 
 
-_MB = 1 << 20
 #: The slot is made to retain about this much: enough to be seen, soon caught up.
-BEHIND_BYTES = 24 * _MB
-ALERT_BYTES = 16 * _MB
+BEHIND_BYTES = 24 * MB
+ALERT_BYTES = 16 * MB
 #: All that one flood writes: what is received is kept in the store.
-MOST_BYTES = 300 * _MB
+MOST_BYTES = 300 * MB
 _PIECE_ROWS = 2_000
 
-_RETAINED = (
-    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
-    " WHERE slot_name = %s"
-)
 _POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
 #: Rows that a reprice of the workload holds are left out.
 _REPRICE = (
@@ -201,11 +198,11 @@ class Flood(Trouble):
             began, first = number(connection, _POSITION) or 0, 0
             behind = False
             while (number(connection, _POSITION) or 0) - began < MOST_BYTES:
-                retained = number(connection, _RETAINED, OUR_SLOT)
+                retained = number(connection, RETAINED, OUR_SLOT)
                 if retained is None:
                     raise CannotMake("replview's slot is not there, or lost.")
                 if retained < BEHIND_BYTES:
-                    _reprice(connection, first)
+                    connection.execute(_REPRICE, (first + 1, first + _PIECE_ROWS))
                     first = (first + _PIECE_ROWS) % PRICES
                 behind = behind or retained >= ALERT_BYTES
                 yield behind
@@ -221,9 +218,5 @@ class Flood(Trouble):
         """
         with self.place.shop("flood") as connection:
             connection.execute("SELECT pg_log_standby_snapshot()")
-            retained = number(connection, _RETAINED, OUR_SLOT)
+            retained = number(connection, RETAINED, OUR_SLOT)
             return retained is None or retained < ALERT_BYTES
-
-
-def _reprice(connection: psycopg.Connection, first: int) -> None:
-    connection.execute(_REPRICE, (first + 1, first + _PIECE_ROWS))

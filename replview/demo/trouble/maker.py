@@ -52,7 +52,10 @@ class Course(threading.Thread):
         while not self.stopping.is_set():
             if self.wanted.wait(0.2) and not self.stopping.is_set():
                 self._once()
-            self._let_rules_rest()
+            if self._rules_since is not None and is_due(self._rules_since):
+                self._rules_since = None
+                with orm_connection():
+                    switch_off(self.trouble)
 
     def stop(self) -> None:
         """End the trouble, and then the thread."""
@@ -140,12 +143,6 @@ class Course(threading.Thread):
         except StoreError as error:
             log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
 
-    def _let_rules_rest(self) -> None:
-        if self._rules_since is not None and is_due(self._rules_since):
-            self._rules_since = None
-            with orm_connection():
-                switch_off(self.trouble)
-
     def _tell(self, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
         try:
             with orm_connection():
@@ -155,16 +152,12 @@ class Course(threading.Thread):
                         one_line(error))  # fmt: skip
 
 
-# The demo's own alert rules: on while their trouble is, and a while longer.
-#
-# Those that come with replview wait for minutes where a demo waits for seconds. The shop itself
-# has transactions that stay open for a minute: with rules this strict always on, it would never
-# be quiet.
-
+# The demo's own alert rules are on while their trouble is, and a while longer: those that come with
+# replview wait for minutes. The shop itself has transactions that stay open for a minute: with
+# rules this strict always on, it would never be quiet.
 
 #: So long the rules stay on after their trouble's end: its alerts are to be cleared by that end.
 STAY_SECONDS = 60.0
-_WHO = "the demo"
 
 
 def ensure_rules(troubles: Iterable[Trouble]) -> None:
@@ -181,9 +174,8 @@ def switch_on(trouble: Trouble) -> None:
     for values in trouble.rules:
         fields: dict[str, Any] = {}
         if "slot" in values:
-            watched = WatchedSlot.objects.filter(
-                source__name=SOURCE_NAME, name=values["slot"]
-            ).first()
+            found = WatchedSlot.objects.filter(source__name=SOURCE_NAME, name=values["slot"])
+            watched = found.first()
             if watched is None:  # not looked at yet: there is no rule for what is not known
                 continue
             fields["slot"] = watched
@@ -207,26 +199,17 @@ def is_due(ended_at: dt.datetime) -> bool:
 def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
     """One rule by its name; what somebody changed of it stays."""
     made = {name: value for name, value in values.items() if name not in ("name", "slot")}
-    rule, _ = AlertRule.objects.get_or_create(
-        name=values["name"],
-        **fields,
-        defaults={"enabled": False, "changed_by": _WHO, **made},
-    )
+    made |= {"enabled": False, "changed_by": _MAKER}
+    rule, _ = AlertRule.objects.get_or_create(name=values["name"], **fields, defaults=made)
     return rule
 
 
 log = logging.getLogger("replview.demo.trouble")
 
 KINDS: tuple[type[Trouble], ...] = (
-    PausedReceiver,
-    PreparedTransaction,
-    LongTransaction,
-    Flood,
-    IdleSlot,
-    LostSlot,
-    SchemaChange,
+    PausedReceiver, PreparedTransaction, LongTransaction, Flood, IdleSlot, LostSlot, SchemaChange,
     PoisonChange,
-)
+)  # fmt: skip
 #: How often requests are read, and how often a heartbeat is given.
 _LOOK_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
 #: For all of them to undo what they did; the process manager has more patience than that.
@@ -260,7 +243,7 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
             with orm_connection():
                 ensure_rules(made)
                 for trouble in made:
-                    troubles.request(trouble.name, False, "the demo")
+                    troubles.request(trouble.name, False, _MAKER)
                     troubles.tell(trouble.name, troubles.State.OFF)
             return True
         except (psycopg.Error, StoreError) as error:

@@ -13,6 +13,12 @@ import psycopg
 from replview.demo.workload.session import connect
 from replview.runtime.machine import marked_processes
 
+MB = 1 << 20
+#: The WAL a slot retains.
+RETAINED: LiteralString = (
+    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
+    " WHERE slot_name = %s"
+)
 #: Of the slot that the demo receives.
 OUR_SLOT = "replview"
 SOURCE_NAME = "shop"

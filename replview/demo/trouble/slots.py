@@ -8,24 +8,19 @@ from contextlib import suppress
 import psycopg
 from psycopg import errors, sql
 
-from replview.demo.trouble.place import OUR_SLOT, CannotMake, Trouble, number
+from replview.demo.trouble.place import MB, OUR_SLOT, RETAINED, CannotMake, Trouble, number
 from replview.store.models import AlertRule
 
 IDLE_SLOT = "debezium_billing"
 LOST_SLOT = "debezium_orders"
 
-_MB = 1 << 20
 #: Between what the other slots need and what the server is told to keep, and from there to where
 #: the victim stands: none of the others is ever near.
-_MARGIN_BYTES = 64 * _MB
+_MARGIN_BYTES = 64 * MB
 _WAIT_SECONDS = 60.0
 #: All the WAL that the server keeps for the victim's sake.
-_MOST_BYTES = 384 * _MB
+_MOST_BYTES = 384 * MB
 
-_RETAINED = (
-    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
-    " WHERE slot_name = %s"
-)
 _WORST_OF_OTHERS = (
     "SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint"
     " FROM pg_replication_slots WHERE slot_name <> %s AND restart_lsn IS NOT NULL"
@@ -68,8 +63,7 @@ class LostSlot(Trouble):
         """A copy of our slot stays behind until it alone is beyond a limit that we then set."""
         with self.place.shop("lost slot") as connection:
             _copy_ours(connection, LOST_SLOT)
-            tries = int(_WAIT_SECONDS / self.pause_seconds)
-            for _ in range(tries):
+            for _ in range(int(_WAIT_SECONDS / self.pause_seconds)):
                 if _leave_behind(connection):
                     break
                 yield False
@@ -91,14 +85,14 @@ class LostSlot(Trouble):
 
 def _leave_behind(connection: psycopg.Connection) -> bool:
     """One step: move the server on, and lose the victim when no other slot could be lost."""
-    victim = number(connection, _RETAINED, LOST_SLOT)
+    victim = number(connection, RETAINED, LOST_SLOT)
     _, others = _worst_of_others(connection)
     # Twice what the others need, so that none of them looks to be near its limit meanwhile.
     keep = 2 * others + _MARGIN_BYTES
     if victim is None or victim < keep + _MARGIN_BYTES:
         _move_on(connection, far=(victim or 0) < _MOST_BYTES)
         return False
-    connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep // _MB}MB'")
+    connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep // MB}MB'")
     try:
         connection.execute("SELECT pg_reload_conf()")
         # The checkpointer reads its configuration before it begins.
@@ -138,9 +132,8 @@ def _copy_ours(connection: psycopg.Connection, name: str) -> None:
     try:
         connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", (OUR_SLOT, name))
     except (errors.UndefinedObject, errors.ObjectNotInPrerequisiteState) as error:
-        raise CannotMake(
-            f"replview's slot cannot be copied: {error.diag.message_primary}"
-        ) from None
+        cause = f"replview's slot cannot be copied: {error.diag.message_primary}"
+        raise CannotMake(cause) from None
 
 
 def _drop(trouble: Trouble, name: str) -> None:

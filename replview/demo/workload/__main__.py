@@ -1,7 +1,5 @@
 """The command line: ``--prepare`` makes the shop, without it the shop is open."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -55,12 +53,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="make the shop, then exit")
     parser.add_argument("--rate", type=_rate, default=20.0, help="transactions a second (20)")
     parser.add_argument("--seed", type=int, default=None, help="repeat the same random choices")
-    parser.add_argument(
-        "--calm-seconds",
-        type=float,
-        default=10.0,
-        help="only short transactions at first: creating a slot waits for open ones (10)",
-    )
+    calm = "only short transactions at first: creating a slot waits for open ones (10)"
+    parser.add_argument("--calm-seconds", type=float, default=10.0, help=calm)
     return parser.parse_args(arguments)
 
 
@@ -83,9 +77,8 @@ def _run(dsn: str, options: argparse.Namespace) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if not _wait_until_ready(dsn):
         return 0
-    workload = Workload(
-        dsn, rate=options.rate, seed=options.seed, calm_seconds=options.calm_seconds
-    )
+    calm = options.calm_seconds
+    workload = Workload(dsn, rate=options.rate, seed=options.seed, calm_seconds=calm)
     workload.start()
     logger.info("the shop is open: about %g transactions a second", options.rate)
     _report_until_told_to_stop(workload)

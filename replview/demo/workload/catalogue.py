@@ -2,8 +2,6 @@
 sensor readings, and logical messages that come without any change.
 """
 
-from __future__ import annotations
-
 import json
 
 from replview.demo.workload.material import WAREHOUSES

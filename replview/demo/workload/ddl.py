@@ -4,8 +4,6 @@ Where a cycle stands is read from the catalog, so a restart goes on from there. 
 identities move only between ones with a usable key: an application's UPDATE never fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import LiteralString
@@ -46,19 +44,8 @@ class Cycle:
         return "gone" if row is None else str(row[0])
 
 
-TOUCH_CUSTOMERS: LiteralString = (
-    "UPDATE customers SET vip = NOT vip WHERE id IN (SELECT id FROM customers ORDER BY id LIMIT 3)"
-)
-TOUCH_PRODUCTS: LiteralString = (
-    "UPDATE products SET updated_at = now() WHERE sku IN"
-    " (SELECT sku FROM products ORDER BY sku LIMIT 2)"
-)
 TOUCH_CARTS: LiteralString = (
     "UPDATE carts SET touched_at = now() WHERE id IN (SELECT id FROM carts ORDER BY id LIMIT 2)"
-)
-TOUCH_STOCK: LiteralString = (
-    "UPDATE stock SET counted_on = current_date WHERE (sku, warehouse) IN"
-    " (SELECT sku, warehouse FROM stock ORDER BY sku, warehouse LIMIT 2)"
 )
 
 CYCLES = (
@@ -74,7 +61,8 @@ CYCLES = (
             " ELSE 'no' END, ALTER marketing_opt_in SET DEFAULT 'no'",
             "marketing_opt_in text": "ALTER TABLE customers DROP marketing_opt_in",
         },
-        touch=TOUCH_CUSTOMERS,
+        touch="UPDATE customers SET vip = NOT vip"
+        " WHERE id IN (SELECT id FROM customers ORDER BY id LIMIT 3)",
         adds_columns=True,
     ),
     Cycle(
@@ -84,7 +72,8 @@ CYCLES = (
             "DEFAULT": "ALTER TABLE products REPLICA IDENTITY FULL",
             "FULL": "ALTER TABLE products REPLICA IDENTITY DEFAULT",
         },
-        touch=TOUCH_PRODUCTS,
+        touch="UPDATE products SET updated_at = now()"
+        " WHERE sku IN (SELECT sku FROM products ORDER BY sku LIMIT 2)",
     ),
     Cycle(
         table="stock",
@@ -93,7 +82,8 @@ CYCLES = (
             "reorder_at integer": "ALTER TABLE stock ALTER reorder_at TYPE bigint",
             "reorder_at bigint": "ALTER TABLE stock ALTER reorder_at TYPE integer",
         },
-        touch=TOUCH_STOCK,
+        touch="UPDATE stock SET counted_on = current_date WHERE (sku, warehouse) IN"
+        " (SELECT sku, warehouse FROM stock ORDER BY sku, warehouse LIMIT 2)",
     ),
     Cycle(
         table="carts",
@@ -123,7 +113,9 @@ def take_step(session: Session, cycle: Cycle) -> bool:
     """
     state = cycle.state(session.conn)
     step = cycle.steps.get(state)
-    if step is None or (state == "absent" and cycle.adds_columns and _worn_out(session, cycle)):
+    numbers = "SELECT relnatts FROM pg_class WHERE oid = %s::regclass"
+    adds = state == "absent" and cycle.adds_columns
+    if step is None or (adds and session.value(numbers, (cycle.table,)) > MOST_COLUMN_NUMBERS):
         return False
     with session.transaction():
         session.claim(f"/migrations/{cycle.table}", actor="migrations")
@@ -131,13 +123,6 @@ def take_step(session: Session, cycle: Cycle) -> bool:
         session.execute(cycle.touch)
     session.tally.add("schema changes")
     return True
-
-
-def _worn_out(session: Session, cycle: Cycle) -> bool:
-    numbers: int = session.value(
-        "SELECT relnatts FROM pg_class WHERE oid = %s::regclass", (cycle.table,)
-    )
-    return numbers > MOST_COLUMN_NUMBERS
 
 
 @timed(

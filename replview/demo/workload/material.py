@@ -1,7 +1,5 @@
 """Invented people, places and words, made once: inventing a name costs more than a query."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from dataclasses import dataclass
@@ -80,12 +78,8 @@ def _invent_person(rng: random.Random) -> Person:
         "postcode": f"{rng.randint(10_000, 99_999)}",
         "city": rng.choice(CITIES),
     }
-    return Person(
-        name=f"{first} {last}",
-        mailbox=f"{first}.{last}".lower(),
-        phone=f"+44 20 7946 0{rng.randint(0, 999):03}",
-        address=address,
-    )
+    phone = f"+44 20 7946 0{rng.randint(0, 999):03}"
+    return Person(f"{first} {last}", f"{first}.{last}".lower(), phone, address)
 
 
 def random_uuid(rng: random.Random) -> uuid.UUID:
@@ -118,13 +112,8 @@ def new_customer(rng: random.Random, material: Material) -> dict[str, object]:
 
 def new_shipping(rng: random.Random, address: dict[str, str]) -> dict[str, object]:
     """The shipping document of a new order: nested, and later changed in a few places."""
-    return {
-        "address": address,
-        "carrier": rng.choice(CARRIERS),
-        "eta": None,
-        "state": "draft",
-        "parcels": rng.randint(1, 3),
-    }
+    return {"address": address, "carrier": rng.choice(CARRIERS), "eta": None, "state": "draft",
+            "parcels": rng.randint(1, 3)}  # fmt: skip
 
 
 def invoice_pdf(rng: random.Random) -> bytes:

@@ -2,8 +2,6 @@
 from tills.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import LiteralString
 
@@ -37,11 +35,10 @@ OLDEST: LiteralString = (
 
 def any_customer(session: Session) -> tuple[str, dict[str, str]]:
     """The id and address of some customer, found by the index alone."""
-    start = random_uuid(session.rng)
     row = session.execute(
-        "(SELECT id, address FROM customers WHERE id >= %(start)s ORDER BY id LIMIT 1)"
+        "(SELECT id, address FROM customers WHERE id >= %s ORDER BY id LIMIT 1)"
         " UNION ALL (SELECT id, address FROM customers ORDER BY id LIMIT 1) LIMIT 1",
-        {"start": start},
+        (random_uuid(session.rng),),
     ).fetchone()
     if row is None:
         raise LookupError("the shop has no customers: run --prepare")
@@ -257,32 +254,23 @@ def view_pages(session: Session) -> None:
     views = rng.randint(1, 3)
     with session.transaction():
         for _ in range(views):
+            where = (rng.choice(PAGES), rng.choice(REFERRERS), random_ip(rng))
             session.execute(
                 "INSERT INTO page_views (visitor, path, referrer, ip, took) VALUES"
                 " (%s, %s, %s, %s, %s::float8 * interval '1 ms')",
-                (visitor, rng.choice(PAGES), rng.choice(REFERRERS), random_ip(rng), _took(session)),
+                (visitor, *where, round(rng.lognormvariate(4, 0.6), 3)),
             )
-
-
-def _took(session: Session) -> float:
-    return round(session.rng.lognormvariate(4, 0.6), 3)
 
 
 def _cart_items(session: Session) -> Jsonb:
     rng = session.rng
-    return Jsonb(
-        [
-            {"page": rng.choice(PAGES), "quantity": rng.randint(1, 3)}
-            for _ in range(rng.randint(1, 3))
-        ]
-    )
+    many = range(rng.randint(1, 3))
+    return Jsonb([{"page": rng.choice(PAGES), "quantity": rng.randint(1, 3)} for _ in many])
 
 
-# Sales that come from tills with databases of their own: each is a replication origin.
-#
-# A session takes on its origin when it connects, and every transaction it then makes carries
-# the origin's name, with the position and time it had there. An origin belongs to one session
-# at a time, so each till system has one.
+# Sales that come from tills with databases of their own: each is a replication origin. A session
+# takes on its origin when it connects, and every transaction it then makes carries the origin's
+# name, with the position and time it had there. An origin belongs to one session at a time.
 
 ORIGINS = ("pos_berlin", "pos_hamburg")
 

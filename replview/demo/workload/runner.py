@@ -1,7 +1,5 @@
 """The sessions at work: a thread each, paced to the rate, that outlives a server's restart."""
 
-from __future__ import annotations
-
 import math
 import random
 import threading
@@ -10,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -49,20 +48,10 @@ def cast(rate: float) -> list[Role]:
     web_rate = rate * (1 - ORIGIN_SHARE * len(ORIGINS)) / count
     roles = [Role(session="shop web", rate=web_rate) for _ in range(count)]
     for origin in ORIGINS:
-        roles.append(
-            Role(
-                session="shop pos",
-                rate=rate * ORIGIN_SHARE,
-                on_connect=partial(take_on, origin=origin),
-            )
-        )
-    roles.append(
-        Role(
-            session="shop settle",
-            on_connect=two_phase.be_the_only_one,
-            on_stop=two_phase.leave_nothing_behind,
-        )
-    )
+        take = partial(take_on, origin=origin)
+        roles.append(Role(session="shop pos", rate=rate * ORIGIN_SHARE, on_connect=take))
+    alone, leave = two_phase.be_the_only_one, two_phase.leave_nothing_behind
+    roles.append(Role(session="shop settle", on_connect=alone, on_stop=leave))
     timed = ("shop batch", "shop batch", "shop import", "shop migrate", "shop janitor")
     return roles + [Role(session=session) for session in timed]
 
@@ -70,7 +59,7 @@ def cast(rate: float) -> list[Role]:
 class Worker(threading.Thread):
     """One role in a thread; connects, works, and after an outage connects again."""
 
-    def __init__(self, role: Role, workload: Workload, rng: random.Random) -> None:
+    def __init__(self, role: Role, workload: "Workload", rng: random.Random) -> None:
         super().__init__(name=role.session, daemon=True)
         self.role = role
         self.workload = workload
@@ -80,10 +69,15 @@ class Worker(threading.Thread):
     def run(self) -> None:
         stop = self.workload.stopping
         backoff = Backoff(self.rng)
+        shared: dict[str, Any] = {
+            "material": self.workload.material,
+            "tally": self.workload.tally,
+            "stop": stop,
+        }
         while not stop.is_set():
             try:
                 with connect(self.workload.dsn, self.role.session) as self.conn:
-                    self._work(self._session(self.conn), backoff)
+                    self._work(Session(self.conn, rng=self.rng, **shared), backoff)
             except Stopping:
                 return
             except psycopg.Error as error:
@@ -97,16 +91,6 @@ class Worker(threading.Thread):
             # The connection may end meanwhile, which is what we want.
             with suppress(psycopg.Error):
                 self.conn.cancel_safe(timeout=0.5)
-
-    def _session(self, conn: psycopg.Connection) -> Session:
-        workload = self.workload
-        return Session(
-            conn,
-            rng=self.rng,
-            material=workload.material,
-            tally=workload.tally,
-            stop=workload.stopping,
-        )
 
     def _work(self, session: Session, backoff: Backoff) -> None:
         if self.role.on_connect is not None:

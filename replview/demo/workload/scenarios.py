@@ -4,10 +4,9 @@ A *paced* scenario is one of the many small transactions that make up the rate. 
 one happens every so many seconds, on a session of its own, whatever the rate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from replview.demo.workload.session import Session
 
@@ -34,27 +33,17 @@ SCENARIOS: list[Scenario] = []
 
 def paced(*, weight: float, shows: str, session: str = "shop web") -> Callable[[Run], Run]:
     """Register a function as a paced scenario under its own name."""
-
-    def register(run: Run) -> Run:
-        scenario = Scenario(name=_name(run), shows=shows, session=session, run=run, weight=weight)
-        SCENARIOS.append(scenario)
-        return run
-
-    return register
+    return _registering(weight=weight, shows=shows, session=session)
 
 
 def timed(*, every_seconds: float, shows: str, session: str) -> Callable[[Run], Run]:
     """Register a function as a timed scenario under its own name."""
+    return _registering(every_seconds=every_seconds, shows=shows, session=session)
 
+
+def _registering(**facts: Any) -> Callable[[Run], Run]:
     def register(run: Run) -> Run:
-        scenario = Scenario(
-            name=_name(run), shows=shows, session=session, run=run, every_seconds=every_seconds
-        )
-        SCENARIOS.append(scenario)
+        SCENARIOS.append(Scenario(name=getattr(run, "__name__", repr(run)), run=run, **facts))
         return run
 
     return register
-
-
-def _name(run: Run) -> str:
-    return getattr(run, "__name__", repr(run))

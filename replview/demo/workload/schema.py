@@ -6,8 +6,6 @@ and ``page_views`` and ``receipts`` have no key at all. The last three are only 
 inserted into and truncated, so no publication can make one of our statements fail.
 """
 
-from __future__ import annotations
-
 import psycopg
 
 #: Written as the comment of the schema ``warehouse``. Without it, tables named like ours are

@@ -1,8 +1,9 @@
 """The rows the shop opens with, and ``prepare``, which may be called at every start."""
 
-from __future__ import annotations
-
 import random
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -59,7 +60,8 @@ def _fill(conn: psycopg.Connection, rng: random.Random, material: Material) -> N
     _fill_customers(conn, rng, material)
     _fill_products(conn, rng, material)
     _fill_orders(conn, rng, material)
-    _fill_carts(conn, rng)
+    carts = ((random_uuid(rng), "TEA10" if number % 5 == 0 else None) for number in range(CARTS))
+    _copy(conn, "carts (token, coupon)", carts)
     _fill_notes(conn, rng, material)
     conn.execute(
         "INSERT INTO price_list (id, sku, region, currency, price, margin)"
@@ -76,23 +78,19 @@ def _skus() -> list[str]:
 
 def _fill_customers(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
     columns = "id, email, full_name, phone, address, tags, birthday, vip, last_ip"
-    with conn.cursor().copy(f"COPY customers ({columns}) FROM STDIN") as copy:
-        for _ in range(CUSTOMERS):
-            customer = new_customer(rng, material)
-            customer["address"] = Jsonb(customer["address"])
-            copy.write_row(list(customer.values()))
+    customers = (new_customer(rng, material) for _ in range(CUSTOMERS))
+    rows = (tuple({**one, "address": Jsonb(one["address"])}.values()) for one in customers)
+    _copy(conn, f"customers ({columns})", rows)
 
 
 def _fill_products(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
-    columns = "sku, name, price, attributes, thumbnail, manual"
-    with conn.cursor().copy(f"COPY products ({columns}) FROM STDIN") as copy:
-        for code, name, price in GOODS:
-            for variant, colour in VARIANTS:
-                attributes = Jsonb({"colour": colour, "grams": rng.randint(40, 1500)})
-                manual = material.words(rng, at_least=rng.randint(9_000, 13_000))
-                sku, title = f"{code}-{variant}", f"{name}, {colour}"
-                row = (sku, title, f"{price}.90", attributes, rng.randbytes(90), manual)
-                copy.write_row(row)
+    rows = []
+    for (code, name, price), (variant, colour) in product(GOODS, VARIANTS):
+        attributes = Jsonb({"colour": colour, "grams": rng.randint(40, 1500)})
+        manual = material.words(rng, at_least=rng.randint(9_000, 13_000))
+        sku, title = f"{code}-{variant}", f"{name}, {colour}"
+        rows.append((sku, title, f"{price}.90", attributes, rng.randbytes(90), manual))
+    _copy(conn, "products (sku, name, price, attributes, thumbnail, manual)", rows)
     conn.execute(
         "INSERT INTO stock (sku, warehouse, on_hand, reserved)"
         " SELECT sku, warehouse, 150 + (random() * 200)::int, 0"
@@ -124,21 +122,20 @@ def _fill_orders(conn: psycopg.Connection, rng: random.Random, material: Materia
         (_skus(), len(_skus())),
     )
     paid = conn.execute("SELECT id, total FROM orders WHERE paid_at IS NOT NULL").fetchall()
-    columns = "order_id, amount, method, psp_ref"
-    with conn.cursor().copy(f"COPY payments ({columns}) FROM STDIN") as copy:
-        for order_id, total in paid:
-            copy.write_row((order_id, total, rng.choice(METHODS), random_uuid(rng)))
-
-
-def _fill_carts(conn: psycopg.Connection, rng: random.Random) -> None:
-    with conn.cursor().copy("COPY carts (token, coupon) FROM STDIN") as copy:
-        for number in range(CARTS):
-            copy.write_row((random_uuid(rng), "TEA10" if number % 5 == 0 else None))
+    rows = ((order_id, total, rng.choice(METHODS), random_uuid(rng)) for order_id, total in paid)
+    _copy(conn, "payments (order_id, amount, method, psp_ref)", rows)
 
 
 def _fill_notes(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
     """One in four is large."""
-    with conn.cursor().copy("COPY audit_notes (subject, author, body) FROM STDIN") as copy:
-        for number in range(NOTES):
-            body = material.words(rng, at_least=9_000 if number % 4 == 0 else 60)
-            copy.write_row((f"order {number}", rng.choice(ACTORS), body))
+    rows = []
+    for number in range(NOTES):
+        body = material.words(rng, at_least=9_000 if number % 4 == 0 else 60)
+        rows.append((f"order {number}", rng.choice(ACTORS), body))
+    _copy(conn, "audit_notes (subject, author, body)", rows)
+
+
+def _copy(conn: psycopg.Connection, into: str, rows: Iterable[Sequence[Any]]) -> None:
+    with conn.cursor().copy(f"COPY {into} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)

@@ -2,19 +2,20 @@
 source, said once and in one line, and how long to wait then.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg import sql
+from psycopg.abc import Params
 from psycopg.pq import TransactionStatus
 
 from replview.demo.workload.material import ACTORS, Material
@@ -143,28 +144,21 @@ def connect(dsn: str, application_name: str) -> psycopg.Connection:
     )
 
 
+Query = LiteralString | sql.Composed
+
+
+@dataclass
 class Session:
-    """A connection, its random numbers, and the shop's shared counters.
+    """A connection, its random numbers, and the shop's shared counters."""
 
-    ``hurry`` leaves out the pauses that let a person watch; tests use it.
-    """
-
-    def __init__(
-        self,
-        conn: psycopg.Connection,
-        *,
-        rng: random.Random,
-        material: Material,
-        tally: Tally,
-        stop: threading.Event,
-        hurry: bool = False,
-    ) -> None:
-        self.conn = conn
-        self.rng = rng
-        self.material = material
-        self.tally = tally
-        self.stop = stop
-        self.hurry = hurry
+    conn: psycopg.Connection
+    _: KW_ONLY
+    rng: random.Random
+    material: Material
+    tally: Tally
+    stop: threading.Event
+    #: Leaves out the pauses that let a person watch; tests use it.
+    hurry: bool = False
 
     def pause(self, seconds: float) -> None:
         """Wait, unless in a hurry; raise `Stopping` as soon as the workload stops."""
@@ -192,14 +186,10 @@ class Session:
             self.conn.execute("SELECT pg_logical_emit_message(true, 'replview', %s)", (content,))
         return name
 
-    def execute(
-        self, query: LiteralString, params: Sequence[Any] | dict[str, Any] | None = None
-    ) -> psycopg.Cursor:
+    def execute(self, query: Query, params: Params | None = None) -> psycopg.Cursor:
         return self.conn.execute(query, params)
 
-    def value(
-        self, query: LiteralString, params: Sequence[Any] | dict[str, Any] | None = None
-    ) -> Any:
+    def value(self, query: Query, params: Params | None = None) -> Any:
         """The first column of the first row, or None when there is no row."""
         row = self.conn.execute(query, params).fetchone()
         return None if row is None else row[0]

@@ -5,8 +5,6 @@ remembered: a session that reconnects finds its prepared transactions in
 ``pg_prepared_xacts`` and goes on with them.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 from contextlib import suppress
