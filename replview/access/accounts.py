@@ -115,7 +115,6 @@ def change_password(user: User, password: str) -> None:
 
 
 def unlock(user: User) -> None:
-    """Forget its failed logins."""
     AccessAttempt.objects.filter(username=user.get_username()).delete()
     note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
 

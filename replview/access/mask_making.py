@@ -133,7 +133,6 @@ def remove_rule(rule: MaskRule, *, user: Visitor = None) -> None:
 
 
 def as_rule(rule: MaskRule) -> Rule:
-    """Ready to be matched."""
     return Rule(
         rule.pk or 0, rule.source_id, rule.table_pattern, rule.column_pattern, rule.type_pattern,
         "ingest" if rule.when == MaskRule.When.INGEST else "display",

@@ -62,7 +62,6 @@ class AccessFilter:
     until: dt.datetime | None = None
 
     def narrow(self, records: QuerySet[AccessRecord]) -> QuerySet[AccessRecord]:
-        """Those that are wanted."""
         wanted = {"action": self.action, "user_name": self.user, "source_name": self.source,
                   "via": self.via, "at__gte": self.since, "at__lte": self.until,
                   "tables__contains": [self.table] if self.table else None}  # fmt: skip

@@ -145,9 +145,7 @@ def withheld(slot: Slot | None, *, name: str = "") -> Withheld:
         source = Source.objects.filter(name=name.partition("/")[0]).first()
         found.rules_of = source.pk if source else 0
         return found
-    names: dict[int, set[str]] = {}
-    for relation in Relation.objects.filter(slot=slot):
-        names[relation.pk] = {str(relation)}
+    names = {relation.pk: {str(relation)} for relation in Relation.objects.filter(slot=slot)}
     versions = RelationVersion.objects.filter(relation__slot=slot)
     for pk, schema, table in versions.values_list("relation_id", "schema", "table"):
         names[pk].add(f"{schema}.{table}")
@@ -204,14 +202,10 @@ def shown_cells(
     raw = columns.index("_pg_raw") if "_pg_raw" in columns else None
     found = []
     for row in rows:
-        cells = [
-            NO_RIGHT
-            if hidden and not columns[n].startswith("_")
-            else "masked"
-            if n in place
-            else value
-            for n, value in enumerate(row)
-        ]
+        cells = ["masked" if n in place else value for n, value in enumerate(row)]
+        if hidden:
+            cells = [cell if column.startswith("_") else NO_RIGHT
+                     for column, cell in zip(columns, cells, strict=False)]  # fmt: skip
         if raw is not None and (hidden or place):
             # It may hold the text of such a value.
             cells[raw] = None
@@ -252,13 +246,9 @@ def seen_peeked(change: ChangeRow, source_id: int, visibility: Visibility) -> Ch
     names = dict.fromkeys([*(change.old or {}), *(change.new or {}), *change.key_columns])
     columns = [{"name": name} for name in names]
     called = names_had(reading_session(), source_id, schema, table)
-    return _seen(
-        change,
-        hidden=visibility.hides_table(source_id, schema, table),
-        masked=frozenset().union(
-            *(visibility.masked_of_table(source_id, *each, columns) for each in called)
-        ),
-    )
+    masked = (visibility.masked_of_table(source_id, *each, columns) for each in called)
+    hidden = visibility.hides_table(source_id, schema, table)
+    return _seen(change, hidden=hidden, masked=frozenset().union(*masked))
 
 
 def _seen(change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()) -> ChangeRow:

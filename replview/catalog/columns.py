@@ -80,8 +80,6 @@ TABLE_COLUMNS = Query(
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column of a table."""
-
     name: str
     type_name: str
 

@@ -215,7 +215,6 @@ def pool_safely(
         """A cursor whose statements outside a transaction are one each."""
 
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-            """As ``psycopg.Cursor.execute``."""
             if self.connection.info.transaction_status != pq.TransactionStatus.IDLE:
                 return super().execute(query, params, **options)
             with self.connection.transaction():

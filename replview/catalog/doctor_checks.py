@@ -28,8 +28,6 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing doctor looked at."""
-
     grade: Grade
     #: ``wal_level``, ``replication_connection``, ``unusable_tables`` …
     code: str
@@ -46,22 +44,18 @@ class Finding:
 
 
 def ok(code: str, message: str) -> Finding:
-    """Nothing to mend."""
     return Finding(Grade.OK, code, message)
 
 
 def note(code: str, message: str, remedy: str = "", field: str = "") -> Finding:
-    """Good to know."""
     return Finding(Grade.NOTE, code, message, remedy, field)
 
 
 def warning(code: str, message: str, remedy: str) -> Finding:
-    """May hurt."""
     return Finding(Grade.WARNING, code, message, remedy)
 
 
 def problem(code: str, message: str, remedy: str, field: str = "") -> Finding:
-    """Blocks replication."""
     return Finding(Grade.PROBLEM, code, message, remedy, field)
 
 

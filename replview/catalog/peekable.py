@@ -44,7 +44,6 @@ class Place:
     subscribed: dict[str, list[str]]
 
     def slot(self, name: str) -> SlotFacts | None:
-        """By its name."""
         return next((slot for slot in self.slots if slot.slot_name == name), None)
 
     def refusal(self, slot: SlotFacts) -> str:

@@ -40,7 +40,6 @@ class Member:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Schema and table."""
         return self.schema, self.name
 
     def item(self) -> sql.Composed:

@@ -155,6 +155,5 @@ def _above(table: TableFacts, by_oid: dict[int, TableFacts]) -> Iterator[TableFa
 
 
 def _root_of(table: TableFacts, by_oid: dict[int, TableFacts]) -> str | None:
-    """The topmost of them."""
     tables = list(_above(table, by_oid))
     return str(tables[-1]) if tables else None

@@ -95,8 +95,6 @@ LEAVES = Query(
 
 @dataclass(frozen=True, slots=True)
 class ColumnNow:
-    """A column."""
-
     name: str
     type_oid: int
     typmod: int
@@ -113,8 +111,6 @@ class ColumnNow:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintNow:
-    """A constraint."""
-
     name: str
     #: ``primary key``, ``foreign key``, ``check`` …
     kind: str
@@ -124,8 +120,6 @@ class ConstraintNow:
 
 @dataclass(frozen=True, slots=True)
 class IndexNow:
-    """An index."""
-
     name: str
     definition: str
     size_bytes: int | None

@@ -152,7 +152,6 @@ class TableFacts:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Schema and name."""
         return self.schema, self.name
 
     @property

@@ -210,7 +210,6 @@ def add_slot_action(actions: Any, action: str, about: str) -> ArgumentParser:
 
 
 def slot_of(options: dict[str, Any]) -> Slot:
-    """The slot that was named."""
     return find_slot(f"{options['source']}/{options['name']}")
 
 
@@ -238,7 +237,6 @@ def table_of(rows: list[list[str]]) -> str:
 
 
 def statement_lines(statements: Iterable[Statement]) -> list[str]:
-    """Three lines a statement."""
     lines = []
     for one in statements:
         lines += [f"  {one};", f"      needs: {one.needs}", f"      costs: {one.costs}"]

@@ -98,8 +98,6 @@ MAY_TRIGGER = Query(
 
 @dataclass(frozen=True, slots=True)
 class StampedTable:
-    """A table with the trigger."""
-
     schema: str
     name: str
     #: Somebody switched it off, or it fires in replica sessions alone.

@@ -78,7 +78,6 @@ class Plan:
 
 
 def json_of(plan: Plan) -> dict[str, object]:
-    """For programs."""
     no = plan.refusal
     return {
         "title": plan.title,

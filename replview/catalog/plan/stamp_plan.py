@@ -46,7 +46,6 @@ class StampPlan:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """All, in their order."""
         return (*self.before, *self.tables, *self.after)
 
 

@@ -11,7 +11,6 @@ import django
 
 
 def main() -> int:
-    """Run until SIGTERM or SIGINT."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     dsn, data = os.environ.get("REPLVIEW_DEMO_SOURCE_URL"), os.environ.get("REPLVIEW_DATA")
     if not dsn or not data:

@@ -128,7 +128,6 @@ class PreparedTransaction(Trouble):
             yield True
 
     def end(self) -> None:
-        """Roll it back."""
         with self.place.shop("prepared") as connection, suppress(errors.UndefinedObject):
             connection.execute(f"ROLLBACK PREPARED '{GID}'")
 

@@ -26,8 +26,6 @@ SOURCE_NAME = "shop"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Everything a trouble may reach."""
-
     #: The shop's database, as superuser.
     dsn: str
     #: Of the running stack; its processes carry it as their mark.

@@ -49,7 +49,6 @@ class IdleSlot(Trouble):
                 yield True
 
     def end(self) -> None:
-        """Drop it."""
         _drop(self, IDLE_SLOT)
 
 
@@ -77,7 +76,6 @@ class LostSlot(Trouble):
                 yield True
 
     def end(self) -> None:
-        """Drop it, and take back the limit."""
         with self.place.shop("lost slot") as connection:
             _forget_limit(connection)
         _drop(self, LOST_SLOT)
@@ -174,7 +172,6 @@ class PausedReceiver(Trouble):
             yield True
 
     def end(self) -> None:
-        """Let them go on."""
         for pid in self._workers():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)

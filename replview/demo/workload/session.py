@@ -94,8 +94,6 @@ FIRST = ("committed", "rolled back")
 
 
 class Tally:
-    """Counters shared by the sessions."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()

@@ -24,6 +24,8 @@ from replview.ui.params import RANGES, Params
 from replview.ui.streaming import stream
 
 _DEFAULT_RANGE = "7d"
+#: Of a query: what narrows it besides the time.
+_NARROWING = ("action", "user", "source", "table", "via")
 _TEXT_LIMIT = 300
 
 
@@ -43,31 +45,19 @@ class RecordQuery:
     @property
     def filtered(self) -> bool:
         """Whether anything narrows the list besides the time."""
-        return bool(self.action or self.user or self.source or self.table or self.via)
+        return any(getattr(self, name) for name in _NARROWING)
 
     @property
     def filter(self) -> AccessFilter:
         """The same as the store reads it."""
         length = RANGES[self.range][1]
-        return AccessFilter(
-            action=self.action,
-            user=self.user,
-            source=self.source,
-            table=self.table,
-            via=self.via,
-            since=None if length is None else timezone.now() - length,
-        )
+        since = None if length is None else timezone.now() - length
+        return AccessFilter(**{name: getattr(self, name) for name in _NARROWING}, since=since)
 
     def words(self) -> dict[str, str]:
         """The filter as parameters, its place apart."""
-        words = {
-            "action": self.action,
-            "user": self.user,
-            "source": self.source,
-            "table": self.table,
-            "via": self.via,
-            "range": self.range if self.range != _DEFAULT_RANGE else "",
-        }
+        words = {name: getattr(self, name) for name in _NARROWING}
+        words["range"] = self.range if self.range != _DEFAULT_RANGE else ""
         return {name: word for name, word in words.items() if word}
 
     def url(self, name: str = "access-record", **changed: Any) -> str:
@@ -107,7 +97,6 @@ class Menu:
 
 
 def choices(wanted: RecordQuery) -> list[Menu]:
-    """The toolbar's menus."""
     actions = [(str(action.label), str(action.value)) for action in Action]
     vias = [(str(via.label), str(via.value)) for via in Via]
     return [
@@ -174,8 +163,6 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class AccessPage:
-    """What the page shows."""
-
     wanted: RecordQuery
     lines: list[Line]
     following_url: str
@@ -187,7 +174,6 @@ class AccessPage:
 
     @property
     def title(self) -> str:
-        """The page's sentence."""
         length = RANGES[self.wanted.range][1]
         when = "" if length is None else f" in the last {RANGES[self.wanted.range][0]}"
         if not self.lines:
@@ -206,17 +192,14 @@ class AccessPage:
 
     @property
     def clear_url(self) -> str:
-        """Without filters."""
         return RecordQuery(range=self.wanted.range).url()
 
     @property
     def all_url(self) -> str:
-        """Over all of the time."""
         return self.wanted.url(range="all")
 
     @property
     def first_url(self) -> str:
-        """From the newest on."""
         return self.wanted.url()
 
     @property
@@ -241,7 +224,6 @@ def _fact(name: str, value: object) -> str:
 
 
 def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
-    """A record a line."""
     piece = bytearray()
     for record in records:
         piece += orjson.dumps(record_json(record)) + b"\n"
@@ -291,12 +273,8 @@ def access_record(request: HttpRequest) -> HttpResponse:
     """The record, a page at a time; looking at it is in it."""
     wanted = wanted_of(request)
     rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
-    page = AccessPage(
-        wanted,
-        [Line(record) for record in rows],
-        wanted.url(before=older) if older else "",
-        choices(wanted),
-    )
+    following = wanted.url(before=older) if older else ""
+    page = AccessPage(wanted, [Line(record) for record in rows], following, choices(wanted))
     user = request.user.get_username()
     if is_new((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
         note(Action.VIEWED_ACCESS_RECORD, details=dict(wanted.words()))

@@ -64,7 +64,6 @@ class SignIn(LoginView):
     """Name and password; who failed too often is told when to try again."""
 
     def get_context_data(self, **kwargs: Any) -> dict[str, object]:
-        """What else the page shows."""
         return {
             **super().get_context_data(**kwargs),
             "single_sign_on": settings.OIDC_NAME if settings.OIDC_ISSUER else "",

@@ -68,7 +68,6 @@ def account(request: HttpRequest, user_id: int) -> HttpResponse:
 @page(role=ADMIN, of={"user_id": None})
 @require_POST
 def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Another role, or none."""
     return _do(request, user_id, lambda user: accounts.change_role(user, _role(request)))
 
 
@@ -91,14 +90,12 @@ def active(request: HttpRequest, user_id: int) -> HttpResponse:
 @page(role=ADMIN, of={"user_id": None})
 @require_POST
 def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
-    """End all its sessions."""
     return _do(request, user_id, accounts.sign_out)
 
 
 @page(role=ADMIN, of={"user_id": None})
 @require_POST
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Forget its failed logins."""
     return _do(request, user_id, accounts.unlock)
 
 
@@ -144,7 +141,6 @@ def give(request: HttpRequest) -> HttpResponse:
 @page(role=ADMIN, of={"grant_id": None})
 @require_POST
 def take(request: HttpRequest, grant_id: int) -> HttpResponse:
-    """Take a grant away."""
     grant = get_object_or_404(Grant.objects.select_related("user", "group", "source"), pk=grant_id)
     accounts.take_grant(grant)
     return redirect("account", user_id=grant.user_id) if grant.user_id else redirect("accounts")

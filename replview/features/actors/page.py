@@ -31,8 +31,6 @@ MOST_DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One day."""
-
     x: float
     y: float
     width: float
@@ -106,8 +104,6 @@ _UNKNOWN_ACTOR = "?"
 
 @dataclass(slots=True, kw_only=True)
 class ActorRow:
-    """One line of the list."""
-
     sums: ActorSum
     url: str
     transactions_url: str
@@ -119,8 +115,6 @@ class ActorRow:
 
 @dataclass(slots=True, kw_only=True)
 class ActorsPage:
-    """The list."""
-
     slot: Slot
     wanted: ActorsQuery
     found: ActorList
@@ -145,12 +139,10 @@ class ActorsPage:
 
     @property
     def clear_url(self) -> str:
-        """Without the search."""
         return self.wanted.url(self.slot, q="")
 
     @property
     def all_url(self) -> str:
-        """Over all of the record."""
         return self.wanted.url(self.slot, range="all")
 
     @property
@@ -250,12 +242,10 @@ class ActorPage:
 
     @property
     def all_url(self) -> str:
-        """Over all of the record."""
         return self.wanted.actor_url(self.slot, self.actor, range="all")
 
     @property
     def list_url(self) -> str:
-        """Everybody over the same time."""
         return self.wanted.url(self.slot)
 
     @property
@@ -274,14 +264,12 @@ class ActorPage:
         return [(bar, self.day_url(bar.day)) for bar in self.bars.bars] if self.bars else []
 
     def day_url(self, day: dt.date) -> str:
-        """Their transactions of one day."""
         return _transactions(self.slot, self.actor, day, day)
 
 
 def read_actor_page(
     slot: Slot, actor: str, wanted: ActorsQuery, today: dt.date, recorded_since: dt.date | None
 ) -> ActorPage:
-    """One actor's page."""
     span = span_of(slot.pk, wanted.first_day(today))
     done = doings_of(span, [actor]).get(actor)
     page = ActorPage(slot=slot, wanted=wanted, actor=actor, today=today, left_out=span.left_out)

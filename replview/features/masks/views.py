@@ -91,7 +91,6 @@ def _table(found: Matched) -> MatchedTable:
 
 
 def sentence(rules: list[RuleView]) -> dict[str, object]:
-    """What is masked at all."""
     if not rules:
         return {
             "level": "idle",
@@ -135,7 +134,6 @@ def masks(request: HttpRequest) -> HttpResponse:
 @page(role=ADMIN, of={"rule_id": None})
 @require_POST
 def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """Take a rule away."""
     require(request, Role.ADMIN)
     remove_rule(get_object_or_404(MaskRule, pk=rule_id), user=request.user)
     return redirect("masks")

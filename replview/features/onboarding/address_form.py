@@ -65,7 +65,6 @@ class AddressForm:
 
     @property
     def sslmode(self) -> str:
-        """The chosen one."""
         return self.values.get("sslmode") or SSL_MODES[0][0]
 
     def trouble(self, trouble: SourceProblem) -> None:

@@ -50,12 +50,10 @@ class Checked:
     sql_only: bool = False
 
     def of(self, *levels: str) -> list[FindingView]:
-        """Those of some levels."""
         return [one for one in self.findings if one.level in levels]
 
     @property
     def to_mend(self) -> list[FindingView]:
-        """Problems and warnings."""
         return self.of("now", "look")
 
     @property
@@ -70,7 +68,6 @@ class Checked:
 
     @property
     def level(self) -> str:
-        """The worst one's."""
         return "now" if self.blocked else "look" if self.of("now", "look") else "ok"
 
     @property

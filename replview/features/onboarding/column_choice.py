@@ -41,7 +41,6 @@ class ColumnRow:
 
     @property
     def field(self) -> str:
-        """Its name in the form."""
         # A browser would send another line break than the one that is there.
         return " ".join(f"{self.table}|{self.column}".splitlines())
 
@@ -67,7 +66,6 @@ class ColumnChoice:
 
     @property
     def rows(self) -> list[ColumnRow]:
-        """Those that are shown."""
         return self.tables.get(self.shown, []) if self.shown else self.suggested
 
     @property

@@ -81,7 +81,6 @@ class Work:
         self.step(f"{step.kind} {step.name}", state)
 
     def step(self, name: str, state: str) -> None:
-        """A line's new state."""
         for line in self.draft.progress:
             if line["name"] == name:
                 line["state"], line["said"] = state, ""

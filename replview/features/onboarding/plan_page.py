@@ -50,7 +50,6 @@ class Review:
 
     @property
     def statements(self) -> list[str]:
-        """As they will run."""
         return [str(step) for step in self.steps]
 
     @property

@@ -90,7 +90,6 @@ def may_see(draft: SourceDraft, name: str) -> bool:
 
 
 def step_url(draft: SourceDraft, name: str) -> str:
-    """The address of a step."""
     return reverse(f"draft-{name}", args=[draft.pk])
 
 

@@ -20,8 +20,6 @@ TABLES, EVERYTHING, PUBLICATIONS = "tables", "all", "publications"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """A line of the list."""
-
     name: str
     schema: str
     table: str
@@ -99,12 +97,10 @@ class TableChoice:
 
     @property
     def choosable(self) -> list[TableRow]:
-        """Tables that can be chosen."""
         return [row for row in self.rows if not row.refusal]
 
     @property
     def chosen_rows(self) -> list[TableRow]:
-        """Tables that are."""
         return [row for row in self.rows if row.chosen]
 
     @property

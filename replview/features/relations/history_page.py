@@ -43,8 +43,6 @@ BAR = 96
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A version in the timeline."""
-
     history: VersionHistory
     #: What it changed, in a line.
     line: str
@@ -60,7 +58,6 @@ class Entry:
 
     @property
     def number(self) -> int:
-        """Of the version."""
         return self.history.version.number
 
     @property
@@ -118,7 +115,6 @@ class SchemaPage:
 
     @property
     def swap_url(self) -> str:
-        """Before and after exchanged."""
         if self.before is None or self.to is None:
             return ""
         numbers = {"from": str(self.to.version.number), "to": str(self.before.version.number)}

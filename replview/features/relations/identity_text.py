@@ -1,7 +1,7 @@
 """What a table's replica identity means for the record: a sentence, a warning, the way on."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replview.catalog.naming import quoted
@@ -34,11 +34,8 @@ class IdentityWords:
     statements: tuple[tuple[str, str], ...] = ()
 
 
-_INDISTINCT = IdentityWarning(
-    level="look",
-    word="rows not told apart",
-    why="no key is known, so a row has no history of its own",
-)
+_NO_HISTORY = "no key is known, so a row has no history of its own"
+_INDISTINCT = IdentityWarning(level="look", word="rows not told apart", why=_NO_HISTORY)
 _APART = "its rows cannot be told apart"
 _FAILS = "an UPDATE or DELETE of it fails on the source as long as that is published"
 
@@ -68,7 +65,10 @@ def identity_words(
         case _:
             words = _unknown(key)
     if hidden:
-        words = _with_hidden_key(words, hidden)
+        names = ", ".join(hidden)
+        why = f"a column rule keeps {names} of its key out of the record: a row has no history"
+        warning = IdentityWarning(level="look", word="key not kept", why=why)
+        words = replace(words, level="look", warnings=(*words.warnings, warning))
     return words
 
 
@@ -88,9 +88,8 @@ def _nothing(name: str, full: tuple[tuple[str, str], ...]) -> IdentityWords:
 
 
 def _full(name: str, key: str, add_key: tuple[tuple[str, str], ...]) -> IdentityWords:
-    cost = IdentityWarning(
-        level="note", word="FULL", why="every update and delete writes the whole old row to WAL"
-    )
+    why = "every update and delete writes the whole old row to WAL"
+    cost = IdentityWarning(level="note", word="FULL", why=why)
     if key:
         return IdentityWords(
             now=f"FULL, rows known by primary key ({key})",
@@ -154,9 +153,7 @@ def _default(
         level="look",
         cause=f"Replica identity DEFAULT without a primary key: {_FAILS}.",
         next="give it a primary key, or FULL.",
-        warnings=(
-            IdentityWarning(level="look", word="DEFAULT, no key", why=f"{_FAILS}, and {_APART}"),
-        ),
+        warnings=(replace(_INDISTINCT, word="DEFAULT, no key", why=f"{_FAILS}, and {_APART}"),),
         statements=(*add_key, *full),
     )
 
@@ -169,15 +166,6 @@ def _unknown(key: str) -> IdentityWords:
         cause="Its replica identity is unknown: this output plugin does not tell it.",
         warnings=() if key else (_INDISTINCT,),
     )
-
-
-def _with_hidden_key(words: IdentityWords, hidden: list[str]) -> IdentityWords:
-    names = ", ".join(hidden)
-    why = f"a column rule keeps {names} of its key out of the record: a row has no history"
-    warning = IdentityWarning(level="look", word="key not kept", why=why)
-    known = {name: getattr(words, name) for name in IdentityWords.__dataclass_fields__}
-    more = {"level": "look", "warnings": (*words.warnings, warning)}
-    return IdentityWords(**{**known, **more})
 
 
 @dataclass(frozen=True, slots=True)

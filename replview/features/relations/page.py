@@ -79,8 +79,6 @@ BUCKETS = 48
 
 @dataclass(slots=True)
 class TableRow:
-    """One table."""
-
     schema: str
     table: str
     #: None: published, but no change of it was ever received.
@@ -155,12 +153,10 @@ class RelationsPage:
 
     @property
     def clear_url(self) -> str:
-        """Without text and filter."""
         return self.url(q="", warnings=False)
 
     @property
     def following_url(self) -> str:
-        """The next page."""
         return self.url(after=self.following)
 
     def url(self, **changed: Any) -> str:

@@ -123,14 +123,11 @@ class VersionCounts:
 
     @property
     def changes(self) -> int:
-        """Inserts, updates, deletes and truncates."""
         return self.inserts + self.updates + self.deletes + self.truncates
 
 
 @dataclass(slots=True)
 class VersionHistory:
-    """One version with its times."""
-
     version: RelationVersion
     #: The oldest first.
     periods: list[Period] = field(default_factory=list)
@@ -159,7 +156,6 @@ class SchemaHistory:
     unplaced: VersionCounts
 
     def number(self, number: int) -> VersionHistory | None:
-        """The version of this number."""
         return next((v for v in self.versions if v.version.number == number), None)
 
     @property

@@ -21,23 +21,18 @@ register = template.Library()
 @register.simple_tag
 def op_counts(counts: RelationSum) -> SafeString:
     """``{% op %}`` for each kind of change there is."""
-    numbers = zip(
-        "IUDTS",
-        (counts.inserts, counts.updates, counts.deletes, counts.truncates, counts.snapshots),
-        strict=True,
-    )
+    c = counts
+    numbers = zip("IUDTS", (c.inserts, c.updates, c.deletes, c.truncates, c.snapshots), strict=True)
     return format_html_join("", "{}", ((op_html(letter, n),) for letter, n in numbers if n))
 
 
 @register.simple_tag
 def find_changes(slot: Slot, relation: Relation) -> str:
-    """A search in this table."""
     return find_url(slot, table=str(relation))
 
 
 @register.simple_tag
 def transactions_touching(slot: Slot, relation: Relation) -> str:
-    """The transactions that touched this table."""
     return transactions_url(slot, tables=str(relation))
 
 

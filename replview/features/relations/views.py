@@ -23,7 +23,6 @@ from replview.ui.versions import shape_of
 @page(role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))
 @require_GET
 def relations(request: HttpRequest) -> HttpResponse:
-    """All tables of one slot."""
     view = slot_view_of(request)
     if view is None:
         cause = ("Tables are those of one slot's stream. The command shows every statement before "

@@ -116,7 +116,6 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
 @page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @require_http_methods(["GET", "POST"])
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
-    """Another name."""
     source = source_for(request, source_name, Role.ADMIN)
     name = _text(request, "name", 200)
     act = plan_rename(source, name)

@@ -107,8 +107,6 @@ class OtherSlot:
 
 @dataclass(slots=True, kw_only=True)
 class SourcePage:
-    """Everything the page shows."""
-
     view: SourceView
     cluster: Cluster
     server: Server
@@ -123,7 +121,6 @@ class SourcePage:
 
     @property
     def source(self) -> Source:
-        """The row."""
         return self.view.source
 
     @property
@@ -207,7 +204,6 @@ def sources(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER, nav="sources", of=OF_SOURCE)
 @require_GET
 def source(request: HttpRequest, source_name: str) -> HttpResponse:
-    """One source."""
     row = source_for(request, source_name, Role.VIEWER)
     fleet = fleet_of(request)
     page = {

@@ -18,8 +18,6 @@ from replview.text.formats import plural
 
 
 class Command(Actions, InstanceCommand):
-    """Shows the access record, writes it out, and forgets whole months of it."""
-
     help = (
         "The access record, of who looked at rows, exported some or changed something. Show it, or "
         "delete whole months of it."

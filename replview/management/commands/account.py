@@ -18,8 +18,6 @@ _ROLES = [role.word for role in Role]
 
 
 class Command(Actions, InstanceCommand):
-    """Accounts and their rights, as the accounts page has them."""
-
     help = "Add, list and close accounts; give and take roles and grants."
 
     def add_actions(self, actions: Any) -> None:

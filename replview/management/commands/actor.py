@@ -24,8 +24,6 @@ _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's nam
 
 
 class Command(Actions):
-    """The trigger that stamps writing transactions: install, remove, status."""
-
     help = (
         "A trigger that stamps each writing transaction with its session user, application name "
         "and client address, for applications that cannot say who acts. Shows every statement, "

@@ -18,8 +18,6 @@ _MOST = 1000
 
 
 class Command(Actions, InstanceCommand):
-    """Alerts: list, rules, try."""
-
     help = "Alerts that fire and have fired, the rules, and a rule tried against the past hour."
 
     def add_actions(self, actions: Any) -> None:

@@ -29,8 +29,6 @@ _TROUBLED, _DIFFERS = 1, 3
 
 
 class Command(InstanceCommand):
-    """Show what differs from the file, ask, and make it so; again and again with no effect."""
-
     help = (
         "Make sources, slots and mask rules what a fleet file declares. The plan is shown first, "
         "with every statement that would run on each source. Applied again, nothing changes."
@@ -49,7 +47,6 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Read, plan, show, ask, apply."""
         try:
             fleet = read_fleet(options["file"])
         except FleetFaults as error:
@@ -182,7 +179,6 @@ def done_lines(plan: FleetPlan) -> Iterator[str]:
 
 
 def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, object]:
-    """For programs; the same facts."""
     return {
         "file": str(path),
         "applied": applied,

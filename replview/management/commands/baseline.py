@@ -17,8 +17,6 @@ _TURN_SECONDS = 0.5
 
 
 class Command(InstanceCommand):
-    """Asks for baselines, and shows how far they are."""
-
     help = (
         "Store the rows that tables have now, so that the first recorded change of each has its "
         "before image. Without a table: the baselines of the slot."
@@ -38,7 +36,6 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """List, cancel, or ask."""
         slot = find_slot(options["slot"])
         if options["rate"] is not None and options["rate"] < 1:
             raise CommandError("--rate is at least 1 row a second")

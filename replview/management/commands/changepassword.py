@@ -8,8 +8,6 @@ from replview.store.write.access_record import command_user, note
 
 
 class Command(DjangoCommand):
-    """Sets an account's password."""
-
     help = "Set an account's password, at a terminal."
 
     def handle(self, *args: Any, **options: Any) -> str | None:

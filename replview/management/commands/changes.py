@@ -37,8 +37,6 @@ _NOT_OF_A_ROW = (
 
 
 class Command(InstanceCommand):
-    """Stream changes to standard output, or write them to a file."""
-
     help = (
         "Write stored changes in the order of their commits, as JSON lines, CSV or Parquet; the "
         "reader may close the pipe at any time."
@@ -116,7 +114,6 @@ class Command(InstanceCommand):
 
 
 def _check(selection: Selection, options: dict[str, Any]) -> None:
-    """What does not go together."""
     check_where(reading_session(), selection.wanted)
     parquet = options["format"] == "parquet"
     if parquet and not options["output"]:

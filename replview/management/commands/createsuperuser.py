@@ -9,8 +9,6 @@ from replview.store.write.access_record import note
 
 
 class Command(DjangoCommand):
-    """Makes an admin."""
-
     help = "Make an admin's account, at a terminal."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -14,8 +14,6 @@ from replview.runtime.stack import Stack
 
 
 class Command(PlainCommand):
-    """Start the demo, show how it does, stop it in order at Ctrl-C."""
-
     help = (
         "Start two embedded PostgreSQL servers (a shop and the store), Redis, replview itself and "
         "a workload that keeps the shop busy. Ctrl-C stops everything; the next start goes on with "

@@ -12,8 +12,6 @@ from replview.store.connecting import store_system_identifier
 
 
 class Command(PlainCommand):
-    """Examine a source; exit status 1 when something blocks replication."""
-
     help = (
         "Say everything a source lacks to be replicated, each with the SQL or setting that mends "
         "it. Only reads, and tries a real replication connection."
@@ -26,7 +24,6 @@ class Command(PlainCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Print the findings."""
         store = store_system_identifier()
         findings = examine(conninfo_of(options["dsn"]), store_system_identifier=store)
         if options["format"] == "json":

@@ -20,8 +20,6 @@ _EARLIER = 20
 
 
 class Command(InstanceCommand):
-    """Looks at what would be erased, asks, erases, and goes on with what was left unfinished."""
-
     help = (
         "Erase a person: every value that a slot has recorded of given rows, under all keys they "
         "had, in the store, the archive and every known export. That the rows changed, when and in "
@@ -149,7 +147,6 @@ def _words(cause: str, remedy: str) -> str:
 
 
 def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
-    """What a look has found."""
     lines = [_sums(row.found)]
     tables: Mapping[str, int] = row.found.get("tables") or {}
     lines += [f"  {name}: {plural(number, 'change')}" for name, number in tables.items()]

@@ -33,8 +33,6 @@ _EARLIER = 20
 
 
 class Command(InstanceCommand):
-    """Estimates, writes, lists and cancels exports."""
-
     help = (
         "Write a slice of a slot's record as Parquet, a dataset a table and one of the "
         "transactions: the same filters as 'replview changes'. The command does the export "
@@ -204,7 +202,6 @@ def _progress_words(progress: Mapping[str, Any], total: int | None) -> str:
 
 
 def estimate_lines(outlook: Outlook) -> list[str]:
-    """What it would take."""
     estimate = outlook.estimate
     where = "on Spark" if estimate.spark else "without a JVM"
     seconds = age_words(max(estimate.seconds, 1.0))

@@ -18,8 +18,6 @@ from replview.store.write.access_record import command_user
 
 
 class Command(Actions, InstanceCommand):
-    """Mask rules: add, list, preview, remove."""
-
     help = "Rules that mask columns: at ingest (never kept) or on display (shown to nobody)."
 
     def add_actions(self, actions: Any) -> None:

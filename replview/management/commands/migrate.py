@@ -25,8 +25,6 @@ _PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 class Command(DjangoMigrate):
-    """Migrations under a lock of their own and with a short patience for everybody else's."""
-
     help = (
         "Bring the store's tables up to date, while the store is in use. Takes the options of "
         "Django's command of this name, too."

@@ -15,13 +15,10 @@ FILES = {
 
 
 def text_of(what: str) -> str:
-    """One of the files."""
     return (files("replview.features.monitoring") / "provisioning" / FILES[what]).read_text()
 
 
 class Command(PlainCommand):
-    """Print a file that comes with replview; nothing needs to run."""
-
     help = (
         "Print a Grafana dashboard (grafana), Prometheus' alerting rules (prometheus-rules) or the "
         "scrape configuration (scrape-config) for /metrics."

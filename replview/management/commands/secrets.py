@@ -11,8 +11,6 @@ from replview.text.formats import plural
 
 
 class Command(Actions, InstanceCommand):
-    """Secrets: rotate."""
-
     help = (
         "Seal every stored password, address and secret anew with REPLVIEW_SECRET_KEY. First set "
         "the new key, and the former one in REPLVIEW_SECRET_KEYS_OLD, wherever replview and its "

@@ -44,8 +44,6 @@ _APART = {
 
 
 class Command(Actions, InstanceCommand):
-    """Slots: add, list, start, stop, remove; their log, what stops them, what waits in them."""
-
     help = "The replication slots that replview receives, and a peek into any other."
 
     def add_actions(self, actions: Any) -> None:
@@ -248,7 +246,6 @@ def add_actions(actions: Any) -> None:
 
 
 def run_act(command: PlainCommand, options: dict[str, Any]) -> None:
-    """Do it."""
     slot = slot_of(options)
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")

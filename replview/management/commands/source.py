@@ -38,8 +38,6 @@ _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login"
 
 
 class Command(Actions, InstanceCommand):
-    """Sources: add, list, other credentials, another address or name, remove."""
-
     help = "Add, list, change or remove the PostgreSQL databases that replview reads."
 
     def add_actions(self, actions: Any) -> None:

@@ -14,8 +14,6 @@ from replview.spark.processes import JobProcess
 
 
 class Command(PlainCommand):
-    """Hands its words to ``python -m replview.spark``, whose log it keeps."""
-
     help = (
         "History jobs over changes that were exported as Parquet, by Spark: as-of, row-versions, "
         "churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, schema-versions. "

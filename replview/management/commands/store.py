@@ -63,8 +63,6 @@ def _archive_lines() -> list[str]:
 
 
 class Command(InstanceCommand):
-    """Shows the store's size, and changes its budget."""
-
     help = "The store's size and budget, what is deleted first at the budget, and its archive."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -14,8 +14,6 @@ from replview.store.write.access_record import note
 
 
 class Command(Actions, InstanceCommand):
-    """Tokens of the API: create, list, revoke."""
-
     help = "Create, list or revoke the tokens with which programs use the API."
 
     def add_actions(self, actions: Any) -> None:

@@ -16,8 +16,6 @@ _WAIT_SECONDS = 120.0
 
 
 class Command(Actions, InstanceCommand):
-    """Make trouble in a running demo."""
-
     help = "Make trouble in a running demo, to see what replview says: start, end, list."
 
     def add_actions(self, actions: Any) -> None:

@@ -25,8 +25,6 @@ from replview.runtime.stack import Stack
 
 
 class Command(PlainCommand):
-    """Migrate the store, start everything, restart what ends, stop in order at SIGTERM."""
-
     help = (
         "Start replview's workers, scheduler and web server against the store and the broker named "
         "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (docs/reference/settings.md lists every "

@@ -40,8 +40,6 @@ _DSN_VARIABLE = "REPLVIEW_WATCH_DSN"
 
 
 class Command(PlainCommand):
-    """Watch a source until Ctrl-C."""
-
     help = (
         "Open the live page of a source on a TEMPORARY slot: when the watch ends, the slot is "
         "gone from the source and what was seen is gone from the store."

@@ -17,8 +17,6 @@ URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"
 
 
 class Command(Actions, InstanceCommand):
-    """Webhooks: add, list, test, remove."""
-
     help = "Webhooks that receive alerts, as generic JSON or in Slack's form."
 
     def add_actions(self, actions: Any) -> None:

@@ -82,8 +82,6 @@ class DeclaredGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The whole file."""
-
     #: Of the file, without its folder.
     name: str = "fleet.toml"
     sources: tuple[DeclaredSource, ...] = ()

@@ -77,8 +77,6 @@ def _depth(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong."""
-
     line: int
     #: ``source.shop.slot.replview.wal_budget``; empty: the file as a whole.
     key: str

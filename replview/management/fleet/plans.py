@@ -44,8 +44,6 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that becomes another."""
-
     what: str
     was: str
     now: str
@@ -69,13 +67,11 @@ class Item:
     acts: list[Callable[[Say], Any]] = field(default_factory=list)
 
     def change(self, what: str, was: object, now: object) -> None:
-        """Note that something differs."""
         self.changes.append(Change(what, _word(was), _word(now)))
         if self.verdict is Verdict.UNCHANGED:
             self.verdict = Verdict.CHANGED
 
     def refuse(self, trouble: SourceProblem, verdict: Verdict = Verdict.REFUSED) -> None:
-        """Nothing is done about it."""
         self.verdict, self.trouble = verdict, trouble.with_places(KEYS)
         self.acts, self.statements = [], []
 
