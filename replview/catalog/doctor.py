@@ -39,11 +39,8 @@ def _examine(
     yield ok("reachable", f"connected to {info.dbname} at {info.host}:{info.port} as {info.user}")
     if info.server_version < _OLDEST_READABLE:
         version = f"{info.server_version // 10000}.{info.server_version // 100 % 100}"
-        yield problem(
-            "unsupported_version",
-            f"PostgreSQL {version} has no logical replication by pgoutput",
-            "Upgrade to 14 or later",
-        )
+        message = f"PostgreSQL {version} has no logical replication by pgoutput"
+        yield problem("unsupported_version", message, "Upgrade to 14 or later")
         return
     facts = read_server_facts(connection)
     for check in doctor_checks.OF_SERVER:
@@ -67,11 +64,8 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
     try:
         yield from check_open_transactions(read_open_transactions(connection))
     except psycopg.errors.InsufficientPrivilege:
-        yield warning(
-            "open_transactions",
-            "the role may not see open transactions; creating a slot waits for all of them",
-            f"GRANT pg_monitor TO {facts.role}",
-        )
+        message = "the role may not see open transactions; creating a slot waits for all of them"
+        yield warning("open_transactions", message, f"GRANT pg_monitor TO {facts.role}")
     slots = read_slots(connection)
     yield from doctor_checks.check_plugins(facts, slots)
     yield from check_slots(slots)
@@ -158,11 +152,9 @@ def check_slots(slots: list[SlotFacts]) -> Iterator[Finding]:
             yield note("lost_slot", f"slot {slot.slot_name} is lost{reason}", drop)
         elif not slot.active and slot.retained_wal_bytes:
             megabytes = slot.retained_wal_bytes / 1024**2
-            yield warning(
-                "inactive_slot",
-                f"slot {slot.slot_name} has no reader and holds {megabytes:,.1f} MB of WAL",
-                f"Start its reader, or if nobody needs it: {drop}",
-            )
+            message = f"slot {slot.slot_name} has no reader and holds {megabytes:,.1f} MB of WAL"
+            remedy = f"Start its reader, or if nobody needs it: {drop}"
+            yield warning("inactive_slot", message, remedy)
 
 
 def check_same_cluster(source: str | None, store: str | None) -> Iterator[Finding]:

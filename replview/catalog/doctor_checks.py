@@ -67,17 +67,12 @@ def blocks(findings: list[Finding]) -> bool:
 def check_version(server: ServerFacts) -> Iterator[Finding]:
     """Logical replication begins with 10; we test from 14 on."""
     if server.major < 10:
-        yield problem(
-            "unsupported_version",
-            f"PostgreSQL {server.version_text} has no logical replication by pgoutput",
-            "Upgrade to 14 or later",
-        )
+        message = f"PostgreSQL {server.version_text} has no logical replication by pgoutput"
+        yield problem("unsupported_version", message, "Upgrade to 14 or later")
     elif server.major < 14:
-        yield warning(
-            "old_version",
-            f"PostgreSQL {server.version_text} is older than what replview is tested with",
-            "Upgrade to 14 or later: streamed and two-phase transactions need it",
-        )
+        message = f"PostgreSQL {server.version_text} is older than what replview is tested with"
+        remedy = "Upgrade to 14 or later: streamed and two-phase transactions need it"
+        yield warning("old_version", message, remedy)
     else:
         yield ok("version", f"PostgreSQL {server.version_text}")
 
@@ -89,11 +84,8 @@ def check_wal_level(server: ServerFacts) -> Iterator[Finding]:
     elif server.major >= 19 and server.wal_level == "replica":
         yield ok("wal_level", "wal_level is replica; the first logical slot raises it")
     else:
-        yield problem(
-            "wal_level",
-            f"wal_level is {server.wal_level}, it must be logical",
-            "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
-        )
+        remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
+        yield problem("wal_level", f"wal_level is {server.wal_level}, it must be logical", remedy)
 
 
 def check_room(server: ServerFacts) -> Iterator[Finding]:
@@ -153,24 +145,17 @@ def check_kind(server: ServerFacts) -> Iterator[Finding]:
     if server.in_recovery:
         yield _standby(server)
     if server.max_prepared_transactions == 0:
-        yield note(
-            "no_two_phase",
-            "max_prepared_transactions is 0: there are no prepared transactions to show",
-        )
+        message = "max_prepared_transactions is 0: there are no prepared transactions to show"
+        yield note("no_two_phase", message)
     if server.wal_sender_timeout_ms == 0:
-        yield note(
-            "wal_sender_timeout",
-            "wal_sender_timeout is 0; replview's own sessions set it to 10 s",
-        )
+        message = "wal_sender_timeout is 0; replview's own sessions set it to 10 s"
+        yield note("wal_sender_timeout", message)
 
 
 def _standby(server: ServerFacts) -> Finding:
     if server.major < 16:
-        return problem(
-            "standby",
-            "this server is a standby; logical slots on one need PostgreSQL 16",
-            "Give the address of the primary",
-        )
+        message = "this server is a standby; logical slots on one need PostgreSQL 16"
+        return problem("standby", message, "Give the address of the primary")
     return warning(
         "standby",
         "this server is a standby: publications are made on its primary, and creating a slot "
@@ -227,11 +212,9 @@ def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[F
     refused = [s for s in slots if s.plugin and s.plugin != _OURS and s.plugin not in allowed]
     if refused:
         names = some_of([f"{slot.slot_name} ({slot.plugin})" for slot in refused])
-        yield warning(
-            "slots_refused",
-            f"slots of plugins that the server does not allow cannot be read: {names}",
-            _add(allowed, sorted({str(slot.plugin) for slot in refused})),
-        )
+        message = f"slots of plugins that the server does not allow cannot be read: {names}"
+        remedy = _add(allowed, sorted({str(slot.plugin) for slot in refused}))
+        yield warning("slots_refused", message, remedy)
 
 
 def _add(allowed: Sequence[str], more: Sequence[str]) -> str:

@@ -201,11 +201,8 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
     """What a failed connection means. ``conninfo`` gives names; its password is not looked at."""
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
         # libpq quotes the string it could not read: the error's text must not be shown.
-        return SourceProblem(
-            "bad_dsn",
-            "the address is not a libpq connection string",
-            "Write postgresql://user:password@host:port/database, or host=… dbname=… user=…",
-        )
+        remedy = "Write postgresql://user:password@host:port/database, or host=… dbname=… user=…"
+        return SourceProblem("bad_dsn", "the address is not a libpq connection string", remedy)
     text = str(error)
     names = _names(conninfo)
     for pattern, code, cause, remedy in _KNOWN:
@@ -217,11 +214,8 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
         cause = f"{names['host']} refused what was asked for (SQLSTATE {error.sqlstate})"
         return SourceProblem("refused", cause, "Look into the server's log, which names the cause")
     lines = re.split(r"(?:FATAL|ERROR):\s*", text)[-1].splitlines() or ["nothing"]
-    return SourceProblem(
-        "refused",
-        f"{names['host']} refused the connection, saying: {lines[0].strip()[:200]}",
-        "Look into the server's log",
-    )
+    cause = f"{names['host']} refused the connection, saying: {lines[0].strip()[:200]}"
+    return SourceProblem("refused", cause, "Look into the server's log")
 
 
 def first_line(error: psycopg.Error) -> str:

@@ -199,11 +199,9 @@ def check_alterable(connection: Connection, names: Iterable[str]) -> None:
     """Raise ``SourceProblem`` unless this role owns them all."""
     mine = {row["name"] for row in OWNED.rows(connection)}
     if foreign := [name for name in names if name not in mine]:
-        raise SourceProblem(
-            "not_owner",
-            f"the role does not own publication {foreign[0]}, and only its owner can alter it",
-            f"ALTER PUBLICATION {quoted(foreign[0])} OWNER TO the role",
-        )
+        cause = f"the role does not own publication {foreign[0]}, and only its owner can alter it"
+        remedy = f"ALTER PUBLICATION {quoted(foreign[0])} OWNER TO the role"
+        raise SourceProblem("not_owner", cause, remedy)
 
 
 # The subscriptions of a source's database: what they are, what their workers do, their errors.

@@ -51,18 +51,13 @@ def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> Source
         grant = sql.SQL(
             "GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text{}) TO {}"
         ).format(sql.SQL(flush), sql.Identifier(connection.info.user))
-        return SourceProblem(
-            "missing_right",
-            f"role {connection.info.user} may not send logical messages",
-            grant.as_string(None),
-        )
+        cause = f"role {connection.info.user} may not send logical messages"
+        return SourceProblem("missing_right", cause, grant.as_string(None))
     standby = isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "recovery" in message
     if standby:
-        return SourceProblem(
-            "read_only",
-            "the server accepts no writes: it is a standby, or read-only",
-            f"Run it on the primary: {statement(actor).rstrip(';')}",
-        )
+        cause = "the server accepts no writes: it is a standby, or read-only"
+        remedy = f"Run it on the primary: {statement(actor).rstrip(';')}"
+        return SourceProblem("read_only", cause, remedy)
     return SourceProblem(
         "refused", f"the server refused the message, saying: {message[:200]}", "Try again"
     )

@@ -103,11 +103,8 @@ def listed_columns(
     computed = table.generated if server_version < 180000 else table.virtual
     kept = tuple(name for name in table.columns if name not in excluded | computed)
     if not kept:
-        raise SourceProblem(
-            "no_columns",
-            f"no column of {table} would be left",
-            "Keep one, or take the whole table out of the publication",
-        )
+        remedy = "Keep one, or take the whole table out of the publication"
+        raise SourceProblem("no_columns", f"no column of {table} would be left", remedy)
     return kept
 
 

@@ -53,19 +53,12 @@ def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[N
         words = "the slot does not survive a failover: standbys with sync_replication_slots could "
         return False, [Note(f"{words}keep it", "failover")]
     if server.major < 17:
-        raise SourceProblem(
-            "no_failover",
-            f"slots survive a failover from PostgreSQL 17 on, this is {server.major}",
-            "Do without it",
-            "failover",
-        )
+        cause = f"slots survive a failover from PostgreSQL 17 on, this is {server.major}"
+        raise SourceProblem("no_failover", cause, "Do without it", "failover")
     if server.in_recovery:
-        raise SourceProblem(
-            "no_failover",
-            "a slot made on a standby cannot be one that survives a failover",
-            "Do without it, or give the address of the primary",
-            "failover",
-        )
+        cause = "a slot made on a standby cannot be one that survives a failover"
+        remedy = "Do without it, or give the address of the primary"
+        raise SourceProblem("no_failover", cause, remedy, "failover")
     notes = [
         "standbys with sync_replication_slots, a primary_slot_name, hot_standby_feedback and a "
         "database in primary_conninfo keep a copy of the slot; the rest keep none"
@@ -107,19 +100,11 @@ def heartbeat_notes(request: SlotRequest, server: ServerFacts) -> list[Note]:
         return []
     least, most = HEARTBEAT_BOUNDS
     if not least <= request.heartbeat_seconds <= most:
-        raise SourceProblem(
-            "bad_heartbeat",
-            f"a heartbeat is written every {least} to {most:,} seconds",
-            "Correct the heartbeat",
-            "heartbeat_seconds",
-        )
+        cause = f"a heartbeat is written every {least} to {most:,} seconds"
+        raise SourceProblem("bad_heartbeat", cause, "Correct the heartbeat", "heartbeat_seconds")
     if server.in_recovery:
-        raise SourceProblem(
-            "standby",
-            "this server is a standby: nothing can be written there, so no heartbeat either",
-            "Do without a heartbeat",
-            "heartbeat_seconds",
-        )
+        cause = "this server is a standby: nothing can be written there, so no heartbeat either"
+        raise SourceProblem("standby", cause, "Do without a heartbeat", "heartbeat_seconds")
     return [Note(heartbeat_line(request.heartbeat_seconds))]
 
 
@@ -230,18 +215,11 @@ def _check_standby(request: SlotRequest, server: ServerFacts) -> None:
     if not server.in_recovery:
         return
     if server.major < 16:
-        raise SourceProblem(
-            "standby",
-            "this server is a standby; logical slots on one need PostgreSQL 16",
-            "Give the address of the primary",
-        )
+        cause = "this server is a standby; logical slots on one need PostgreSQL 16"
+        raise SourceProblem("standby", cause, "Give the address of the primary")
     if not request.publications:
-        raise SourceProblem(
-            "standby",
-            "this server is a standby: publications are made on its primary",
-            "Create one there, and choose it",
-            "publications",
-        )
+        cause = "this server is a standby: publications are made on its primary"
+        raise SourceProblem("standby", cause, "Create one there, and choose it", "publications")
 
 
 def _existing_slot(
@@ -274,35 +252,25 @@ def _existing_slot(
 def _check_may_be_made(request: SlotRequest, server: ServerFacts) -> None:
     """Of a slot that is not there."""
     if request.adopt:
-        raise SourceProblem(
-            "no_such_slot",
-            f"there is no slot {request.slot_name} to adopt",
-            "Choose another name, or have the slot made instead of adopting one",
-            "adopt",
-        )
+        cause = f"there is no slot {request.slot_name} to adopt"
+        remedy = "Choose another name, or have the slot made instead of adopting one"
+        raise SourceProblem("no_such_slot", cause, remedy, "adopt")
     if server.slots_used >= server.max_replication_slots:
-        raise SourceProblem(
-            "no_free_slot",
-            f"all {server.max_replication_slots} replication slots are in use",
-            f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart",
-        )
+        cause = f"all {server.max_replication_slots} replication slots are in use"
+        remedy = f"ALTER SYSTEM SET max_replication_slots = {server.slots_used + 4}; then restart"
+        raise SourceProblem("no_free_slot", cause, remedy)
     if server.wal_level != "logical" and server.major < 19:
-        raise SourceProblem(
-            "wal_level",
-            f"wal_level is {server.wal_level}, it must be logical",
-            "ALTER SYSTEM SET wal_level = 'logical'; then restart the server",
-        )
+        cause = f"wal_level is {server.wal_level}, it must be logical"
+        remedy = "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"
+        raise SourceProblem("wal_level", cause, remedy)
 
 
 def _without_publications(request: SlotRequest, plugin: str) -> str:
     """A note; refuses the choice of tables to a plugin that knows no publications."""
     if request.publications or request.tables or request.schemas or request.all_tables:
-        raise SourceProblem(
-            "no_publications",
-            f"the slot {request.slot_name} speaks {plugin}, to which publications mean nothing",
-            "Choose no publications and no tables, or another slot",
-            "tables",
-        )
+        cause = f"the slot {request.slot_name} speaks {plugin}, to which publications mean nothing"
+        remedy = "Choose no publications and no tables, or another slot"
+        raise SourceProblem("no_publications", cause, remedy, "tables")
     return (
         f"the slot speaks {plugin}: every table of the database comes, and what the plugin does "
         "not tell is shown as unknown"

@@ -70,11 +70,8 @@ class Plan:
         """Raise ``SourceProblem`` unless what confirms it was typed."""
         self.check()
         if self.typed and text.strip() != self.typed:
-            raise SourceProblem(
-                "not_confirmed",
-                f"what was typed is not {self.typed}",
-                f"Type {self.typed} to confirm; nothing was changed",
-            )
+            remedy = f"Type {self.typed} to confirm; nothing was changed"
+            raise SourceProblem("not_confirmed", f"what was typed is not {self.typed}", remedy)
 
 
 def json_of(plan: Plan) -> dict[str, object]:

@@ -116,18 +116,14 @@ def plan_changes(
 
 def _check_own(connection: Connection, own: list[_Own], slot_name: str) -> None:
     if not own:
-        raise SourceProblem(
-            "not_ours",
-            f"replview made none of the publications that slot {slot_name} reads",
-            "Their owner changes them: ALTER PUBLICATION … ADD TABLE …",
-        )
+        cause = f"replview made none of the publications that slot {slot_name} reads"
+        remedy = "Their owner changes them: ALTER PUBLICATION … ADD TABLE …"
+        raise SourceProblem("not_ours", cause, remedy)
     for one in own:
         if one.publication.all_tables:
-            raise SourceProblem(
-                "all_tables",
-                f"publication {one.publication.name} is FOR ALL TABLES: every table is in it",
-                "Remove the slot and add it anew with the tables you want",
-            )
+            cause = f"publication {one.publication.name} is FOR ALL TABLES: every table is in it"
+            remedy = "Remove the slot and add it anew with the tables you want"
+            raise SourceProblem("all_tables", cause, remedy)
     check_alterable(connection, [one.publication.name for one in own])
 
 

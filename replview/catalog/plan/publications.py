@@ -45,12 +45,9 @@ def publication_steps(
     tables = read_tables(connection)
     if request.publications:
         if missing := [name for name in request.publications if name not in known]:
-            raise SourceProblem(
-                "no_such_publication",
-                f"there is no publication {some_of(missing)} in {server.database}",
-                "Choose others, or have one made",
-                "publications",
-            )
+            cause = f"there is no publication {some_of(missing)} in {server.database}"
+            remedy = "Choose others, or have one made"
+            raise SourceProblem("no_such_publication", cause, remedy, "publications")
         check_columns(request, tables, None)
         notes = ["the publications are used as they are"]
         if request.exclude:
@@ -128,12 +125,9 @@ def _all_tables_step(
         cause = "FOR ALL TABLES needs a superuser"
         raise SourceProblem("not_superuser", cause, _ONE_BY_ONE, "all_tables")
     if request.exclude:
-        raise SourceProblem(
-            "all_tables_columns",
-            "FOR ALL TABLES cannot leave columns out",
-            "Mask the columns instead, or have the tables published one by one",
-            "mask",
-        )
+        cause = "FOR ALL TABLES cannot leave columns out"
+        remedy = "Mask the columns instead, or have the tables published one by one"
+        raise SourceProblem("all_tables_columns", cause, remedy, "mask")
     _check_new_name(request.slot_name, known)
     name = sql.Identifier(request.slot_name)
     statement = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name)
@@ -168,18 +162,12 @@ def all_tables_notes(unusable: list[TableFacts]) -> list[Note]:
 
 def _check_new_name(name: str, known: set[str]) -> None:
     if len(name.encode()) > LONGEST_NAME_BYTES:
-        raise SourceProblem(
-            "bad_publication_name",
-            f"publication {name} would have more than {LONGEST_NAME_BYTES} bytes",
-            "Choose a shorter slot name",
-        )
+        cause = f"publication {name} would have more than {LONGEST_NAME_BYTES} bytes"
+        raise SourceProblem("bad_publication_name", cause, "Choose a shorter slot name")
     if name in known:
-        raise SourceProblem(
-            "publication_exists",
-            f"there is already a publication {name}",
-            "Use it as it is, or choose another slot name",
-            "publications",
-        )
+        cause = f"there is already a publication {name}"
+        remedy = "Use it as it is, or choose another slot name"
+        raise SourceProblem("publication_exists", cause, remedy, "publications")
 
 
 def drop_publication(name: str) -> str:

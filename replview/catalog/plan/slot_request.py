@@ -74,12 +74,8 @@ def chosen_tables(
     by_name = {table.key: table for table in tables}
     named = [_named(text, by_name) for text in request.tables]
     if unknown := sorted(set(request.schemas) - {table.schema for table in tables}):
-        raise SourceProblem(
-            "no_such_schema",
-            f"there is no table in schema {unknown[0]}",
-            "Choose the tables again",
-            "schemas",
-        )
+        cause = f"there is no table in schema {unknown[0]}"
+        raise SourceProblem("no_such_schema", cause, "Choose the tables again", "schemas")
     if not named or request.schemas:
         named += [
             table
@@ -98,12 +94,8 @@ def chosen_tables(
     covered = {leaf.oid for table in chosen for leaf in leaves_of(table, tables)}
     chosen = [table for table in chosen if table.oid not in covered]
     if not chosen:
-        raise SourceProblem(
-            "no_tables",
-            "there is no table to publish",
-            "Create one first, or choose an existing publication",
-            "publications",
-        )
+        remedy = "Create one first, or choose an existing publication"
+        raise SourceProblem("no_tables", "there is no table to publish", remedy, "publications")
     return chosen
 
 
@@ -119,12 +111,9 @@ def check_owned(chosen: list[TableFacts], tables: list[TableFacts], may_create: 
         )
     foreign = [str(table) for table in chosen if not table.owned]
     if foreign:
-        raise SourceProblem(
-            "not_owner",
-            f"the role does not own {some_of(foreign)}, and only an owner can publish a table",
-            "Choose other tables, or let the owner create a publication, and choose it",
-            "publications",
-        )
+        cause = f"the role does not own {some_of(foreign)}, and only an owner can publish a table"
+        remedy = "Choose other tables, or let the owner create a publication, and choose it"
+        raise SourceProblem("not_owner", cause, remedy, "publications")
 
 
 def fully_usable(table: TableFacts, tables: list[TableFacts]) -> bool:

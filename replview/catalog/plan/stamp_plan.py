@@ -56,11 +56,9 @@ def plan_install(
     stamp = read_stamp(connection)
     _check_source(stamp)
     if stamp.owner is None and not stamp.may_create:
-        raise SourceProblem(
-            "may_not_create",
-            f"role {stamp.role} may not create a schema in this database",
-            "GRANT CREATE ON DATABASE … TO the role, or give an address of another one",
-        )
+        cause = f"role {stamp.role} may not create a schema in this database"
+        remedy = "GRANT CREATE ON DATABASE … TO the role, or give an address of another one"
+        raise SourceProblem("may_not_create", cause, remedy)
     chosen = _chosen(read_tables(connection), tables, all_tables)
     _check_triggers(connection, chosen, stamp)
     have = {(table.schema, table.name) for table in stamp.tables}
@@ -98,34 +96,24 @@ def _check_source(stamp: StampFacts) -> None:
             "standby", "this server is a standby", "Give the address of the primary"
         )
     if stamp.owner is not None and not stamp.ours:
-        raise SourceProblem(
-            "not_ours",
-            f"there is a schema {SCHEMA} that replview did not make",
-            "Rename it, or drop it if it is of no use",
-        )
+        cause = f"there is a schema {SCHEMA} that replview did not make"
+        raise SourceProblem("not_ours", cause, "Rename it, or drop it if it is of no use")
     if stamp.owner is not None and not stamp.owned and not stamp.superuser:
-        raise SourceProblem(
-            "not_owner",
-            f"the stamp belongs to role {stamp.owner}, and {stamp.role} has not its rights",
-            f"Give an address of {stamp.owner}, or of a superuser",
-        )
+        cause = f"the stamp belongs to role {stamp.owner}, and {stamp.role} has not its rights"
+        remedy = f"Give an address of {stamp.owner}, or of a superuser"
+        raise SourceProblem("not_owner", cause, remedy)
     if not stamp.may_emit:
-        raise SourceProblem(
-            "may_not_emit",
-            f"role {stamp.role} may not execute pg_logical_emit_message()",
-            "GRANT EXECUTE on it to the role, or give the address of a superuser",
-        )
+        cause = f"role {stamp.role} may not execute pg_logical_emit_message()"
+        remedy = "GRANT EXECUTE on it to the role, or give the address of a superuser"
+        raise SourceProblem("may_not_emit", cause, remedy)
 
 
 def _check_triggers(connection: Connection, chosen: list[TableFacts], stamp: StampFacts) -> None:
     may = {row["oid"] for row in MAY_TRIGGER.rows(connection, [table.oid for table in chosen])}
     if refused := [str(table) for table in chosen if table.oid not in may]:
-        raise SourceProblem(
-            "may_not_trigger",
-            f"role {stamp.role} may not put triggers on {some_of(refused)}",
-            "GRANT TRIGGER ON the table to the role, or choose other tables",
-            "stamped_tables",
-        )
+        cause = f"role {stamp.role} may not put triggers on {some_of(refused)}"
+        remedy = "GRANT TRIGGER ON the table to the role, or choose other tables"
+        raise SourceProblem("may_not_trigger", cause, remedy, "stamped_tables")
 
 
 def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list[TableFacts]:
@@ -140,12 +128,9 @@ def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list
     for text in names:
         table = by_name.get(text if "." in text else f"public.{text}")
         if table is None:
-            raise SourceProblem(
-                "no_such_table",
-                f"there is no permanent table {text}",
-                "Correct the name: it is written as in the catalog, schema.table",
-                "stamped_tables",
-            )
+            cause = f"there is no permanent table {text}"
+            remedy = "Correct the name: it is written as in the catalog, schema.table"
+            raise SourceProblem("no_such_table", cause, remedy, "stamped_tables")
         # A statement fires the triggers of the table it names, not of the partitions it reaches.
         for each in (table, *leaves_of(table, known)):
             chosen[each.oid] = each
@@ -177,12 +162,9 @@ def _revoke_steps(stamp: StampFacts) -> list[Statement]:
     if not stamp.public_may_emit:
         return []
     if not stamp.superuser:
-        raise SourceProblem(
-            "not_superuser",
-            "taking EXECUTE on pg_logical_emit_message() from PUBLIC needs a superuser",
-            "Do without it, or give the address of a superuser",
-            "revoke_emit",
-        )
+        cause = "taking EXECUTE on pg_logical_emit_message() from PUBLIC needs a superuser"
+        remedy = "Do without it, or give the address of a superuser"
+        raise SourceProblem("not_superuser", cause, remedy, "revoke_emit")
     comment = f'COMMENT ON SCHEMA "{SCHEMA}" IS \'{OURS}'
     costs = "nothing; so that 'actor remove' gives the right back"
     marked = _step(f"{comment}{REVOKED}'", f"{comment}'", "comment", costs)

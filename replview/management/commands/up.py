@@ -129,18 +129,14 @@ def check_store(url: str) -> None:
             ).fetchone()
     except psycopg.Error as error:
         # libpq names host, port and user, never the password.
-        raise StackProblem(
-            f"the store cannot be reached: {' '.join(str(error).split())}",
-            "Check REPLVIEW_STORE_URL and that the database exists",
-        ) from None
+        cause = f"the store cannot be reached: {' '.join(str(error).split())}"
+        raise StackProblem(cause, "Check REPLVIEW_STORE_URL and that the database exists") from None
     may_create, is_standby = row or (False, False)
     if is_standby:
         raise StackProblem("the store is a standby", "Point REPLVIEW_STORE_URL at the primary")
     if not may_create:
-        raise StackProblem(
-            "the store's user may not create tables",
-            "As the owner of the database: GRANT CREATE ON SCHEMA public TO that user",
-        )
+        remedy = "As the owner of the database: GRANT CREATE ON SCHEMA public TO that user"
+        raise StackProblem("the store's user may not create tables", remedy)
 
 
 def check_redis(url: str) -> None:
@@ -151,10 +147,8 @@ def check_redis(url: str) -> None:
         with client:
             client.ping()
     except (redis.RedisError, ValueError) as error:
-        raise StackProblem(
-            f"Redis cannot be reached: {error}",
-            "Check REPLVIEW_REDIS_URL and that the server runs",
-        ) from None
+        remedy = "Check REPLVIEW_REDIS_URL and that the server runs"
+        raise StackProblem(f"Redis cannot be reached: {error}", remedy) from None
 
 
 #: Django's own measure of a key that cannot be guessed.

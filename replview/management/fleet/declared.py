@@ -161,11 +161,8 @@ def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> C
                 key = table.key
                 found[key] = found.get(key, frozenset()) | names
         if not any_found and "*" not in text:
-            raise SourceProblem(
-                "no_such_column",
-                f"there is no column {text}",
-                "Correct exclude_columns or mask_columns: schema.table.column",
-            )
+            remedy = "Correct exclude_columns or mask_columns: schema.table.column"
+            raise SourceProblem("no_such_column", f"there is no column {text}", remedy)
     return found
 
 
