@@ -16,10 +16,7 @@ from replview.catalog.problems import explain
 from replview.catalog.server import ServerFacts
 
 Answer = TypeVar("Answer")
-_NOT_PREPARED = (
-    psycopg.errors.InvalidSqlStatementName,
-    psycopg.errors.DuplicatePreparedStatement,
-)
+_NOT_PREPARED = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.DuplicatePreparedStatement)
 
 
 @dataclass(slots=True)

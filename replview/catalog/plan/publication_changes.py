@@ -12,12 +12,7 @@ from replview.catalog.connections import Connection
 from replview.catalog.naming import table_parts
 from replview.catalog.plan.columns import check_columns, table_items
 from replview.catalog.plan.publications import creation
-from replview.catalog.plan.slot_request import (
-    SlotRequest,
-    check_owned,
-    chosen_tables,
-    fully_usable,
-)
+from replview.catalog.plan.slot_request import SlotRequest, check_owned, chosen_tables, fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import (
     Member,

@@ -13,12 +13,7 @@ from replview.catalog.connections import Connection
 from replview.catalog.naming import LONGEST_NAME_BYTES, some_of
 from replview.catalog.plan.columns import check_columns, table_items
 from replview.catalog.plan.plan import Statement
-from replview.catalog.plan.slot_request import (
-    SlotRequest,
-    check_owned,
-    chosen_tables,
-    fully_usable,
-)
+from replview.catalog.plan.slot_request import SlotRequest, check_owned, chosen_tables, fully_usable
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts

@@ -27,15 +27,7 @@ from replview.store.models import Relation, TypeName
 from replview.store.read.mask_rules import named_columns
 from replview.text.addresses import relation_url
 from replview.ui.params import Params
-from replview.ui.versions import (
-    Carried,
-    Diff,
-    Shape,
-    compare,
-    rename_candidates,
-    shape_of,
-    summary,
-)
+from replview.ui.versions import Carried, Diff, Shape, compare, rename_candidates, shape_of, summary
 
 #: How wide the bar of the version with the most changes is drawn.
 BAR = 96

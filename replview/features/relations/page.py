@@ -212,10 +212,7 @@ def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
 
 
 def _row(
-    slot: Slot,
-    relation: Relation,
-    sums: dict[int, RelationSum],
-    published: PublishedTables | None,
+    slot: Slot, relation: Relation, sums: dict[int, RelationSum], published: PublishedTables | None
 ) -> TableRow:
     row = TableRow(relation.schema, relation.table, relation.pk,
                    versions=relation.version_count,  # type: ignore[attr-defined]

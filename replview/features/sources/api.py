@@ -311,10 +311,7 @@ def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, obj
 
 
 def _act(
-    request: HttpRequest,
-    asked: Asked | None,
-    plan: Callable[[], Plan],
-    do: Callable[[str], object],
+    request: HttpRequest, asked: Asked | None, plan: Callable[[], Plan], do: Callable[[str], object]
 ) -> dict[str, object]:
     """Plan it; do it unless it was only asked for."""
     asked = asked or Asked()

@@ -104,10 +104,7 @@ def _source(
 
 
 def _slot(
-    table: Mapping[str, Any],
-    path: Place,
-    defaults: Mapping[str, Any],
-    faults: Faults,
+    table: Mapping[str, Any], path: Place, defaults: Mapping[str, Any], faults: Faults
 ) -> DeclaredSlot | None:
     own = _taken(table, keys.SLOT, path, faults)
     values = {**defaults, **own}
@@ -136,10 +133,7 @@ def _slot(
 
 
 def _mask(
-    table: Mapping[str, Any],
-    path: Place,
-    sources: set[str],
-    faults: Faults,
+    table: Mapping[str, Any], path: Place, sources: set[str], faults: Faults
 ) -> DeclaredMask | None:
     values = _taken(table, keys.MASK, path, faults)
     if values.get("source", "") and values["source"] not in sources:
@@ -152,10 +146,7 @@ def _mask(
 
 
 def _grant(
-    table: Mapping[str, Any],
-    path: Place,
-    sources: set[str],
-    faults: Faults,
+    table: Mapping[str, Any], path: Place, sources: set[str], faults: Faults
 ) -> DeclaredGrant | None:
     values = _taken(table, keys.GRANT, path, faults)
     if values.get("source", "") and values["source"] not in sources:
@@ -223,10 +214,7 @@ def _each(
 
 
 def address_of(
-    values: Mapping[str, Any],
-    defaults: Mapping[str, Any],
-    path: Place,
-    faults: Faults,
+    values: Mapping[str, Any], defaults: Mapping[str, Any], path: Place, faults: Faults
 ) -> tuple[str, str]:
     """``(conninfo, password_ref)`` as the store keeps them; faults where it is none."""
     own = str(values.get("dsn", ""))

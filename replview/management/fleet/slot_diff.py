@@ -82,11 +82,7 @@ def _check_fixed(
 
 
 def _compare_tables(
-    connection: Connection,
-    item: Item,
-    slot: Slot,
-    declared: DeclaredSlot,
-    tables: list[TableFacts],
+    connection: Connection, item: Item, slot: Slot, declared: DeclaredSlot, tables: list[TableFacts]
 ) -> None:
     if not declared.says("tables", "except_tables", "all_tables"):
         return
@@ -183,11 +179,7 @@ def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
 
 
 def compare_columns(
-    connection: Connection,
-    item: Item,
-    slot: Slot,
-    declared: DeclaredSlot,
-    tables: list[TableFacts],
+    connection: Connection, item: Item, slot: Slot, declared: DeclaredSlot, tables: list[TableFacts]
 ) -> None:
     """Note what differs, and how it is changed. Raises ``SourceProblem`` for no column."""
     if not declared.says("exclude_columns", "mask_columns"):
