@@ -91,11 +91,6 @@ class Options:
         columns = _names(given.get("columns", ""))
         if columns and not relation:
             raise StoreProblem("columns are a table's", "name it with the option relation")
-        excluded = _names(given.get("excluded", ""))
-        if relation in excluded:
-            raise StoreProblem(
-                f"{relation} is among the excluded tables", "leave one of the two out"
-            )
         return cls(
             relation=relation,
             asked=asked,
@@ -105,7 +100,7 @@ class Options:
             max_rows=_number(given, "maxrowspertrigger"),
             pushdown=given.get("pushdown", "auto").lower(),
             masked=asked_masks(given.get("masked", "")),
-            excluded=excluded,
+            excluded=_excluded(given.get("excluded", ""), relation),
             dsn=store_dsn(given.get("dsn")),
         )
 
@@ -141,6 +136,13 @@ def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
         min_bytes=_number(given, "min_bytes") or 0,
         prepared_min=_number(given, "prepared_min") or 0,
     )
+
+
+def _excluded(text: str, relation: str) -> tuple[str, ...]:
+    names = _names(text)
+    if relation in names:
+        raise StoreProblem(f"{relation} is among the excluded tables", "leave one of the two out")
+    return names
 
 
 def _before(text: str) -> str:
