@@ -8,23 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from decoder.binary import UserType
-from decoder.events import (
-    Change,
-    Event,
-    RelationSeen,
-    StandaloneMessage,
-    Truncation,
-    TypeSeen,
-)
-from decoder.fast.hot import (
-    BEGIN,
-    COMMIT,
-    DELETE,
-    INSERT,
-    TAG_AT,
-    UPDATE,
-    XLOGDATA,
-)
+from decoder.events import Change, Event, RelationSeen, StandaloneMessage, Truncation, TypeSeen
+from decoder.fast.hot import BEGIN, COMMIT, DELETE, INSERT, TAG_AT, UPDATE, XLOGDATA
 from decoder.fast.road import FastRoad
 from decoder.lifecycle import SessionState, Streaming
 from decoder.messages import (
@@ -201,11 +186,7 @@ class Assembler(FastRoad):
         self._events.append(RelationSeen(relation, wal_start, xid, current, changed))
 
     def _add(
-        self,
-        kind: str,
-        changes: Sequence[tuple[object, ...]],
-        xid: XID | None,
-        data: XLogData,
+        self, kind: str, changes: Sequence[tuple[object, ...]], xid: XID | None, data: XLogData
     ) -> None:
         """Add what one message changed; each entry is a ``Change`` from ``relation`` on."""
         transaction = self._in_run(kind)

@@ -84,12 +84,7 @@ def decode_relation(read: Reader, xid: XID | None) -> Relation:
         raise read.error("replica identity d, n, f or i", back=1)
     columns = tuple(_decode_column(read) for _ in range(read.uint16("column count")))
     return Relation(
-        oid=oid,
-        namespace=namespace,
-        name=name,
-        replica_identity=identity,
-        columns=columns,
-        xid=xid,
+        oid=oid, namespace=namespace, name=name, replica_identity=identity, columns=columns, xid=xid
     )
 
 

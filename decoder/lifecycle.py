@@ -208,11 +208,7 @@ class Lifecycle:
     @staticmethod
     def _prepared(transaction: OpenTransaction, message: b.Prepare | b.StreamPrepare) -> Event:
         return TransactionPrepared(
-            transaction,
-            message.gid,
-            message.prepare_lsn,
-            message.end_lsn,
-            message.prepare_time_us,
+            transaction, message.gid, message.prepare_lsn, message.end_lsn, message.prepare_time_us
         )
 
     def _forget(self, xid: XID) -> None:

@@ -54,10 +54,7 @@ class TransactionFilter:
         """Later transactions need the shapes that come here, if they can be read."""
         with suppress(ProtocolError):
             decode_message(
-                payload,
-                in_stream=self._in_stream,
-                parallel=self._parallel,
-                encoding=self._encoding,
+                payload, in_stream=self._in_stream, parallel=self._parallel, encoding=self._encoding
             )
             return True
         return False

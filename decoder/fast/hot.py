@@ -206,16 +206,7 @@ MOST_COLUMNS: Final = 100
 #: how long the messages were together. ``head`` is a message from its tag byte
 #: to its tuple's column count, which is that of ``relation``.
 InsertRun: TypeAlias = Callable[
-    [
-        Sequence[bytes],
-        int,
-        bytes,
-        Relation,
-        int | None,
-        ValueDecoder,
-        int,
-        list[Change],
-    ],
+    [Sequence[bytes], int, bytes, Relation, int | None, ValueDecoder, int, list[Change]],
     tuple[int, int],
 ]
 

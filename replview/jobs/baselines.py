@@ -70,11 +70,7 @@ def request(
              tables=[f"{schema}.{table}"])  # fmt: skip
         rows.announce()
         return Baseline.objects.create(
-            slot=slot,
-            schema=schema,
-            table=table,
-            requested_by=by,
-            rows_per_second=rows_per_second,
+            slot=slot, schema=schema, table=table, requested_by=by, rows_per_second=rows_per_second
         )
 
 

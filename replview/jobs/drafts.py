@@ -30,10 +30,7 @@ State = SourceDraft.State
 CHANGEABLE = (State.OPEN, State.FAILED)
 
 rows = JobRows(
-    SourceDraft,
-    task="replview.serve_drafts",
-    lost_seconds=30.0,
-    beside=("user", "source", "slot"),
+    SourceDraft, task="replview.serve_drafts", lost_seconds=30.0, beside=("user", "source", "slot")
 )
 
 
@@ -45,10 +42,7 @@ def watch_name() -> str:
 def begin_for(user: User, source: Source) -> SourceDraft:
     """A draft of a slot on a source that is there: its address is not copied."""
     return SourceDraft.objects.create(
-        user=user,
-        kind=SourceDraft.Kind.RECORD,
-        source=source,
-        answers={"name": source.name},
+        user=user, kind=SourceDraft.Kind.RECORD, source=source, answers={"name": source.name}
     )
 
 

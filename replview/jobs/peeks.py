@@ -22,10 +22,7 @@ RESULT_LIMIT_BYTES = 16 << 20
 _TOLD = "the changes themselves: together they are larger than a result may be"
 
 rows = JobRows(
-    SlotPeek,
-    task="replview.serve_peeks",
-    lost_seconds=ABANDONED_AFTER_SECONDS,
-    beside=("source",),
+    SlotPeek, task="replview.serve_peeks", lost_seconds=ABANDONED_AFTER_SECONDS, beside=("source",)
 )
 
 

@@ -220,7 +220,6 @@ class Hub:
         self._membership_changed.set()
 
     async def _rest(self) -> None:
-        """Listen no longer once nobody watches."""
         if not (self._feeds or self._watchers) and self._listener is not None:
             listener, self._listener = self._listener, None
             await end(listener)

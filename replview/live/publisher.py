@@ -57,11 +57,7 @@ class Publisher:
         self._away = False
 
     def wake(
-        self,
-        slot_id: int,
-        incarnation_id: int | None,
-        commit_seq: int,
-        open_changed: bool = False,
+        self, slot_id: int, incarnation_id: int | None, commit_seq: int, open_changed: bool = False
     ) -> None:
         """Say that the store holds something new of a slot; returns at once."""
         self._note(

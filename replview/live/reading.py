@@ -86,7 +86,6 @@ def summarise(
 
 
 def _tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[tuple[Any, ...]]:
-    """As ``Summary.tables``."""
     tables = (
         (
             ".".join(names.get(int(key), ("unknown", key))),

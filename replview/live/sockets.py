@@ -244,13 +244,7 @@ class LiveSocket(JSONSocket):
                 FILL_ROWS,
             )
         await self.send_json(
-            {
-                "type": "caught_up",
-                "cursor": now,
-                "after": seen,
-                "missed": missed,
-                **_rows(found),
-            }
+            {"type": "caught_up", "cursor": now, "after": seen, "missed": missed, **_rows(found)}
         )
         self.watcher.go()
 

@@ -226,10 +226,7 @@ class Watcher:
 
 def cursor_of(feed: Feed) -> dict[str, Any]:
     """Where a feed stands, as a browser keeps it for its next connection."""
-    return {
-        "incarnation": feed.position.incarnation_id,
-        "commit_seq": feed.position.commit_seq,
-    }
+    return {"incarnation": feed.position.incarnation_id, "commit_seq": feed.position.commit_seq}
 
 
 def now_ms() -> float:

@@ -74,7 +74,6 @@ def _document(message: LogicalMessage) -> dict[str, Any] | None:
 
 
 def _stamp(row: TransactionRow, document: dict[str, Any]) -> None:
-    """Note a stamp, and whether it agrees with what the transaction was stamped with before."""
     actor = document.get("actor")
     if not (isinstance(actor, str) and actor) or not _can_be_kept(document, _MAX_STAMP_BYTES):
         return

@@ -198,7 +198,6 @@ def _message_of(frames: Sequence[bytes], index: int, wanted: str, *, in_stream: 
 
 
 def _changes_in(tag: bytes, payload: bytes, prefix: int) -> int:
-    """How many changes a pgoutput message makes."""
     if tag == b"T":
         return int.from_bytes(payload[1 + prefix : 5 + prefix], "big")
     return int(tag in (b"I", b"U", b"D", b"M"))

@@ -91,11 +91,7 @@ class _Looking:
         """Ever further into the WAL, until everything is seen or a bound is met."""
         server = self._settled(publications, deadline)
         stream = choose(
-            self.connection.info.server_version,
-            publications,
-            {},
-            slot_two_phase=False,
-            owned=False,
+            self.connection.info.server_version, publications, {}, slot_two_phase=False, owned=False
         )
         arguments = plugin_arguments(self.plugin, stream, self.options)
         from_lsn = server.slot_lsn("confirmed_flush_lsn")
@@ -194,7 +190,6 @@ class _Looking:
         return True
 
     def _new_decoder(self, stream: StreamOptions, encoding: str) -> Decoder:
-        """For one peek, which begins a portion of its own."""
         return new_decoder(
             self.plugin,
             stream,

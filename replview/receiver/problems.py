@@ -93,7 +93,6 @@ def pause_seconds(code: str, attempt: int) -> float:
 
 
 def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> SourceProblem | None:
-    """Errors that the server gives on a replication connection, by SQLSTATE."""
     text = str(error)
     if isinstance(error, errors.ObjectInUse):
         return in_use(slot)

@@ -136,7 +136,6 @@ class Receiver:
         self._let_go()
 
     def _run_session(self) -> None:
-        """One session; a failure of the source becomes a named problem and a pause."""
         slot = read_slot(self._store, self._lease.slot_id)
         self._log = logging.LoggerAdapter(
             log, facts_for_logs(slot, self._lease, slot.checkpoint_lsn)
@@ -191,7 +190,6 @@ class Receiver:
         return None
 
     def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
-        """Tell the log, the store and the listeners that the stream has started, and from where."""
         began = opened.incarnation.checkpoint_lsn
         self._log = logging.LoggerAdapter(log, facts_for_logs(slot, self._lease, began))
         self._log.info("slot %s: streaming from %s", slot.id, began)
@@ -211,7 +209,6 @@ class Receiver:
             self._before = Before(culprit.xid, culprit.final_lsn, culprit.lsn)
 
     def _trouble(self, error: Exception, slot: SlotRow, conninfo: str) -> SourceProblem:
-        """The named problem that ended the session."""
         trouble = name_trouble(
             error, conninfo=conninfo, slot=slot.name, publications=slot.publications
         )
@@ -234,7 +231,6 @@ class Receiver:
         return culprit if seen == culprit.raw else None
 
     def _pause(self, trouble: SourceProblem) -> None:
-        """Say what is wrong, and wait with the lease kept."""
         self._attempt += 1
         seconds = pause_seconds(trouble.code, self._attempt)
         state = "reconnecting" if seconds < 30.0 else "failed"
@@ -279,7 +275,6 @@ class Receiver:
         return False
 
     def _let_go(self) -> None:
-        """Told to stop: say so and free the lease."""
         try:
             let_go(self._store, self._lease)
             self.let_go = True

@@ -15,10 +15,7 @@ broker_transport_options = {
 }
 task_ignore_result = True
 task_default_queue = "default"
-task_routes = {
-    "replview.receive": {"queue": "receivers"},
-    "replview.watch": {"queue": "receivers"},
-}
+task_routes = {"replview.receive": {"queue": "receivers"}, "replview.watch": {"queue": "receivers"}}
 # Each worker also has a queue of its own: beat sends a slot to the worker that has the fewest.
 worker_direct = True
 # A receiver's task lasts as long as its slot is read: never park a second one behind it ...

@@ -125,20 +125,14 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             default="1440",
         ),
         Variable(
-            "REPLVIEW_PASSWORD_LENGTH",
-            "The shortest password that may be chosen.",
-            default="12",
+            "REPLVIEW_PASSWORD_LENGTH", "The shortest password that may be chosen.", default="12"
         ),
         Variable(
             "REPLVIEW_LOGIN_FAILURES",
             "So many wrong passwords lock a login for a while.",
             default="5",
         ),
-        Variable(
-            "REPLVIEW_LOGIN_LOCK_MINUTES",
-            "How long a login stays locked.",
-            default="15",
-        ),
+        Variable("REPLVIEW_LOGIN_LOCK_MINUTES", "How long a login stays locked.", default="15"),
         Variable(
             "REPLVIEW_OIDC_ISSUER",
             "Single sign-on: the provider's address. Empty: there is no single sign-on.",
@@ -150,11 +144,7 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "What the button of the login page says after *Sign in with*.",
             default="single sign-on",
         ),
-        Variable(
-            "REPLVIEW_OIDC_SCOPES",
-            "The scopes to ask for.",
-            default="openid email profile",
-        ),
+        Variable("REPLVIEW_OIDC_SCOPES", "The scopes to ask for.", default="openid email profile"),
         Variable(
             "REPLVIEW_OIDC_SIGN_ALGO",
             "The algorithm with which the provider signs.",
@@ -226,10 +216,7 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "REPLVIEW_WEBHOOK_URL",
             "The address for `replview webhook add`, so that no command line shows it.",
         ),
-        Variable(
-            "REPLVIEW_DEBUG",
-            "`1`: Django's debug pages; never where others can reach them.",
-        ),
+        Variable("REPLVIEW_DEBUG", "`1`: Django's debug pages; never where others can reach them."),
     ),
     "What replview tells its own processes": (
         Variable("REPLVIEW_DEMO", "Not for setting: `1` in the processes of a demo."),

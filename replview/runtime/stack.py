@@ -206,7 +206,6 @@ class Stack:
         return ended + (Servers(self.folder).end_leftovers() if self.own_servers else 0)
 
     def _start_servers(self) -> None:
-        """The embedded servers, all at once."""
         self._servers = Servers(self.folder, source=self.shop is not None)
         first = not self._servers.store.data_dir.exists()
         with self.say.step("preparing the database clusters" if first else "looking at the data"):

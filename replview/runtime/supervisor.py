@@ -187,7 +187,6 @@ class Supervisor:
             transport.close()
 
     def _configuration(self) -> str:
-        """supervisord's configuration file."""
         logs, run = self.folder.logs, self.folder.run
         main = {
             "logfile": logs / "supervisord.log",

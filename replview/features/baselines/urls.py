@@ -6,8 +6,6 @@ from replview.features.baselines import views as baselines
 
 urlpatterns = [
     path(
-        "slots/<str:source_name>/<str:slot_name>/baselines/",
-        baselines.baselines,
-        name="baselines",
-    ),
+        "slots/<str:source_name>/<str:slot_name>/baselines/", baselines.baselines, name="baselines"
+    )
 ]

@@ -40,12 +40,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from replview.access.page import EVERYONE, page
-from replview.features.monitoring.exposition import (
-    CONTENT_TYPE,
-    Exposition,
-    Measure,
-    labels_text,
-)
+from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, Measure, labels_text
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
 from replview.store.connecting import redis_prefix
 from replview.store.instance_settings import read_number

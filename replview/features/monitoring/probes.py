@@ -81,18 +81,13 @@ def _alive(request: HttpRequest) -> HttpResponseBase:
 
 
 async def _readiness(request: HttpRequest) -> HttpResponseBase:
-    """One object that names each check."""
     (store, migrations), broker = await asyncio.gather(_store(), _checked(_ping_redis))
     checks = {"store": store, "migrations": migrations, "redis": broker}
     ready = all(checks[name].word == "ok" for name in _NEEDED)
     listed: dict[str, object] = {name: check.word for name, check in checks.items()}
     if store.word == "ok" and await _is_known(request):
         listed = {
-            name: {
-                "state": check.word,
-                "seconds": round(check.seconds, 4),
-                "error": check.error,
-            }
+            name: {"state": check.word, "seconds": round(check.seconds, 4), "error": check.error}
             for name, check in checks.items()
         }
     return _json({"ready": ready, "checks": listed}, 200 if ready else 503)
@@ -114,7 +109,6 @@ async def _store() -> tuple[Check, Check]:
 
 
 async def _checked(ask: Callable[[], Awaitable[None]]) -> Check:
-    """Do it, in time."""
     began = time.monotonic()
     word, error = "ok", ""
     try:
@@ -131,8 +125,7 @@ async def _missing_migrations() -> list[tuple[str, str]]:
     parameters = connections["default"].get_connection_params()
     address = {name: value for name, value in parameters.items() if name not in _NOT_LIBPQ}
     async with await psycopg.AsyncConnection.connect(
-        **{**address, "connect_timeout": 2, "application_name": "replview readyz"},
-        autocommit=True,
+        **{**address, "connect_timeout": 2, "application_name": "replview readyz"}, autocommit=True
     ) as connection:
         cursor = await connection.execute("SELECT app, name FROM django_migrations")
         applied = {(str(app), str(name)) for app, name in await cursor.fetchall()}

@@ -134,7 +134,6 @@ def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
 
 
 def _words(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """The sentence over the table."""
     peekable = sum(not row["refusal"] for row in rows)
     can = f"{peekable} can be looked into" if peekable else "none can be looked into"
     return {
@@ -200,7 +199,6 @@ def _progress(row: SlotPeek) -> dict[str, object]:
 
 
 def _again(row: SlotPeek) -> str:
-    """The form's address with the bounds of this look."""
     address = reverse("peek-ask", args=[row.source.name, row.slot_name])
     bounds = {"changes": row.max_changes, "seconds": f"{row.max_seconds:g}"}
     return f"{address}?{urlencode(bounds)}"

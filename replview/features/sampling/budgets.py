@@ -82,7 +82,6 @@ def _was_interrupted(slot: Slot) -> bool:
 
 
 def _settle(slot: Slot, *, gone: bool) -> None:
-    """Say what an earlier run did not come to say."""
     if gone:
         slot_control.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
     else:
@@ -154,7 +153,6 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
 
 
 def _over(connection: Connection, slot: Slot) -> BudgetedSlot | None:
-    """The slot as its source has it now, if it is over its budget."""
     found = read_budgeted(connection, slot.name, plugin=slot.plugin)
     over = found is not None and found.retained_wal_bytes >= (slot.wal_budget_bytes or 0)
     return found if over else None
@@ -226,5 +224,4 @@ def _remedy(slot: Slot) -> str:
 
 
 def _log_fields(slot: Slot) -> dict[str, object]:
-    """For logs in JSON."""
     return {"slot_id": slot.pk, "slot": slot.name, "source": slot.source.name}

@@ -49,7 +49,6 @@ _STATUSES = ("reserved", "extended", "unreserved", "lost")
 
 
 def _aggregates() -> dict[str, str]:
-    """How each column of a period is made of what it holds."""
     statuses = ", ".join(f"'{status}'" for status in _STATUSES)
     worst = f"max(array_position(ARRAY[{statuses}], wal_status))"
     return {
@@ -179,7 +178,6 @@ def _ready_for(since: dt.datetime, until: dt.datetime) -> None:
 
 
 def _drop(parent: str, before: dt.datetime) -> list[str]:
-    """Drop the partitions that end at or before a moment."""
     with connection.cursor() as cursor:
         cursor.execute(_PARTITIONS, [parent])
         names = [row[0] for row in cursor.fetchall()]

@@ -144,10 +144,7 @@ def store_look(
     values: dict[str, Any] = {
         "looked_at": dt.datetime.now(dt.UTC),
         "running": plain(found.running),
-        "holders": {
-            **plain(_holders(found, facts, counters, ours)),
-            "prepared_digest": digest,
-        },
+        "holders": {**plain(_holders(found, facts, counters, ours)), "prepared_digest": digest},
     }
     known = SourceLook.objects.filter(source=source)
     if known.filter(holders__prepared_digest=digest).update(**values):
@@ -234,7 +231,6 @@ def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> So
 
 
 def _itself(seen: Seen) -> dict[str, object]:
-    """The source's own sample."""
     return {
         "reachable": True,
         "current_lsn": seen.states.current_lsn,

@@ -163,10 +163,7 @@ def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -
         role = str(psycopg.conninfo.conninfo_to_dict(conninfo).get("user") or "")
     known = troubles.refused(error, claim.schema, claim.table, role)
     return known or name_trouble(
-        error,
-        conninfo=conninfo,
-        slot="(temporary)",
-        publications=wanted.publications,
+        error, conninfo=conninfo, slot="(temporary)", publications=wanted.publications
     )
 
 
@@ -223,7 +220,6 @@ class RowParser:
 
 
 def _plain(field: bytes) -> bytes:
-    """A value without COPY's escapes."""
     if b"\\" not in field:
         return field
     return _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), field)

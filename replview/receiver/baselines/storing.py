@@ -78,11 +78,7 @@ class BaselineWriter:
             self._fence()
 
     def begin(
-        self,
-        snapshot: Snapshot,
-        *,
-        system_identifier: str,
-        column_rules: dict[str, dict[str, str]],
+        self, snapshot: Snapshot, *, system_identifier: str, column_rules: dict[str, dict[str, str]]
     ) -> None:
         """Store the table's shape and the hidden transaction.
 
@@ -164,11 +160,7 @@ class BaselineWriter:
         """Still ours? Locks the baseline's row until the store transaction ends."""
         found = self._store.execute(
             _FENCE,
-            {
-                "rows": self.rows + more,
-                "id": self._claim.pk,
-                "started_at": self._claim.started_at,
-            },
+            {"rows": self.rows + more, "id": self._claim.pk, "started_at": self._claim.started_at},
         ).fetchone()
         if found is None:
             raise Lost
@@ -186,7 +178,6 @@ class BaselineWriter:
             raise IncarnationEnded
 
     def _say_done(self, commit_seq: int) -> None:
-        """A line for the slot's log."""
         assert self._snapshot is not None
         claim, lsn = self._claim, self._snapshot.lsn
         log_event(

@@ -114,7 +114,6 @@ def open_session(
 
 
 def _encodings(server: ServerFacts, slot: SlotRow) -> tuple[str, str]:
-    """The session's encoding, and Python's name of the one that text arrives in."""
     client_encoding, encoding = encodings_for(server.encoding)
     if slot.plugin != "pgoutput":
         # It writes in the database's encoding, whatever the session's is.
@@ -134,18 +133,13 @@ def _create_temporary_slot(
 def _options(server: ServerFacts, slot: SlotRow, *, two_phase: bool) -> StreamOptions:
     """What to ask the server for; ``two_phase``: the slot is a two-phase one."""
     return choose(
-        server.version,
-        slot.publications,
-        slot.options,
-        slot_two_phase=two_phase,
-        owned=slot.owned,
+        server.version, slot.publications, slot.options, slot_two_phase=two_phase, owned=slot.owned
     )
 
 
 def _start(
     session: Session, slot: SlotRow, incarnation: Incarnation, options: StreamOptions
 ) -> None:
-    """Have the server stream from where the store ends."""
     arguments = plugin_arguments(slot.plugin, options, slot.options)
     with cut_after(_ANSWER_SECONDS, session.connection):
         session.start(slot.name, incarnation.checkpoint_lsn, arguments)
@@ -210,7 +204,6 @@ def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> Slo
 def _note_server(
     store: psycopg.Connection[Any], slot: SlotRow, server: ServerFacts, identity: SystemIdentity
 ) -> None:
-    """Keep what the source is, for the pages."""
     store.execute(
         """
         UPDATE source SET server_version = %s, system_identifier = %s, timeline = %s,

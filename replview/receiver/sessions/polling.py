@@ -235,7 +235,6 @@ class PollingSession:
         self._send("peek", [functions.state_query(self._slot), *settings, wanted])
 
     def _portion_over(self) -> None:
-        """A peek has been read to its end."""
         self.portions_read += 1
         complete = self._rows < self._most
         self._busy_tries = 0
@@ -249,7 +248,6 @@ class PollingSession:
         self._pacing.over(complete=complete, open_streams=bool(self._open_xids))
 
     def _check(self, server: ServerState) -> None:
-        """Raise ``SourceProblem`` if the slot or the server is not as we left it."""
         check_left_alone(server, self._slot, timeline=self._timeline, stored_lsn=self._stored_lsn)
 
     def _try_later(self) -> None:
@@ -269,6 +267,5 @@ class PollingSession:
         self._queries.send(f"/* replview: {step} */ ".encode() + functions.query_string(statements))
 
     def _ask(self, *statements: sql.Composable, seconds: float = _ANSWER_SECONDS) -> list[_Rows]:
-        """Run a transaction and wait for what its SELECTs give."""
         query = functions.query_string(list(statements))
         return self._queries.run(query, time.monotonic() + seconds)

@@ -153,7 +153,6 @@ class Pump:
         return bool(frames)
 
     def _decode(self, frames: list[bytes]) -> None:
-        """Add what these frames tell to the batch."""
         if self._before is not None:
             frames = self._before.cut(frames)
         if not frames:

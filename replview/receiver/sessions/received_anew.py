@@ -131,7 +131,6 @@ class PeekRecorder(Recorder):
         self.open_xids = tuple(self._former)
 
     def _has_aborted(self, xid: int) -> bool:
-        """Whether this streamed transaction is one whose abort is recorded already."""
         at = self._aborted_at.get(xid)
         if at is not None and time.monotonic() - at < _REMEMBERED_SECONDS:
             return True

@@ -118,7 +118,6 @@ class SimpleQueries:
         return any(descriptor != self.socket for descriptor, _ in ready)
 
     def _more_arrives(self) -> bool:
-        """Take in what the socket has; whether it had anything."""
         if not self._readable.poll(0):
             return False
         self._pgconn.consume_input()

@@ -253,7 +253,6 @@ def _text(value: str | bytes) -> str:
 
 
 def _error(result: Any) -> psycopg.Error:
-    """The server's error as psycopg's exception class for its SQLSTATE."""
     if result is None:
         return psycopg.OperationalError("the connection was closed")
     return psycopg.errors.error_from_result(result)

@@ -288,5 +288,4 @@ class Recorder:
 def _tell(
     portion: Portion, row: TransactionRow, state: str, lsn: int | None, time_us: int | None
 ) -> None:
-    """Note that a streamed or two-phase transaction is in another state now."""
     portion.transitions.append(Transition(row.id, state, lsn, time_us))

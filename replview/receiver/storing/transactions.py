@@ -79,7 +79,6 @@ def datetime_of(time_us: int | None) -> dt.datetime | None:
 
 
 def _parameters(row: TransactionRow) -> dict[str, object]:
-    """The parameters of ``_UPDATE_TRANSACTION``."""
     return {
         "id": row.id,
         "state": row.state,

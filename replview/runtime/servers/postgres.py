@@ -235,7 +235,6 @@ class EmbeddedPostgres:
 
 
 def _last_lines(log: Path) -> str:
-    """The end of a log, on one line."""
     with suppress(OSError):
         return " | ".join(log.read_text(errors="replace").splitlines()[-6:])
     return "(no log)"
