@@ -4,11 +4,13 @@ Every time is microseconds since 2000-01-01 UTC and may be ±infinity (see
 ``scalars``). Confirm a transaction's ``end_lsn``: confirming the commit's own
 position makes the server send it again.
 
-Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c.
+Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c,
+``logicalrep_write_…()`` of each.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from decoder.reader import Reader
@@ -17,7 +19,7 @@ from decoder.scalars import LSN, XID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """A committed transaction follows (``B``). Source: ``logicalrep_write_begin()``."""
+    """A committed transaction follows (``B``)."""
 
     #: Where its commit record is.
     final_lsn: LSN
@@ -27,7 +29,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The transaction is complete (``C``). Source: ``logicalrep_write_commit()``."""
+    """The transaction is complete (``C``)."""
 
     commit_lsn: LSN
     end_lsn: LSN
@@ -36,10 +38,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The transaction was replicated here from elsewhere (``O``).
-
-    Source: ``logicalrep_write_origin()``.
-    """
+    """The transaction was replicated here from elsewhere (``O``)."""
 
     #: Its commit position at its origin; 0/0 in a stream, where it is not known yet.
     origin_lsn: LSN
@@ -48,7 +47,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginPrepare:
-    """A prepared transaction follows (``b``). Source: ``logicalrep_write_begin_prepare()``."""
+    """A prepared transaction follows (``b``)."""
 
     prepare_lsn: LSN
     end_lsn: LSN
@@ -59,20 +58,17 @@ class BeginPrepare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(BeginPrepare):
-    """The prepared transaction is complete (``P``). Source: ``logicalrep_write_prepare()``."""
+    """The prepared transaction is complete (``P``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPrepare(BeginPrepare):
-    """A streamed transaction was prepared (``p``).
-
-    Source: ``logicalrep_write_stream_prepare()``.
-    """
+    """A streamed transaction was prepared (``p``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPrepared:
-    """A prepared transaction committed (``K``). Source: ``logicalrep_write_commit_prepared()``."""
+    """A prepared transaction committed (``K``)."""
 
     commit_lsn: LSN
     end_lsn: LSN
@@ -83,10 +79,7 @@ class CommitPrepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackPrepared:
-    """A prepared transaction rolled back (``r``).
-
-    Source: ``logicalrep_write_rollback_prepared()``.
-    """
+    """A prepared transaction rolled back (``r``)."""
 
     #: The *end* of the PREPARE record, not its start.
     prepare_end_lsn: LSN
@@ -99,10 +92,7 @@ class RollbackPrepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStart:
-    """A block of a transaction still in progress follows (``S``).
-
-    Source: ``logicalrep_write_stream_start()``.
-    """
+    """A block of a transaction still in progress follows (``S``)."""
 
     xid: XID
     #: The first block of this transaction in this session.
@@ -111,15 +101,12 @@ class StreamStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStop:
-    """The block is over, the transaction is not (``E``).
-
-    Source: ``logicalrep_write_stream_stop()``.
-    """
+    """The block is over, the transaction is not (``E``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCommit:
-    """A streamed transaction committed (``c``). Source: ``logicalrep_write_stream_commit()``."""
+    """A streamed transaction committed (``c``)."""
 
     xid: XID
     commit_lsn: LSN
@@ -129,10 +116,7 @@ class StreamCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAbort:
-    """A streamed transaction, or one of its subtransactions, rolled back (``A``).
-
-    Source: ``logicalrep_write_stream_abort()``.
-    """
+    """A streamed transaction, or one of its subtransactions, rolled back (``A``)."""
 
     #: The top-level transaction.
     xid: XID
@@ -169,14 +153,12 @@ def decode_commit(read: Reader) -> Commit:
     return Commit(commit_lsn=read.lsn(), end_lsn=read.lsn(), commit_time_us=read.int64())
 
 
-def decode_origin(read: Reader) -> Origin:
-    return Origin(origin_lsn=read.lsn(), name=read.name("origin"))
-
-
 AnyPrepare = TypeVar("AnyPrepare", bound=BeginPrepare)
 
 
-def _decode_prepare(kind: type[AnyPrepare], read: Reader) -> AnyPrepare:
+def decode_prepare(kind: type[AnyPrepare], read: Reader) -> AnyPrepare:
+    if kind is not BeginPrepare:
+        read.no_flags()
     return kind(
         prepare_lsn=read.lsn(),
         end_lsn=read.lsn(),
@@ -184,20 +166,6 @@ def _decode_prepare(kind: type[AnyPrepare], read: Reader) -> AnyPrepare:
         xid=read.xid(),
         gid=read.name("gid"),
     )
-
-
-def decode_begin_prepare(read: Reader) -> BeginPrepare:
-    return _decode_prepare(BeginPrepare, read)
-
-
-def decode_prepare(read: Reader) -> Prepare:
-    read.no_flags()
-    return _decode_prepare(Prepare, read)
-
-
-def decode_stream_prepare(read: Reader) -> StreamPrepare:
-    read.no_flags()
-    return _decode_prepare(StreamPrepare, read)
 
 
 def decode_commit_prepared(read: Reader) -> CommitPrepared:
@@ -231,10 +199,6 @@ def decode_stream_start(read: Reader) -> StreamStart:
     return StreamStart(xid=xid, first_segment=bool(first_segment))
 
 
-def decode_stream_stop(read: Reader) -> StreamStop:
-    return StreamStop()
-
-
 def decode_stream_commit(read: Reader) -> StreamCommit:
     xid = read.xid()
     read.no_flags()
@@ -266,13 +230,13 @@ def decode_stream_abort(body: bytes, *, parallel: bool) -> StreamAbort:
 BOUNDARY_DECODERS: Final[dict[bytes, tuple[str, Callable[[Reader], BoundaryMessage]]]] = {
     b"B": ("Begin", decode_begin),
     b"C": ("Commit", decode_commit),
-    b"O": ("Origin", decode_origin),
-    b"b": ("BeginPrepare", decode_begin_prepare),
-    b"P": ("Prepare", decode_prepare),
+    b"O": ("Origin", lambda read: Origin(origin_lsn=read.lsn(), name=read.name("origin"))),
+    b"b": ("BeginPrepare", partial(decode_prepare, BeginPrepare)),
+    b"P": ("Prepare", partial(decode_prepare, Prepare)),
     b"K": ("CommitPrepared", decode_commit_prepared),
     b"r": ("RollbackPrepared", decode_rollback_prepared),
     b"S": ("StreamStart", decode_stream_start),
-    b"E": ("StreamStop", decode_stream_stop),
+    b"E": ("StreamStop", lambda read: StreamStop()),
     b"c": ("StreamCommit", decode_stream_commit),
-    b"p": ("StreamPrepare", decode_stream_prepare),
+    b"p": ("StreamPrepare", partial(decode_prepare, StreamPrepare)),
 }

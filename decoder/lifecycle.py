@@ -211,22 +211,18 @@ class Lifecycle:
             transaction, message.gid, message.prepare_lsn, message.end_lsn, message.prepare_time_us
         )
 
-    def _forget(self, xid: XID) -> None:
-        """After a reconnect the server may stream again what it had prepared in an earlier
-        session; that stream gets no end of its own.
-        """
-        self.streams.pop(xid, None)
-
     def _commit_prepared(self, message: b.CommitPrepared, wal_start: int) -> Event:
         self._outside("CommitPrepared")
-        self._forget(message.xid)
+        # After a reconnect the server may stream again what it had prepared in an earlier session;
+        # that stream gets no end of its own.
+        self.streams.pop(message.xid, None)
         return PreparedCommitted(
             message.gid, message.xid, message.commit_lsn, message.end_lsn, message.commit_time_us
         )
 
     def _rollback_prepared(self, message: b.RollbackPrepared, wal_start: int) -> Event:
         self._outside("RollbackPrepared")
-        self._forget(message.xid)
+        self.streams.pop(message.xid, None)
         return PreparedRolledBack(
             message.gid,
             message.xid,

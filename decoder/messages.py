@@ -3,7 +3,8 @@
 The messages that begin and end transactions are in ``boundaries``. ``xid`` is
 on the wire only inside a stream block; elsewhere it is ``None``.
 
-Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c.
+Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c,
+``logicalrep_write_…()`` of each.
 """
 
 from dataclasses import dataclass, field
@@ -106,8 +107,6 @@ class Relation:
 
     Two are equal when their shape is: ``xid`` does not count. The server sends
     the same shape again and again, so a new message is not a new shape.
-
-    Source: proto.c, ``logicalrep_write_rel()``.
     """
 
     #: ``pg_class.oid``; 0 where the output plugin does not tell it.
@@ -138,8 +137,6 @@ class Type:
     """The name of a type that is not built in (``Y``), ahead of the Relation that uses it.
 
     A domain comes with its *base* type's name. Renaming a type sends nothing.
-
-    Source: proto.c, ``logicalrep_write_typ()``.
     """
 
     oid: int
@@ -153,7 +150,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """A row appeared (``I``). Source: proto.c, ``logicalrep_write_insert()``."""
+    """A row appeared (``I``)."""
 
     relation_oid: int
     new: TupleData
@@ -163,7 +160,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """A row changed (``U``). Source: proto.c, ``logicalrep_write_update()``."""
+    """A row changed (``U``)."""
 
     relation_oid: int
     #: ``None``: no old tuple was sent, the key did not change.
@@ -176,7 +173,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """A row vanished (``D``). Source: proto.c, ``logicalrep_write_delete()``."""
+    """A row vanished (``D``)."""
 
     relation_oid: int
     old_kind: OldKind
@@ -187,10 +184,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Tables were emptied by one TRUNCATE (``T``).
-
-    Source: proto.c, ``logicalrep_write_truncate()``.
-    """
+    """Tables were emptied by one TRUNCATE (``T``)."""
 
     relation_oids: tuple[int, ...]
     cascade: bool
@@ -201,10 +195,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalMessage:
-    """What a session wrote with ``pg_logical_emit_message()`` (``M``).
-
-    Source: proto.c, ``logicalrep_write_message()``.
-    """
+    """What a session wrote with ``pg_logical_emit_message()`` (``M``)."""
 
     #: A message that is not transactional comes at once, ahead of its
     #: transaction, and survives its rollback.

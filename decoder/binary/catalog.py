@@ -22,13 +22,13 @@ SCALARS: Final[dict[str, tuple[int, Callable[[bytes], str]]]] = {
     "bool": (16, scalars.bool_text),
     "bytea": (17, scalars.bytea_text),
     "char": (18, scalars.char_text),
-    "int8": (20, scalars.int8_text),
-    "int2": (21, scalars.int2_text),
-    "int4": (23, scalars.int4_text),
-    "oid": (26, scalars.uint4_text),
+    "int8": (20, scalars.integer_text(8, signed=True)),
+    "int2": (21, scalars.integer_text(2, signed=True)),
+    "int4": (23, scalars.integer_text(4, signed=True)),
+    "oid": (26, scalars.integer_text(4, signed=False)),
     "tid": (27, scalars.tid_text),
-    "xid": (28, scalars.uint4_text),
-    "cid": (29, scalars.uint4_text),
+    "xid": (28, scalars.integer_text(4, signed=False)),
+    "cid": (29, scalars.integer_text(4, signed=False)),
     "point": (600, scalars.point_text),
     "lseg": (601, scalars.lseg_text),
     "path": (602, scalars.path_text),
@@ -55,7 +55,7 @@ SCALARS: Final[dict[str, tuple[int, Callable[[bytes], str]]]] = {
     "txid_snapshot": (2970, scalars.snapshot_text),
     "pg_lsn": (3220, scalars.pg_lsn_text),
     "pg_snapshot": (5038, scalars.snapshot_text),
-    "xid8": (5069, scalars.uint8_text),
+    "xid8": (5069, scalars.integer_text(8, signed=False)),
 }
 
 VECTORS: Final = {"int2vector": 22, "oidvector": 30}

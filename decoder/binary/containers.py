@@ -60,16 +60,14 @@ def _node(read: Reader, parent_priority: int, *, right_of_phrase: bool, depth: i
     if operator == _NOT:
         text = "!" + _node(read, priority, right_of_phrase=False, depth=depth + 1)
     else:
-        sign = {_AND: "&", _OR: "|"}.get(operator) or _phrase_sign(read.uint16())
         is_phrase = operator == _PHRASE
+        distance = read.uint16() if is_phrase else 1
+        phrase = "<->" if distance == 1 else f"<{distance}>"
+        sign = {_AND: "&", _OR: "|"}.get(operator, phrase)
         right = _node(read, priority, right_of_phrase=is_phrase, depth=depth + 1)
         left = _node(read, priority, right_of_phrase=False, depth=depth + 1)
         text = f"{left} {sign} {right}"
     return f"( {text} )" if parentheses else text
-
-
-def _phrase_sign(distance: int) -> str:
-    return "<->" if distance == 1 else f"<{distance}>"
 
 
 def _operand(read: Reader) -> str:

@@ -6,6 +6,7 @@ or ``struct.error`` if they are not a value of its type.
 
 import math
 import struct
+from collections.abc import Callable
 from fractions import Fraction
 from ipaddress import IPv4Address
 from uuid import UUID
@@ -132,26 +133,13 @@ def bool_text(raw: bytes) -> str:
     return "t" if exactly(raw, 1)[0] else "f"
 
 
-def int2_text(raw: bytes) -> str:
-    return str(int.from_bytes(exactly(raw, 2), "big", signed=True))
+def integer_text(size: int, *, signed: bool) -> Callable[[bytes], str]:
+    """What reads integers of ``size`` bytes; oid, xid, cid and xid8 are unsigned."""
 
+    def text(raw: bytes) -> str:
+        return str(int.from_bytes(exactly(raw, size), "big", signed=signed))
 
-def int4_text(raw: bytes) -> str:
-    return str(int.from_bytes(exactly(raw, 4), "big", signed=True))
-
-
-def int8_text(raw: bytes) -> str:
-    return str(int.from_bytes(exactly(raw, 8), "big", signed=True))
-
-
-def uint4_text(raw: bytes) -> str:
-    """oid, xid and cid, which are unsigned."""
-    return str(int.from_bytes(exactly(raw, 4), "big"))
-
-
-def uint8_text(raw: bytes) -> str:
-    """xid8."""
-    return str(int.from_bytes(exactly(raw, 8), "big"))
+    return text
 
 
 def numeric_text(raw: bytes) -> str:

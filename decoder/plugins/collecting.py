@@ -172,16 +172,13 @@ class PluginRelations:
         if known is not None and _covers(known.layout, layout, updated):
             self._put(table, known.layout, key, complete=known.complete)
             return self._tables[table]
-        catalog = self._catalog(table)
+        columns = None if self._columns_of is None else self._columns_of(*table)
+        catalog = None if columns is None else tuple(map(self._as_sent, columns))
         if catalog is not None and _covers(catalog, layout, updated):
             self._put(table, catalog, key, complete=True)
         else:
             self._put(table, _joined(known, layout, updated), key, complete=False)
         return self._tables[table]
-
-    def _catalog(self, table: TableName) -> Layout | None:
-        columns = None if self._columns_of is None else self._columns_of(*table)
-        return None if columns is None else tuple(map(self._as_sent, columns))
 
     @staticmethod
     def _fit(known: _Known, layout: Layout, updated: bool) -> Fit:
@@ -342,8 +339,11 @@ class PluginCollector:
         ``change`` is a ``Change`` from ``relation`` on.
         """
         transaction = self._open()
-        if self._relations.changed is not None:
-            self._tell_shape(self._relations.changed, lsn, transaction)
+        if (relation := self._relations.changed) is not None:
+            self._relations.changed = None
+            self._end_run()
+            seen = RelationSeen(relation, LSN(lsn), transaction.xid, transaction, True)
+            self._events.append(seen)
         transaction.seq += 1
         self._changes.append(Change._make((transaction.seq, lsn, None, *change)))
         self._run_size_bytes += self._row_size_bytes
@@ -357,12 +357,6 @@ class PluginCollector:
             return
         self._end_run()
         self._events.append(StandaloneMessage(message, message.lsn))
-
-    def _tell_shape(self, relation: Relation, lsn: int, transaction: OpenTransaction) -> None:
-        self._relations.changed = None
-        self._end_run()
-        seen = RelationSeen(relation, LSN(lsn), transaction.xid, transaction, True)
-        self._events.append(seen)
 
     def _end_run(self) -> None:
         if not self._changes:

@@ -229,10 +229,8 @@ def _value(value: Any, column: SentColumn) -> Value:
         return "\\x" + value if is_bytea or (column[1:] == ("bytea", 0)) else value
     if value is None:
         return None
-    if value is True:
-        return "t"
-    if value is False:
-        return "f"
+    if isinstance(value, bool):
+        return "t" if value else "f"
     raise refused("a value that is a text, a number, a boolean or null")
 
 
