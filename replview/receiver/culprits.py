@@ -103,16 +103,19 @@ class Trial:
             return None
         index, cause = refused
         transaction, change = changes[index]
-        relation = None if isinstance(change, StandaloneMessage) else change.relation
-        name = "a logical message" if relation is None else ""
-        if relation is not None:
-            name = f"{relation.namespace}.{relation.name}"
+        relation, lsn, tag = None, 0, "M"
+        if isinstance(change, StandaloneMessage):
+            # Where its decision to leave it out looks for it.
+            lsn = change.message.lsn
+        else:
+            relation, lsn, tag = change.relation, change.lsn, change.op
+        name = "" if relation is None else f"{relation.namespace}.{relation.name}"
         return Culprit(
-            cause=f"the store refused a change of {name} ({cause})",
-            lsn=_lsn_of(change) or None,
-            relation="" if relation is None else name,
-            tag=_tag_of(change),
-            raw=_message_of(frames, index, _tag_of(change), in_stream=in_stream),
+            cause=f"the store refused a change of {name or 'a logical message'} ({cause})",
+            lsn=lsn or None,
+            relation=name,
+            tag=tag,
+            raw=_message_of(frames, index, tag, in_stream=in_stream),
             xid=None if transaction is None else transaction.xid,
             gid=None if transaction is None else transaction.gid,
             final_lsn=None if transaction is None else transaction.final_lsn,
@@ -172,32 +175,19 @@ def _rows_of(event: Event) -> list[_Row]:
     return [(None, event)] if isinstance(event, StandaloneMessage) else []
 
 
-def _lsn_of(change: Change | StandaloneMessage) -> int:
-    """Of a message, where its decision to leave it out looks for it."""
-    return change.message.lsn if isinstance(change, StandaloneMessage) else change.lsn
-
-
-def _tag_of(change: Change | StandaloneMessage) -> str:
-    return "M" if isinstance(change, StandaloneMessage) else change.op
-
-
 def _message_of(frames: Sequence[bytes], index: int, wanted: str, *, in_stream: bool) -> bytes:
     """The message that the change number ``index`` (from 0) of these frames came in."""
     number = -1
     for frame in frames:
         payload = frame[_HEADER_BYTES:]
         tag = payload[:1]
-        if tag == b"S":
-            in_stream = True
-        elif tag == b"E":
-            in_stream = False
-        number += _changes_in(tag, payload, 4 if in_stream else 0)
+        if tag in (b"S", b"E"):
+            in_stream = tag == b"S"
+        if tag == b"T":
+            start = 5 if in_stream else 1
+            number += int.from_bytes(payload[start : start + 4], "big")
+        else:
+            number += tag in (b"I", b"U", b"D", b"M")
         if number >= index:
             return payload if tag == wanted.encode() else b""
     return b""
-
-
-def _changes_in(tag: bytes, payload: bytes, prefix: int) -> int:
-    if tag == b"T":
-        return int.from_bytes(payload[1 + prefix : 5 + prefix], "big")
-    return int(tag in (b"I", b"U", b"D", b"M"))

@@ -19,8 +19,8 @@ from replview.catalog.peekable import PLUGINS
 from replview.catalog.problems import SourceProblem
 from replview.receiver.connecting import codec_of, encodings_for, polling_conninfo
 from replview.receiver.peek_findings import Findings
-from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
-from replview.receiver.problems import in_use, lost, missing, name_trouble
+from replview.receiver.plugins import StreamOptions, choose, new_decoder, plugin_arguments
+from replview.receiver.problems import lost, name_trouble, trouble
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.simple_queries import SimpleQueries
 from replview.receiver.source_catalog import NamedTables, SourceCatalog
@@ -100,11 +100,12 @@ class _Looking:
             # It may end within a record, for whose rest the server would wait.
             end = max(LSN(end - functions.WAL_PAGE_BYTES), from_lsn)
         reach = _FIRST_BYTES
-        best = Findings(from_lsn, from_lsn, self._unknown())
+        unknown = list(_CANNOT_TELL.get(self.plugin, ()))
+        best = Findings(from_lsn, from_lsn, unknown)
         while True:
             begin = max(from_lsn, server.slot_lsn("restart_lsn"))
             upto = min(LSN(begin + reach), end)
-            found = Findings(from_lsn, upto, self._unknown(), complete=upto >= server.position)
+            found = Findings(from_lsn, upto, unknown, complete=upto >= server.position)
             limit = max_changes * _ROWS_FOR_A_CHANGE + _ROWS_MORE
             wanted = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
             if not self._read(wanted, stream, found, max_changes, limit, deadline):
@@ -140,9 +141,9 @@ class _Looking:
         (row,), published = self.queries.run(query, max(deadline, time.monotonic() + 1.0))
         server = functions.parse_state(row)
         if server.slot is None:
-            raise missing(self.slot)
+            raise trouble("slot_missing", slot=self.slot)
         if server.slot.get("active_pid") is not None:
-            raise in_use(self.slot)
+            raise trouble("slot_in_use", slot=self.slot)
         if server.slot.get("wal_status") == "lost" or server.slot.get("invalidation_reason"):
             raise lost(self.slot, server.slot.get("invalidation_reason"))
         if server.slot.get("plugin") != self.plugin:
@@ -166,7 +167,10 @@ class _Looking:
         client_encoding, encoding = encodings_for(server_encoding)
         if self.plugin != "pgoutput":
             encoding = codec_of(server_encoding)
-        decoder = self._new_decoder(stream, encoding)
+        tables = NamedTables(self.catalog.named_table)
+        decoder = new_decoder(
+            self.plugin, stream, encoding, wanted=self.options, tables=tables, user_types={}
+        )
         version = self.connection.info.server_version
         settings = functions.settings(version, client_encoding, on_linux=False)
         self.queries.send(functions.query_string([*settings, wanted]))
@@ -188,19 +192,6 @@ class _Looking:
             found.stop("changes")
         found.end(decoder.open_streams)
         return True
-
-    def _new_decoder(self, stream: StreamOptions, encoding: str) -> Decoder:
-        return new_decoder(
-            self.plugin,
-            stream,
-            encoding,
-            wanted=self.options,
-            tables=NamedTables(self.catalog.named_table),
-            user_types={},
-        )
-
-    def _unknown(self) -> list[str]:
-        return list(_CANNOT_TELL.get(self.plugin, ()))
 
 
 def _unreadable(slot: str, plugin: str) -> SourceProblem:

@@ -67,11 +67,6 @@ def change_record(transaction: OpenTransaction, change: Change) -> dict[str, obj
     }
 
 
-def message_record(event: StandaloneMessage) -> dict[str, object]:
-    """A message outside any transaction."""
-    return _record("M") | {"seq": 1, "lsn": _lsn(event.message.lsn)} | _message(event.message)
-
-
 def utc_text(moment: dt.datetime | None) -> str | None:
     """``2026-11-20T07:57:11.369827Z``."""
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -183,7 +178,9 @@ class Findings:
             elif isinstance(event, StandaloneMessage):
                 self.changes += 1
                 if len(self._shown) < SHOWN:
-                    self._shown.append((None, None, message_record(event)))
+                    message = event.message
+                    record = _record("M") | {"seq": 1, "lsn": _lsn(message.lsn)}
+                    self._shown.append((None, None, record | _message(message)))
             else:
                 self._ended(event)
         return self.changes >= max_changes
@@ -210,7 +207,6 @@ class Findings:
                 total = tables.setdefault(name, dict.fromkeys(_OPERATIONS.values(), 0))
                 for operation, number in counts.items():
                     total[operation] += number
-        listed = [_listed(item) for item in waiting[:LISTED]]
         return {
             "plugin": plugin,
             "from_lsn": str(self._from_lsn),
@@ -226,7 +222,7 @@ class Findings:
             "oldest_commit": utc_text(datetime_from_us(min(times)) if times else None),
             "newest_commit": utc_text(datetime_from_us(max(times)) if times else None),
             "tables": [{"table": name, **counts} for name, counts in sorted(tables.items())],
-            "listed": listed,
+            "listed": [_listed(item) for item in waiting[:LISTED]],
             "first_changes": [record for _, _, record in self._shown],
             "unknown": self._unknown,
         }

@@ -91,18 +91,16 @@ class SourceCatalog:
             self._connection.close()
 
 
-# Tables known by name alone: their oids, types and keys from the source's catalog, as it is now.
-#
-# A plugin that writes text tells of a table only its name, and of a type only how it is written.
-# The catalog may have gone on since; what it does not have any more stays unknown.
-
-
 #: Asks the catalog; raises ``psycopg.Error`` where it cannot be asked.
 TableReader = Callable[[str, str], NamedTable | None]
 
 
 class NamedTables:
-    """The tables of one session, asked for once for each shape."""
+    """The tables of one session that are known by name alone, asked for once for each shape.
+
+    A plugin that writes text tells of a table only its name, and of a type only how it is written.
+    The catalog may have gone on since; what it does not have any more stays unknown.
+    """
 
     def __init__(self, read: TableReader) -> None:
         self._read = read
@@ -110,7 +108,7 @@ class NamedTables:
 
     def columns_of(self, schema: str, table: str) -> Sequence[Column] | None:
         """A table's columns now, as ``decoder.plugins.collecting.ColumnsOf`` wants them."""
-        found = self._look(schema, table)
+        self._tables[schema, table] = found = self._read(schema, table)
         if found is None:
             return None
         return [Column(c.name, c.type_oid, c.typmod, c.is_key, c.type_name) for c in found.columns]
@@ -118,7 +116,8 @@ class NamedTables:
     def learn(self, relation: Relation) -> None:
         """Ask for the table of a shape that is new; the writer asks nothing."""
         if relation.oid == 0:
-            self._look(relation.namespace, relation.name)
+            name = relation.namespace, relation.name
+            self._tables[name] = self._read(*name)
 
     def oid_of(self, relation: Relation) -> int:
         """The table's oid; for one that is gone a negative number, always the same for a name."""
@@ -135,12 +134,9 @@ class NamedTables:
         found = self._tables.get((relation.namespace, relation.name))
         if column.type_name is None or found is None:
             return column
+        like = column.name, column.type_name.split("(")[0]
         for known in found.columns:
-            type_name = column.type_name
-            if (
-                known.name == column.name
-                and known.type_name.split("(")[0] == type_name.split("(")[0]
-            ):
+            if (known.name, known.type_name.split("(")[0]) == like:
                 return Column(
                     column.name, known.type_oid, known.typmod, column.is_key, known.type_name
                 )
@@ -150,7 +146,3 @@ class NamedTables:
         """The table's primary key now, in the order of its columns in the table."""
         found = self._tables.get((relation.namespace, relation.name))
         return [] if found is None else [column.name for column in found.columns if column.is_key]
-
-    def _look(self, schema: str, table: str) -> NamedTable | None:
-        self._tables[schema, table] = found = self._read(schema, table)
-        return found

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from string import Formatter
 
 import psycopg
 import pytest
@@ -24,7 +25,7 @@ from decoder import (
     decode_message,
 )
 from replview.catalog.problems import TEXTS_WITHOUT_VALUES, explain
-from replview.receiver.problems import name_trouble
+from replview.receiver.problems import TROUBLES, name_trouble
 from replview.receiver.storing.store_batch import StoreRefused
 
 #: A row's value; longer than a tag, which errors do name.
@@ -140,6 +141,17 @@ def test_no_problem_is_made_of_a_value_or_of_another_errors_text() -> None:
 
     assert found - _LOOKED_AT == set()
     assert _LOOKED_AT - found == set(), "no longer there"
+
+
+def test_no_trouble_of_a_slot_has_a_place_for_a_value() -> None:
+    places = {
+        field
+        for sentences in TROUBLES.values()
+        for text in sentences
+        for _, field, _, _ in Formatter().parse(text)
+    }
+
+    assert places & _SUSPECT == set()
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from decoder.messages import Value
 from decoder.scalars import LSN
 from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceProblem
-from replview.receiver import problems as troubles
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
 from replview.receiver.baselines.storing import BaselineWriter, IncarnationEnded, Lost
-from replview.receiver.problems import name_trouble
+from replview.receiver.problems import name_trouble, refused, trouble
 from replview.receiver.sessions.pump import StoreFailed
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def read_baseline(
     except (SourceProblem, Lost, Stopped, StoreFailed):
         raise
     except IncarnationEnded:
-        raise troubles.incarnation_ended() from None
+        raise trouble("life_ended") from None
     except Exception as error:
         if isinstance(error, psycopg.Error) and store.closed:
             raise StoreFailed(type(error).__name__) from error
@@ -92,7 +91,7 @@ def _read(
     try:
         identifier, timeline = reader.identify()
         if (identifier, timeline) != (wanted.system_identifier, wanted.timeline):
-            raise troubles.other_cluster()
+            raise trouble("other_cluster")
         snapshot = reader.open(claim.schema, claim.table, wanted.publications)
         writer.begin(snapshot, system_identifier=identifier, column_rules=wanted.column_rules)
         _copy(reader, snapshot, writer, tick)
@@ -106,19 +105,18 @@ def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, ti
     columns = snapshot.relation.columns
     parser = RowParser(tuple(column.type_oid for column in columns), snapshot.encoding)
     pace = _Pace(tick, writer.rows_per_second)
-    for lines in reader.rows(snapshot, lambda: _piece_rows(writer.rows_per_second), _PIECE_BYTES):
+
+    def piece_rows() -> int:
+        """Small pieces at a low rate, so that it is a rate and not a stutter."""
+        rate = writer.rows_per_second
+        return _PIECE_ROWS if rate is None else max(1, min(_PIECE_ROWS, int(rate * _PIECE_SECONDS)))
+
+    for lines in reader.rows(snapshot, piece_rows, _PIECE_BYTES):
         tick()
         if writer.rows + len(lines) > _MOST_ROWS:
-            raise troubles.too_many()
+            raise trouble("too_many_rows")
         writer.write([parser.parse(line) for line in lines], sum(map(len, lines)))
         pace.keep(writer.rows, writer.rows_per_second)
-
-
-def _piece_rows(rows_per_second: int | None) -> int:
-    """Small pieces at a low rate, so that it is a rate and not a stutter."""
-    if rows_per_second is None:
-        return _PIECE_ROWS
-    return max(1, min(_PIECE_ROWS, int(rows_per_second * _PIECE_SECONDS)))
 
 
 class _Pace:
@@ -150,9 +148,9 @@ def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> Wanted:
         [claim.slot_id, claim.incarnation_id],
     ).fetchone()
     if row is None:
-        raise troubles.incarnation_ended()
+        raise trouble("life_ended")
     if row[4] != "pgoutput":
-        raise troubles.other_plugin(row[4])
+        raise trouble("other_plugin", plugin=row[4])
     return Wanted(row[0], row[1], row[2], row[3])
 
 
@@ -161,7 +159,7 @@ def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -
     role = ""
     if isinstance(error, psycopg.Error):
         role = str(psycopg.conninfo.conninfo_to_dict(conninfo).get("user") or "")
-    known = troubles.refused(error, claim.schema, claim.table, role)
+    known = refused(error, claim.schema, claim.table, role)
     return known or name_trouble(
         error, conninfo=conninfo, slot="(temporary)", publications=wanted.publications
     )

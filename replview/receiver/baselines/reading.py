@@ -23,9 +23,9 @@ from replview.catalog.published import Published, read_published
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.stream_shape import StreamShape, read_stream_shape, rows_moved
 from replview.catalog.tables import primary_key_columns
-from replview.receiver import problems as troubles
 from replview.receiver.connecting import PROBES, encodings_for, replication_conninfo
 from replview.receiver.plugins import quote_identifier
+from replview.receiver.problems import no_logical, refused, trouble, unpublished
 from replview.receiver.sessions.simple_queries import SimpleQueries
 
 #: A source that takes longer for a question of its catalog has frozen.
@@ -111,11 +111,11 @@ class SnapshotReader:
             sent = published.sent_columns(self.connection.info.server_version)
             shape = read_stream_shape(self.connection, published.table.oid, sent)
             if shape is None:
-                raise troubles.no_table(schema, table)
+                raise trouble("no_such_table", table=f"{schema}.{table}")
             self._lock(schema, table, shape)
             moved, estimated = rows_moved(self.connection, published.table.oid)
             if moved:
-                raise troubles.moved(schema, table)
+                raise trouble("moved", table=f"{schema}.{table}")
             relation = _relation(published, shape)
             wanted = [(c.type_oid, c.typmod) for c in relation.columns]
             type_names = format_types(self.connection, wanted)
@@ -159,9 +159,9 @@ class SnapshotReader:
 
     def _check(self, server: ServerFacts) -> None:
         if server.in_recovery:
-            raise troubles.standby()
+            raise trouble("standby")
         if server.wal_level != "logical":
-            raise troubles.no_logical(server.wal_level)
+            raise no_logical(server.wal_level)
 
     def _take_snapshot(self) -> LSN:
         """A transaction that sees what committed before the position returned, and no more."""
@@ -190,7 +190,8 @@ class SnapshotReader:
                 break
             if time.monotonic() > deadline:
                 self._queries.cancel()
-                raise troubles.waited(seconds)
+                span = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
+                raise trouble("waited", span=span)
             self._tick()
         return self._queries.results
 
@@ -198,7 +199,7 @@ class SnapshotReader:
         _, tables = read_published(self.connection, publications)
         found = tables.get((schema, table))
         if found is None:
-            raise troubles.unpublished(schema, table, publications)
+            raise unpublished(schema, table, publications)
         return found
 
     def _lock(self, schema: str, table: str, shape: StreamShape) -> None:
@@ -212,15 +213,12 @@ class SnapshotReader:
                 )
             )
         except errors.LockNotAvailable:
-            raise troubles.locked(schema, table) from None
+            raise trouble("locked", table=f"{schema}.{table}") from None
         except errors.UndefinedTable:
-            raise troubles.no_table(schema, table) from None
-        except errors.InsufficientPrivilege:
-            raise troubles.may_not_read(schema, table, self._role) from None
-
-    @property
-    def _role(self) -> str:
-        return self.connection.info.user
+            raise trouble("no_such_table", table=f"{schema}.{table}") from None
+        except errors.InsufficientPrivilege as error:
+            known = refused(error, schema, table, self.connection.info.user)
+            raise known or error from None
 
     def _set_encoding(self) -> str:
         """As the stream's session has it; Python's name of it."""

@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 
 from decoder.binary import UserType
-from decoder.scalars import LSN
 from replview.catalog.connections import cut_after
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
@@ -16,7 +15,7 @@ from replview.catalog.slots import SlotFacts
 from replview.receiver.connecting import codec_of, encodings_for
 from replview.receiver.incarnation import SystemIdentity, incarnation_of, temporary_incarnation
 from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
-from replview.receiver.problems import in_use, lost, missing, no_logical
+from replview.receiver.problems import lost, no_logical, trouble
 from replview.receiver.sessions.polling import PollingSession
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.receiver.source_catalog import NamedTables, SourceCatalog
@@ -74,22 +73,23 @@ class OpenSession:
 def open_session(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, conninfo: str
 ) -> OpenSession:
-    """Connect and start streaming where the store ends. Raises ``psycopg.Error`` or
-    ``SourceProblem``.
-    """
+    """Connect, stream from where the store ends. Raises ``psycopg.Error``, ``SourceProblem``."""
     catalog = SourceCatalog(conninfo)
     session: Session | None = None
     try:
         server, facts = catalog.facts(slot.name)
         _check(server, facts, slot)
         client_encoding, encoding = _encodings(server, slot)
-        session = _connect(slot, conninfo, client_encoding)
-        with cut_after(_ANSWER_SECONDS, session.connection):
-            identity = _identified(session.identify(), slot)
-        _note_server(store, slot, server, identity)
-        _note_publications(store, slot, catalog)
+        # A temporary slot lives and dies with a walsender's session.
+        polled = slot.interface == "sql" and not slot.temporary
+        session_class = PollingSession if polled else ReplicationSession
+        session = session_class(conninfo, client_encoding=client_encoding)
+        identity = _identify(session, slot)
+        _note_source(store, slot, server, identity, catalog.published_tables(slot.publications))
         if isinstance(session, ReplicationSession) and slot.temporary:
-            two_phase, started = _create_temporary_slot(session, slot, server)
+            wanted = bool(slot.options.get("two_phase", True)) and server.version >= 150000
+            two_phase = wanted and server.max_prepared_transactions > 0
+            started = session.create_temporary_slot(slot.name, two_phase=two_phase)
             incarnation = temporary_incarnation(store, lease, slot, identity, started)
         else:
             facts = _free(catalog, slot, facts)
@@ -98,10 +98,8 @@ def open_session(
             incarnation = incarnation_of(
                 store, lease, slot, identity, facts, in_recovery=recovering, fork_of=fork_of
             )
-        options = _options(server, slot, two_phase=two_phase)
-        binary = options.binary and slot.plugin == "pgoutput"
-        user_types = catalog.user_types() if binary else {}
-        _start(session, slot, incarnation, options)
+        options = _options(server, slot, two_phase)
+        user_types = _start(session, slot, catalog, incarnation, options)
     except BaseException:
         if session is not None:
             session.close()
@@ -121,41 +119,35 @@ def _encodings(server: ServerFacts, slot: SlotRow) -> tuple[str, str]:
     return client_encoding, encoding
 
 
-def _create_temporary_slot(
-    session: ReplicationSession, slot: SlotRow, server: ServerFacts
-) -> tuple[bool, LSN]:
-    """Whether the slot that is made for this session is a two-phase one, and where it begins."""
-    two_phase = bool(slot.options.get("two_phase", True)) and server.version >= 150000
-    two_phase = two_phase and server.max_prepared_transactions > 0
-    return two_phase, session.create_temporary_slot(slot.name, two_phase=two_phase)
+def _identify(session: Session, slot: SlotRow) -> SystemIdentity:
+    """A server that does not tell its identifier is taken for the one it was."""
+    with cut_after(_ANSWER_SECONDS, session.connection):
+        identity = session.identify()
+    known = identity.system_identifier or slot.system_identifier or "unknown"
+    return replace(identity, system_identifier=known)
 
 
-def _options(server: ServerFacts, slot: SlotRow, *, two_phase: bool) -> StreamOptions:
-    """What to ask the server for; ``two_phase``: the slot is a two-phase one."""
+def _options(server: ServerFacts, slot: SlotRow, two_phase: bool) -> StreamOptions:
+    wanted = slot.options
     return choose(
-        server.version, slot.publications, slot.options, slot_two_phase=two_phase, owned=slot.owned
+        server.version, slot.publications, wanted, slot_two_phase=two_phase, owned=slot.owned
     )
 
 
 def _start(
-    session: Session, slot: SlotRow, incarnation: Incarnation, options: StreamOptions
-) -> None:
+    session: Session,
+    slot: SlotRow,
+    catalog: SourceCatalog,
+    incarnation: Incarnation,
+    options: StreamOptions,
+) -> Mapping[int, UserType]:
+    """Have the server stream from where the store ends; the types that a binary stream needs."""
+    binary = options.binary and slot.plugin == "pgoutput"
+    user_types = catalog.user_types() if binary else {}
     arguments = plugin_arguments(slot.plugin, options, slot.options)
     with cut_after(_ANSWER_SECONDS, session.connection):
         session.start(slot.name, incarnation.checkpoint_lsn, arguments)
-
-
-def _connect(slot: SlotRow, conninfo: str, client_encoding: str) -> Session:
-    """A session of the slot's interface; a temporary slot lives and dies with a walsender's."""
-    if slot.interface == "sql" and not slot.temporary:
-        return PollingSession(conninfo, client_encoding=client_encoding)
-    return ReplicationSession(conninfo, client_encoding=client_encoding)
-
-
-def _identified(identity: SystemIdentity, slot: SlotRow) -> SystemIdentity:
-    """A server that does not tell its identifier is taken for the one it was."""
-    known = identity.system_identifier or slot.system_identifier or "unknown"
-    return replace(identity, system_identifier=known)
+    return user_types
 
 
 def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
@@ -171,7 +163,7 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
     if slot.temporary:
         return
     if facts is None:
-        raise missing(slot.name)
+        raise trouble("slot_missing", slot=slot.name)
     if facts.wal_status == "lost" or facts.invalidation_reason:
         raise lost(slot.name, facts.invalidation_reason)
     if facts.plugin != slot.plugin:
@@ -197,34 +189,27 @@ def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> Slo
         # It may have been our own last session, just closed.
         _, facts = catalog.facts(slot.name)
     if facts is None or facts.active:
-        raise in_use(slot.name)
+        raise trouble("slot_in_use", slot=slot.name)
     return facts
 
 
-def _note_server(
-    store: psycopg.Connection[Any], slot: SlotRow, server: ServerFacts, identity: SystemIdentity
+def _note_source(
+    store: psycopg.Connection[Any],
+    slot: SlotRow,
+    server: ServerFacts,
+    identity: SystemIdentity,
+    published_tables: int | None,
 ) -> None:
+    """Keep what the source is, and how many tables are published: an empty page says it looked."""
     store.execute(
         """
         UPDATE source SET server_version = %s, system_identifier = %s, timeline = %s,
             encoding = %s, in_recovery = %s, max_slot_wal_keep_bytes = %s, checked_at = now()
         WHERE id = %s
         """,
-        [
-            server.version,
-            identity.system_identifier,
-            identity.timeline,
-            server.encoding,
-            server.in_recovery,
-            server.max_slot_wal_keep_bytes,
-            slot.source_id,
-        ],
+        [server.version, identity.system_identifier, identity.timeline, server.encoding,
+         server.in_recovery, server.max_slot_wal_keep_bytes, slot.source_id],
+    )  # fmt: skip
+    store.execute(
+        "UPDATE slot SET published_tables = %s WHERE id = %s", [published_tables, slot.id]
     )
-
-
-def _note_publications(
-    store: psycopg.Connection[Any], slot: SlotRow, catalog: SourceCatalog
-) -> None:
-    """Keep how many tables are published, so that an empty page can say that it looked."""
-    published = catalog.published_tables(slot.publications)
-    store.execute("UPDATE slot SET published_tables = %s WHERE id = %s", [published, slot.id])

@@ -20,7 +20,7 @@ from psycopg import errors, sql
 from decoder.scalars import LSN
 from replview.receiver.connecting import polling_conninfo
 from replview.receiver.incarnation import SystemIdentity
-from replview.receiver.problems import cut_off, in_use
+from replview.receiver.problems import trouble
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.pacing import Pacing
 from replview.receiver.sessions.simple_queries import SimpleQueries
@@ -139,7 +139,7 @@ class PollingSession:
             return []
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
-                raise cut_off() from error
+                raise trouble("cut_off") from error
             raise
         if not rows and self._queries.running:
             return []
@@ -255,7 +255,7 @@ class PollingSession:
         self._step = ""
         self._busy_tries += 1
         if self._busy_tries > _BUSY_TRIES:
-            raise in_use(self._slot)
+            raise trouble("slot_in_use", slot=self._slot)
         self._pacing.later(_BUSY_SECONDS)
 
     def _advance(self) -> sql.Composable:

@@ -19,7 +19,7 @@ from decoder.fast.hot import TAG_AT
 from decoder.reader import ProtocolError
 from decoder.scalars import LSN
 from replview.receiver.connecting import TEXT_SETTINGS
-from replview.receiver.problems import consumed, lost, missing, other_server
+from replview.receiver.problems import lost, trouble
 
 #: PostgreSQL's XLOG_BLCKSZ, as everybody builds it.
 WAL_PAGE_BYTES = 8192
@@ -191,10 +191,10 @@ def check_left_alone(server: ServerState, slot: str, *, timeline: int, stored_ls
     """Raise ``SourceProblem`` where the slot is gone or moved, or this is another server."""
     facts = server.slot
     if server.timeline != timeline:
-        raise other_server()
+        raise trouble("other_server")
     if facts is None:
-        raise missing(slot)
+        raise trouble("slot_missing", slot=slot)
     if facts.get("wal_status") == "lost" or facts.get("invalidation_reason"):
         raise lost(slot, facts.get("invalidation_reason"))
     if server.slot_lsn("confirmed_flush_lsn") > stored_lsn:
-        raise consumed(slot)
+        raise trouble("slot_consumed", slot=slot)

@@ -20,7 +20,7 @@ from decoder.scalars import LSN
 from replview.receiver.connecting import replication_conninfo
 from replview.receiver.incarnation import SystemIdentity
 from replview.receiver.plugins import quote_identifier, quote_literal
-from replview.receiver.problems import StreamEnded, silent
+from replview.receiver.problems import StreamEnded, trouble
 from replview.receiver.sessions.pacing import Silence
 
 #: After the socket woke us with nothing buffered, wait so that the server's small packets arrive
@@ -161,7 +161,7 @@ class ReplicationSession:
             if sent > self.server_lsn:
                 self.server_lsn = LSN(sent)
         elif self.silence.is_over_long(now):
-            raise silent()
+            raise trouble("silent")
         return frames
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:

@@ -146,7 +146,8 @@ class StoreWriter:
             desired = self._fence(portion, server_lsn)
             commit_seq = self.commit_seq
             self._store_types(portion)
-            shapes = self._store_shapes(portion)
+            planned = [(seen, self._plan(seen)) for seen in portion.relations]
+            shapes = [(seen, stored) for seen, stored in planned if stored is not None]
             if portion.runs or any(isinstance(entry, MessageRow) for entry in portion.committed):
                 self._copy_changes(portion)
             self._store_tombstones(portion)
@@ -213,11 +214,6 @@ class StoreWriter:
             return None
         _, stored = self._plans.make(self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid)
         return stored
-
-    def _store_shapes(self, portion: Portion) -> list[tuple[RelationSeen, StoredShape]]:
-        """Have a plan for each relation of the portion; returns those that are new."""
-        planned = [(seen, self._plan(seen)) for seen in portion.relations]
-        return [(seen, stored) for seen, stored in planned if stored is not None]
 
     def _tell(
         self, shapes: Sequence[tuple[RelationSeen, StoredShape]], notes: Sequence[Note]

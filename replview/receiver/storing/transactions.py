@@ -57,13 +57,8 @@ def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> 
             "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "
             "VALUES (%s, %s, %s, %s, clock_timestamp())",
             [
-                (
-                    transition.transaction_id,
-                    transition.state,
-                    lsn_text(transition.lsn),
-                    datetime_of(transition.time_us),
-                )
-                for transition in portion.transitions
+                (one.transaction_id, one.state, lsn_text(one.lsn), datetime_of(one.time_us))
+                for one in portion.transitions
             ],
         )
 

@@ -53,10 +53,12 @@ class WritingThread:
         self._recorder = recorder
         self._on_stored = on_stored
         self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
-        self._in_work = 0
+        #: Batches handed over and not stored yet: 0 idle, 1 writing, 2 full.
+        self.waiting = 0
         self._lock = threading.Lock()
-        self._waker, self._wake = os.pipe()
-        os.set_blocking(self._waker, False)
+        #: ``waker``: a descriptor that becomes readable when a batch was stored.
+        self.waker, self._wake = os.pipe()
+        os.set_blocking(self.waker, False)
         os.set_blocking(self._wake, False)
         #: Everything that ends at or before this is committed in the store.
         self.stored_lsn = 0
@@ -73,21 +75,11 @@ class WritingThread:
         """Begin to take batches."""
         self._thread.start()
 
-    @property
-    def waker(self) -> int:
-        """A descriptor that becomes readable when a batch was stored."""
-        return self._waker
-
     def drain_waker(self) -> None:
         """Make the waker wait for the next batch."""
         with suppress(BlockingIOError):
-            while os.read(self._waker, 4096):
+            while os.read(self.waker, 4096):
                 pass
-
-    @property
-    def waiting(self) -> int:
-        """Batches handed over and not stored yet: 0 idle, 1 writing, 2 full."""
-        return self._in_work
 
     @property
     def seconds_in_batch(self) -> float:
@@ -98,7 +90,7 @@ class WritingThread:
     def hand_over(self, batch: Batch) -> None:
         """Take a batch; the caller keeps ``waiting`` below 2."""
         with self._lock:
-            self._in_work += 1
+            self.waiting += 1
         self._queue.put(batch)
 
     def finish(self, timeout_seconds: float) -> bool:
@@ -110,7 +102,7 @@ class WritingThread:
     def close(self) -> None:
         """Free the descriptors; the thread must have ended, or be given up."""
         if not self._thread.is_alive():
-            os.close(self._waker)
+            os.close(self.waker)
             os.close(self._wake)
 
     def _run(self) -> None:
@@ -120,7 +112,7 @@ class WritingThread:
                 self._write(batch)
                 self._began_at = None
                 with self._lock:
-                    self._in_work -= 1
+                    self.waiting -= 1
                 self._tell()
         except Exception as error:
             self.error = error
