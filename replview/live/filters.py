@@ -66,7 +66,8 @@ class LiveFilter:
         (names, xid, gid) is looked for here.
         """
         row = summary.row
-        if self.states and not self._lets_state_through(row.state):
+        is_open = OPEN in self.states and row.state in OPEN_STATES
+        if self.states and row.state not in self.states and not is_open:
             return False
         if self.actor and (row.actor or UNKNOWN_ACTOR) != self.actor:
             return False
@@ -75,9 +76,6 @@ class LiveFilter:
         if not self._lets_operations_through(summary):
             return False
         return not self.text or row.id in (text_hits or ()) or summary.mentions(self.text)
-
-    def _lets_state_through(self, state: str) -> bool:
-        return state in self.states or (OPEN in self.states and state in OPEN_STATES)
 
     def _lets_operations_through(self, summary: Summary) -> bool:
         """Some operation that is asked for, on some table that is asked for."""

@@ -104,7 +104,10 @@ class Feed:
         while True:
             try:
                 if not self.ready.is_set():
-                    await self._begin()
+                    # At the end of history: what was before is each socket's own to ask for.
+                    await reading.begin(self.position)
+                    self._heads.append((time.monotonic(), self.position.commit_seq))
+                    self.ready.set()
                 await self._read()
             except (DatabaseError, OSError) as error:
                 # The store is away; the receiver's state tells the page, we try again.
@@ -117,13 +120,6 @@ class Feed:
             self._woken.clear()
             if time.monotonic() - self._looked_at >= POLL_SECONDS * 0.9:
                 self._slot_wanted = self._open_wanted = True
-
-    async def _begin(self) -> None:
-        """Start at the end of history: what was before is each socket's own to ask for."""
-        position = self.position
-        await reading.begin(position)
-        self._heads.append((time.monotonic(), position.commit_seq))
-        self.ready.set()
 
     async def _read(self) -> None:
         with_slot, with_open = self._slot_wanted, self._open_wanted
@@ -144,7 +140,10 @@ class Feed:
         self.position = position
         if self.position.incarnation_id != incarnation_id:
             self._heads.clear()
-        self._note_head()
+        now = time.monotonic()
+        self._heads.append((now, self.position.commit_seq))
+        while len(self._heads) > 2 and now - self._heads[0][0] > _RATE_SECONDS:
+            self._heads.popleft()
         if news.slot is not None:
             self.slot = news.slot
         if news.open is not None:
@@ -155,12 +154,6 @@ class Feed:
 
     def _texts(self) -> set[Search]:
         return {subscriber.search for subscriber in self.subscribers if subscriber.search}
-
-    def _note_head(self) -> None:
-        now = time.monotonic()
-        self._heads.append((now, self.position.commit_seq))
-        while len(self._heads) > 2 and now - self._heads[0][0] > _RATE_SECONDS:
-            self._heads.popleft()
 
 
 class Hub:

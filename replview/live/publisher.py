@@ -60,14 +60,8 @@ class Publisher:
         self, slot_id: int, incarnation_id: int | None, commit_seq: int, open_changed: bool = False
     ) -> None:
         """Say that the store holds something new of a slot; returns at once."""
-        self._note(
-            Wake(
-                slot_id=slot_id,
-                incarnation_id=incarnation_id,
-                commit_seq=commit_seq,
-                open_changed=open_changed,
-            )
-        )
+        self._note(Wake(slot_id=slot_id, incarnation_id=incarnation_id, commit_seq=commit_seq,
+                        open_changed=open_changed))  # fmt: skip
 
     def slot_changed(self, slot_id: int) -> None:
         """Say that a slot's state changed or its log got a line; returns at once."""

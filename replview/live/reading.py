@@ -3,7 +3,7 @@ transaction as the live list shows it.
 """
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,11 +96,6 @@ def _tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[t
     return sorted(tables, key=lambda table: -sum(table[1:]))
 
 
-def only_messages(rows: Iterable[TransactionRow]) -> list[int]:
-    """The transactions that are named by their message's prefix: they touch no table."""
-    return [row.id for row in rows if row.messages and not row.relations]
-
-
 def marker(event: EventRow) -> dict[str, object]:
     """A line of the slot's log as a row among the transactions."""
     return {
@@ -171,7 +166,9 @@ class Names:
         ids = {int(key) for row in rows for key in row.relations}
         if unknown := ids - self._known.keys():
             self._known |= history.relation_names(reading_session(), unknown)
-        prefixes = messages_of(reading_session(), only_messages(rows))
+        # They touch no table: what names them is their message's prefix.
+        nameless = [row.id for row in rows if row.messages and not row.relations]
+        prefixes = messages_of(reading_session(), nameless)
         return [
             summarise(
                 row,

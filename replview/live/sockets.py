@@ -235,17 +235,12 @@ class LiveSocket(JSONSocket):
         missed = max(0, now["commit_seq"] - seen)
         found = None
         if missed:
+            up_to, filters = now["commit_seq"], self.watcher.filters
             found = await stretches.between(
-                self.slot_id,
-                incarnation_id,
-                seen,
-                now["commit_seq"],
-                self.watcher.filters,
-                FILL_ROWS,
+                self.slot_id, incarnation_id, seen, up_to, filters, FILL_ROWS
             )
-        await self.send_json(
-            {"type": "caught_up", "cursor": now, "after": seen, "missed": missed, **_rows(found)}
-        )
+        state = {"type": "caught_up", "cursor": now, "after": seen, "missed": missed}
+        await self.send_json({**state, **_rows(found)})
         self.watcher.go()
 
     async def _change_filters(self, message: dict[str, Any], feed: Feed) -> None:
@@ -258,13 +253,7 @@ class LiveSocket(JSONSocket):
         now = cursor_of(feed)
         found = None
         if now["incarnation"]:
-            found = await stretches.before(
-                self.slot_id,
-                now["incarnation"],
-                now["commit_seq"] + 1,
-                self.watcher.filters,
-                HISTORY_ROWS,
-            )
+            found = await self._before(now["incarnation"], now["commit_seq"] + 1)
         await self.send_json(
             {"type": "history", "cursor": now, "server_ms": now_ms(), **_rows(found)}
         )
@@ -274,14 +263,13 @@ class LiveSocket(JSONSocket):
         self.watcher.hold()
 
     async def _older(self, message: dict[str, Any], feed: Feed) -> None:
-        found = await stretches.before(
-            self.slot_id,
-            int(message["incarnation"]),
-            int(message["before"]),
-            self.watcher.filters,
-            HISTORY_ROWS,
-        )
+        found = await self._before(int(message["incarnation"]), int(message["before"]))
         await self.send_json({"type": "older", **_rows(found)})
+
+    async def _before(self, incarnation_id: int, place: int) -> Stretch:
+        return await stretches.before(
+            self.slot_id, incarnation_id, place, self.watcher.filters, HISTORY_ROWS
+        )
 
     async def _fill(self, message: dict[str, Any], feed: Feed) -> None:
         after, up_to = int(message["after"]), int(message["up_to"])

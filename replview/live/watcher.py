@@ -208,7 +208,8 @@ class Watcher:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if self.mailbox.empty or not self._may_send():
+            ahead = self._number - self._acknowledged >= UNACKNOWLEDGED
+            if self.mailbox.empty or not self._ready or (self.acknowledges and ahead):
                 continue
             sent_at = time.monotonic()
             batch = self.mailbox.take()
@@ -217,11 +218,6 @@ class Watcher:
             await asyncio.sleep(max(0.0, BATCH_SECONDS - (time.monotonic() - sent_at)))
             if not self.mailbox.empty:
                 self._wanted.set()
-
-    def _may_send(self) -> bool:
-        if not self._ready:
-            return False
-        return not self.acknowledges or self._number - self._acknowledged < UNACKNOWLEDGED
 
 
 def cursor_of(feed: Feed) -> dict[str, Any]:

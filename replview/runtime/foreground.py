@@ -4,7 +4,7 @@ import errno
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 
 from django.conf import settings
@@ -24,22 +24,16 @@ def run_in_foreground(
             check()
             stack.start()
             welcome()
-            _watch(stack)
+            # Ours when we were started with one, maybe as a file; else what the stack brought.
+            url = stack.environment.get("REPLVIEW_STORE_URL") or settings.STORE_URL
+            with closing(StatusLine(url)) as status:
+                stack.run(status)
         except Stopped:
             pass
         except OSError as error:
             raise CommandError(_in_one_line(error)) from error
         finally:
             stack.stop()
-
-
-def _watch(stack: Stack) -> None:
-    # Ours when we were started with one, maybe as a file; else what the stack brought along.
-    status = StatusLine(stack.environment.get("REPLVIEW_STORE_URL") or settings.STORE_URL)
-    try:
-        stack.run(status)
-    finally:
-        status.close()
 
 
 def _in_one_line(error: OSError) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -161,17 +161,15 @@ class Stack:
             with self.say.step("stopping"):
                 orderly = self._supervisor.is_alive()
                 for kinds in _STOPPED_TOGETHER:
-                    self._stop_kinds(self._supervisor, kinds)
+                    levels = [programs.priority(kind) for kind in kinds]
+                    of_them = [p.name for p in self._supervisor.programs if p.priority in levels]
+                    with suppress(OSError):  # it is gone or going: it stops them by priority
+                        self._supervisor.stop(of_them)
                 self._supervisor.end()
                 if not orderly:
                     self._end_leftovers(None)
         self.folder.release()
         self._held = False
-
-    def _stop_kinds(self, supervisor: Supervisor, kinds: Sequence[str]) -> None:
-        levels = [programs.priority(kind) for kind in kinds]
-        with suppress(OSError):  # supervisord is gone or going: it stops them by priority
-            supervisor.stop(prog.name for prog in supervisor.programs if prog.priority in levels)
 
     def _hold_folder(self) -> None:
         """Make the data folder ours, rid of what a killed run left behind."""
@@ -214,18 +212,15 @@ class Stack:
         with self.say.step(f"starting PostgreSQL ({what}) and Redis"):
             for _ in range(5):
                 try:
-                    return self._run_servers(self._servers)
+                    self.environment = {**self._base_environment(), **self._servers.environment()}
+                    supervisor = self._launch(self._servers.programs())
+                    supervisor.start(program.name for program in self._servers.programs())
+                    return self._servers.wait_until_ready(supervisor, self.stopping)
                 except PortTaken:
                     if self._supervisor:
                         self._supervisor.end()
                     self._servers.prepare()
         raise StackProblem("no TCP port stays free for long enough to start a server on it")
-
-    def _run_servers(self, servers: Servers) -> None:
-        self.environment = {**self._base_environment(), **servers.environment()}
-        supervisor = self._launch(servers.programs())
-        supervisor.start(program.name for program in servers.programs())
-        servers.wait_until_ready(supervisor, self.stopping)
 
     def _base_environment(self) -> dict[str, str]:
         """Ours, for the processes; with servers of our own also the secrets kept for them."""

@@ -82,12 +82,14 @@ class Supervisor:
     def launch(self) -> None:
         """Start supervisord, with no program running yet."""
         self._socket = self.folder.socket_path()
-        configuration = self.folder.run / "supervisord.conf"
-        with os.fdopen(
-            os.open(configuration, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
-        ) as file:
+        configuration, out = (
+            self.folder.run / "supervisord.conf",
+            self.folder.logs / "supervisord.out",
+        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(configuration, flags, 0o600), "w") as file:
             file.write(self._configuration())
-        with open(self.folder.logs / "supervisord.out", "wb") as output:
+        with open(out, "wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "replview.runtime.supervised", str(os.getpid()),
                  "--nodaemon", "--configuration", str(configuration)],
@@ -101,10 +103,8 @@ class Supervisor:
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                output_lines = (
-                    (self.folder.logs / "supervisord.out").read_text().strip().splitlines()
-                )
-                raise StackProblem(f"supervisord did not start: {' '.join(output_lines[:1])}")
+                first = " ".join(out.read_text().strip().splitlines()[:1])
+                raise StackProblem(f"supervisord did not start: {first}")
             time.sleep(0.03)
 
     def start(self, names: Iterable[str]) -> None:
@@ -114,8 +114,7 @@ class Supervisor:
 
     def stop(self, names: Iterable[str]) -> None:
         """Stop these programs side by side and wait until they are gone."""
-        known = {program.name for program in self.programs}
-        wanted = known & set(names)
+        wanted = {program.name for program in self.programs} & set(names)
         for name in wanted:
             try:
                 self._ask("stopProcess", name, False)
@@ -199,26 +198,22 @@ class Supervisor:
         }
         if os.geteuid() == 0:
             main["user"] = "root"  # meant, or it warns
-        server = {
-            "file": self._socket,
-            "chmod": "0700",
-            "username": self._login[0],
-            "password": self._login[1],
-        }
-        interface = {
-            "supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"
-        }
+        username, password = self._login
         sections: dict[str, Mapping[str, object]] = {
             "supervisord": main,
-            "unix_http_server": server,
-            "rpcinterface:supervisor": interface,
-        }
+            "unix_http_server": {
+                "file": self._socket, "chmod": "0700", "username": username, "password": password,
+            },
+            "rpcinterface:supervisor": {
+                "supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"
+            },
+        }  # fmt: skip
         for program in self.programs:
             sections[f"program:{program.name}"] = self._program_section(program)
         return "\n".join(_section(name, options) for name, options in sections.items())
 
     def _program_section(self, program: Program) -> dict[str, object]:
-        options: dict[str, object] = {
+        return {
             "command": shlex.join(program.argv),
             "directory": program.folder,
             "priority": program.priority,
@@ -233,10 +228,8 @@ class Supervisor:
             "stdout_logfile": self.log_path(program.name),
             "stdout_logfile_maxbytes": "10MB",
             "stdout_logfile_backups": 1,
+            **({"user": program.user} if program.user else {}),
         }
-        if program.user:
-            options["user"] = program.user
-        return options
 
 
 def _section(name: str, options: Mapping[str, object]) -> str:

@@ -31,9 +31,12 @@ def make_cluster(folder: Path, *, version: int, user: str, password: str, encodi
     # Nothing is worth a sync before the first start, whose checkpoint syncs it.
     quick = ["--no-sync", "--no-instructions", "--auth=scram-sha-256"]
     who = [f"--username={user}", f"--pwfile={password_file}"]
+    # The same order of strings on every machine; letters beyond ASCII known where possible.
+    order = [f"--encoding={encoding}", "--locale=C"]
+    if version >= 17 and encoding == "UTF8":
+        order += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     try:
-        options = [*quick, *who, *_locale_options(version, encoding)]
-        run_program(version, "initdb", "-D", str(aside), *options)
+        run_program(version, "initdb", "-D", str(aside), *quick, *who, *order)
     finally:
         os.unlink(password_file)
     with open(aside / "postgresql.conf", "a") as configuration:
@@ -55,25 +58,14 @@ def check_version(folder: Path, version: int) -> None:
 
 def write_configuration(folder: Path, settings: Mapping[str, str | int]) -> None:
     """Our settings, in a file of their own: after initdb's, before ALTER SYSTEM's."""
-    lines = []
-    for name, value in settings.items():
-        quoted = str(value).replace("'", "''")
-        lines.append(f"{name} = '{quoted}'\n")
+    quoted = {name: str(value).replace("'", "''") for name, value in settings.items()}
     path = folder / _CONFIGURATION
     # The folder is the server user's: root must not follow a link he may have put there.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-        file.writelines(lines)
+        file.writelines(f"{name} = '{value}'\n" for name, value in quoted.items())
     if account := server_user():
         account.own(path)
-
-
-def _locale_options(version: int, encoding: str) -> list[str]:
-    """The same order of strings on every machine; letters beyond ASCII known where possible."""
-    options = [f"--encoding={encoding}", "--locale=C"]
-    if version >= 17 and encoding == "UTF8":
-        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    return options
 
 
 # Who runs in a cluster's data folder, told by ``postmaster.pid``.

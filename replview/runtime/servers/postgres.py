@@ -115,13 +115,8 @@ class EmbeddedPostgres:
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         self._real_dir = reachable_data(self.data_dir)
         if not (self._real_dir / "PG_VERSION").exists():
-            make_cluster(
-                self._real_dir,
-                version=self.version,
-                user=self.user,
-                password=self.password,
-                encoding=self.encoding,
-            )
+            make_cluster(self._real_dir, version=self.version, user=self.user,
+                         password=self.password, encoding=self.encoding)  # fmt: skip
         check_version(self._real_dir, self.version)
         forget_reused_pid(self._real_dir)
         port = free_port(self.port)
@@ -136,14 +131,8 @@ class EmbeddedPostgres:
         It must be run as ``server_user()``. ``env -i`` replaces itself by the server.
         """
         variables = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
-        return [
-            "/usr/bin/env",
-            "-i",
-            *variables,
-            program(self.version, "postgres"),
-            "-D",
-            self._real,
-        ]
+        command = [program(self.version, "postgres"), "-D", self._real]
+        return ["/usr/bin/env", "-i", *variables, *command]
 
     def start(self) -> None:
         """Prepare, start in the background, and return once it accepts connections."""
