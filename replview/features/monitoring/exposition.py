@@ -25,9 +25,9 @@ class Measure:
     name: str
     #: ``gauge`` or ``counter``.
     kind: str
-    help: str
     #: What of a row it is; what is no number there is absent.
     of: str
+    help: str
 
 
 class Exposition:

@@ -97,14 +97,7 @@ def _counted(request: HttpRequest, response: HttpResponseBase, began: float) -> 
 def view_of(request: HttpRequest) -> str:
     """The address's name: there are as many as we wrote, whatever addresses are asked for."""
     match = request.resolver_match
-    if match is None:
-        return "none"
-    return match.view_name or "unnamed"
-
-
-def own_text() -> str:
-    """What this process has counted, in the text format."""
-    return generate_latest(REGISTRY).decode()
+    return "none" if match is None else match.view_name or "unnamed"
 
 
 QUEUES = ("default", "receivers")
@@ -121,8 +114,7 @@ _OPEN = (
 def write_alerts(scrape: Exposition) -> None:
     """How many fire now; 0 is known, and said."""
     firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
-    found = firing.values_list("rule__severity").annotate(alerts=Count("pk"))
-    counts = dict(found)
+    counts = dict(firing.values_list("rule__severity").annotate(alerts=Count("pk")))
     scrape.family("replview_alerts_firing", "gauge", "Alerts of replview's own rules that fire.")
     for severity in AlertRule.Severity:
         labels = labels_text(severity=severity)
@@ -223,38 +215,29 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
 
 
 RECEIVER_MEASURES = (
-    Measure("replview_receiver_up", "gauge",
-            "Whether the slot's receiver runs and streams.", "up"),
-    Measure("replview_receiver_wanted", "gauge",
-            "Whether the slot is to be received: 0 where somebody has stopped it.",
-            "wanted"),
-    Measure("replview_receiver_heartbeat_age_seconds", "gauge",
-            "Age of the receiver's last heartbeat; absent where there never was one.",
-            "heartbeat_age_seconds"),
-    Measure("replview_receiver_connected_seconds", "gauge",
-            "Since when the receiver streams without a break.",
-            "connected_seconds"),
-    Measure("replview_receiver_transactions_stored_total", "counter",
-            "Transactions stored; restarts with a new incarnation of the slot.",
-            "transactions_stored"),
-    Measure("replview_receiver_changes_stored_total", "counter",
-            "Changes stored; restarts with a new incarnation of the slot.",
-            "changes_stored"),
-    Measure("replview_receiver_bytes_stored_total", "counter",
-            "Bytes of stored transactions as sent; restarts with a new incarnation of the slot.",
-            "bytes_stored"),
-    Measure("replview_receiver_last_stored_timestamp_seconds", "gauge",
-            "When something was stored last.",
-            "last_stored_seconds"),
-    Measure("replview_receiver_batch_changes", "gauge",
-            "Changes in the last transaction with the store.", "batch_changes"),
-    Measure("replview_receiver_batch_bytes", "gauge",
-            "Bytes in the last transaction with the store.", "batch_bytes"),
-    Measure("replview_receiver_batch_seconds", "gauge",
-            "How long the last transaction with the store took.", "batch_seconds"),
-    Measure("replview_receiver_memory_bytes", "gauge",
-            "Memory of the process that the receiver is in; receivers of one worker share it.",
-            "memory_bytes"),
+    Measure("replview_receiver_up", "gauge", "up", "Whether the slot's receiver runs and streams."),
+    Measure("replview_receiver_wanted", "gauge", "wanted",
+            "Whether the slot is to be received: 0 where somebody has stopped it."),
+    Measure("replview_receiver_heartbeat_age_seconds", "gauge", "heartbeat_age_seconds",
+            "Age of the receiver's last heartbeat; absent where there never was one."),
+    Measure("replview_receiver_connected_seconds", "gauge", "connected_seconds",
+            "Since when the receiver streams without a break."),
+    Measure("replview_receiver_transactions_stored_total", "counter", "transactions_stored",
+            "Transactions stored; restarts with a new incarnation of the slot."),
+    Measure("replview_receiver_changes_stored_total", "counter", "changes_stored",
+            "Changes stored; restarts with a new incarnation of the slot."),
+    Measure("replview_receiver_bytes_stored_total", "counter", "bytes_stored",
+            "Bytes of stored transactions as sent; restarts with a new incarnation of the slot."),
+    Measure("replview_receiver_last_stored_timestamp_seconds", "gauge", "last_stored_seconds",
+            "When something was stored last."),
+    Measure("replview_receiver_batch_changes", "gauge", "batch_changes",
+            "Changes in the last transaction with the store."),
+    Measure("replview_receiver_batch_bytes", "gauge", "batch_bytes",
+            "Bytes in the last transaction with the store."),
+    Measure("replview_receiver_batch_seconds", "gauge", "batch_seconds",
+            "How long the last transaction with the store took."),
+    Measure("replview_receiver_memory_bytes", "gauge", "memory_bytes",
+            "Memory of the process that the receiver is in; receivers of one worker share it."),
 )  # fmt: skip
 
 
@@ -310,7 +293,7 @@ def _whole_scrape() -> Exposition:
         scrape.one("replview_store_up", "gauge", "Whether the store answers.", True)
         scrape.raw(store_side.text())
     write_broker(scrape)
-    scrape.raw(own_text())
+    scrape.raw(generate_latest(REGISTRY).decode())
     return scrape
 
 

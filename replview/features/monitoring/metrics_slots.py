@@ -52,7 +52,8 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
         names = [column.name for column in cursor.description]
         for values in cursor.fetchall():
             row = dict(zip(names, values, strict=True))
-            row["up"] = _up(row, now, fresh)
+            looked = row["checked_at"] is not None and now - row["checked_at"] <= fresh
+            row["up"] = not row["problem_code"] if looked else None
             position, limit = row["position_bytes"], row["max_slot_wal_keep_bytes"]
             row["position_bytes"] = None if position is None else int(position)
             row["limit_bytes"] = None if limit is None or limit < 0 else limit
@@ -68,39 +69,27 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
             scrape.sample("replview_source_info", words, 1)
 
 
-def _up(row: Row, now: dt.datetime, fresh: dt.timedelta) -> bool | None:
-    """None: nobody has looked of late."""
-    if row["checked_at"] is None or now - row["checked_at"] > fresh:
-        return None
-    return not row["problem_code"]
-
-
 SOURCE_MEASURES = (
-    Measure("replview_source_up", "gauge",
-            "Whether the source answered the last look; absent while nobody looks.",
-            "up"),
-    Measure("replview_source_sample_age_seconds", "gauge",
-            "Age of the last look that the source answered.", "age"),
-    Measure("replview_source_sample_duration_seconds", "gauge",
-            "How long that look took.", "took_seconds"),
-    Measure("replview_source_wal_position_bytes_total", "counter",
-            "Position in the WAL, in bytes: its rate is how fast the source writes WAL.",
-            "position_bytes"),
-    Measure("replview_source_wal_directory_bytes", "gauge",
-            "Size of pg_wal; absent where replview's role may not see it.",
-            "wal_directory_bytes"),
-    Measure("replview_source_slot_wal_limit_bytes", "gauge",
-            "max_slot_wal_keep_size; absent where nothing limits what slots retain.",
-            "limit_bytes"),
-    Measure("replview_source_prepared_transactions", "gauge",
-            "Transactions that wait for COMMIT PREPARED or ROLLBACK PREPARED.",
-            "prepared"),
-    Measure("replview_source_oldest_prepared_seconds", "gauge",
-            "Age of the oldest of them.", "oldest_prepared_seconds"),
-    Measure("replview_source_running_transactions", "gauge",
-            "Sessions with an xid or a snapshot.", "running"),
-    Measure("replview_source_oldest_transaction_seconds", "gauge",
-            "Age of the oldest transaction that runs.", "oldest_running_seconds"),
+    Measure("replview_source_up", "gauge", "up",
+            "Whether the source answered the last look; absent while nobody looks."),
+    Measure("replview_source_sample_age_seconds", "gauge", "age",
+            "Age of the last look that the source answered."),
+    Measure("replview_source_sample_duration_seconds", "gauge", "took_seconds",
+            "How long that look took."),
+    Measure("replview_source_wal_position_bytes_total", "counter", "position_bytes",
+            "Position in the WAL, in bytes: its rate is how fast the source writes WAL."),
+    Measure("replview_source_wal_directory_bytes", "gauge", "wal_directory_bytes",
+            "Size of pg_wal; absent where replview's role may not see it."),
+    Measure("replview_source_slot_wal_limit_bytes", "gauge", "limit_bytes",
+            "max_slot_wal_keep_size; absent where nothing limits what slots retain."),
+    Measure("replview_source_prepared_transactions", "gauge", "prepared",
+            "Transactions that wait for COMMIT PREPARED or ROLLBACK PREPARED."),
+    Measure("replview_source_oldest_prepared_seconds", "gauge", "oldest_prepared_seconds",
+            "Age of the oldest of them."),
+    Measure("replview_source_running_transactions", "gauge", "running",
+            "Sessions with an xid or a snapshot."),
+    Measure("replview_source_oldest_transaction_seconds", "gauge", "oldest_running_seconds",
+            "Age of the oldest transaction that runs."),
 )  # fmt: skip
 
 
@@ -212,48 +201,39 @@ def _stored_after(slots: list[int], since: dt.datetime) -> dict[int, dict[str, f
 
 
 MEASURES = (
-    Measure("replview_slot_present", "gauge",
-            "Whether its server has the slot; absent while that is unknown.",
-            "present"),
-    Measure("replview_slot_active", "gauge",
-            "Whether somebody reads the slot.", "active"),
-    Measure("replview_slot_lost", "gauge",
-            "Whether the slot is invalidated or its WAL removed: it can never be read again.",
-            "lost"),
-    Measure("replview_slot_inactive_seconds", "gauge",
-            "Since when nobody has read the slot; absent while somebody does, and of a standby's "
-            "copy, which nobody can read.",
-            "inactive_seconds"),
-    Measure("replview_slot_retained_wal_bytes", "gauge",
-            "WAL that the slot keeps its source from removing; absent of a lost slot.",
-            "retained_wal_bytes"),
-    Measure("replview_slot_unconfirmed_wal_bytes", "gauge",
-            "WAL written and not yet confirmed by the slot's reader; absent of a lost slot.",
-            "unconfirmed_wal_bytes"),
-    Measure("replview_slot_safe_wal_bytes", "gauge",
+    Measure("replview_slot_present", "gauge", "present",
+            "Whether its server has the slot; absent while that is unknown."),
+    Measure("replview_slot_active", "gauge", "active", "Whether somebody reads the slot."),
+    Measure("replview_slot_lost", "gauge", "lost",
+            "Whether the slot is invalidated or its WAL removed: it can never be read again."),
+    Measure("replview_slot_inactive_seconds", "gauge", "inactive_seconds",
+            "Since when nobody has read the slot; absent while somebody does, and of a "
+            "standby's copy, which nobody can read."),
+    Measure("replview_slot_retained_wal_bytes", "gauge", "retained_wal_bytes",
+            "WAL that the slot keeps its source from removing; absent of a lost slot."),
+    Measure("replview_slot_unconfirmed_wal_bytes", "gauge", "unconfirmed_wal_bytes",
+            "WAL written and not yet confirmed by the slot's reader; absent of a lost slot."),
+    Measure("replview_slot_safe_wal_bytes", "gauge", "safe_wal_size",
             "WAL that can be written until the slot is in danger of being lost; absent where "
-            "nothing limits it.", "safe_wal_size"),
-    Measure("replview_slot_wal_budget_bytes", "gauge",
-            "WAL that replview's slot may cost its source; absent where it has no budget.",
-            "wal_budget_bytes"),
-    Measure("replview_slot_stored_after_p50_seconds", "gauge",
-            "From the commit on the source to stored: half of the transactions that were stored "
-            "shortly before the last look took no longer.", "stored_after_p50_seconds"),
-    Measure("replview_slot_stored_after_p99_seconds", "gauge",
-            "From the commit on the source to stored: 99 of 100 of them took no longer.",
-            "stored_after_p99_seconds"),
-    Measure("replview_slot_spilled_transactions_total", "counter",
-            "Transactions that decoding spilled to the source's disk (pg_stat_replication_slots).",
-            "spill_txns"),
-    Measure("replview_slot_spilled_bytes_total", "counter",
-            "Bytes that decoding spilled to the source's disk.", "spill_bytes"),
-    Measure("replview_slot_streamed_transactions_total", "counter",
-            "Transactions sent before they had ended.", "stream_txns"),
-    Measure("replview_slot_streamed_bytes_total", "counter",
-            "Bytes decoded for streaming transactions before they had ended.",
-            "stream_bytes"),
-    Measure("replview_slot_decoded_transactions_total", "counter",
-            "Transactions sent to the output plugin.", "total_txns"),
-    Measure("replview_slot_decoded_bytes_total", "counter",
-            "Bytes of transactions sent to the output plugin.", "total_bytes"),
+            "nothing limits it."),
+    Measure("replview_slot_wal_budget_bytes", "gauge", "wal_budget_bytes",
+            "WAL that replview's slot may cost its source; absent where it has no budget."),
+    Measure("replview_slot_stored_after_p50_seconds", "gauge", "stored_after_p50_seconds",
+            "From the commit on the source to stored: half of the transactions that were stored"
+            " shortly before the last look took no longer."),
+    Measure("replview_slot_stored_after_p99_seconds", "gauge", "stored_after_p99_seconds",
+            "From the commit on the source to stored: 99 of 100 of them took no longer."),
+    Measure("replview_slot_spilled_transactions_total", "counter", "spill_txns",
+            "Transactions that decoding spilled to the source's disk "
+            "(pg_stat_replication_slots)."),
+    Measure("replview_slot_spilled_bytes_total", "counter", "spill_bytes",
+            "Bytes that decoding spilled to the source's disk."),
+    Measure("replview_slot_streamed_transactions_total", "counter", "stream_txns",
+            "Transactions sent before they had ended."),
+    Measure("replview_slot_streamed_bytes_total", "counter", "stream_bytes",
+            "Bytes decoded for streaming transactions before they had ended."),
+    Measure("replview_slot_decoded_transactions_total", "counter", "total_txns",
+            "Transactions sent to the output plugin."),
+    Measure("replview_slot_decoded_bytes_total", "counter", "total_bytes",
+            "Bytes of transactions sent to the output plugin."),
 )  # fmt: skip

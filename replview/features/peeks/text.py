@@ -114,11 +114,9 @@ class Found:
 
 def moment(value: object) -> datetime | None:
     """A time as the result spells it."""
-    if not isinstance(value, str):
-        return None
     try:
         found = datetime.fromisoformat(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -143,11 +141,8 @@ def _waiting(row: Mapping[str, Any]) -> Waiting:
 
 def counts_words(table: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Operations of a table that occurred, by their letters."""
-    found = []
-    for letter, name in zip("IUDT", ("inserts", "updates", "deletes", "truncates"), strict=True):
-        if table.get(name):
-            found.append((letter, int(table[name])))
-    return found
+    names = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
+    return [(letter, int(table[name])) for letter, name in names.items() if table.get(name)]
 
 
 def size_words(size: int | None) -> str:

@@ -71,12 +71,6 @@ class PeekForm:
         return SECONDS
 
 
-def preset(form: PeekForm, asked: QueryDict) -> None:
-    """Bounds from the address, where they are among the choices: *look again* keeps them."""
-    form.changes = _one_of(asked.get("changes"), CHANGES) or form.changes
-    form.seconds = _one_of(asked.get("seconds"), SECONDS) or form.seconds
-
-
 def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
     """What was sent, as ``jobs.peeks.request`` takes it; None with ``form.error`` said."""
     form.changes = _one_of(sent.get("changes"), CHANGES)
@@ -121,25 +115,19 @@ def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
             place.slots, key=lambda slot: (-(slot.retained_wal_bytes or -1), slot.slot_name)
         )
     ] if place else []  # fmt: skip
+    peekable = sum(not row["refusal"] for row in rows)
+    can = f"{peekable} can be looked into" if peekable else "none can be looked into"
     page = {
         "source": source,
         "place": place,
         "trouble": trouble,
         "rows": rows,
-        **_words(rows),
+        "title": f"{plural(len(rows), 'slot')} on this server, {can}.",
+        "next": "choose an idle one." if peekable else "",
         "looked_at": timezone.now(),
         "earlier": SlotPeek.objects.filter(source=source).order_by("-id")[:EARLIER],
     }
     return render(request, "peeks/slots.html", page)
-
-
-def _words(rows: list[dict[str, Any]]) -> dict[str, str]:
-    peekable = sum(not row["refusal"] for row in rows)
-    can = f"{peekable} can be looked into" if peekable else "none can be looked into"
-    return {
-        "title": f"{plural(len(rows), 'slot')} on this server, {can}.",
-        "next": "choose an idle one." if peekable else "",
-    }
 
 
 @page(role=OPERATOR, nav="sources", of=OF_SLOT)
@@ -159,8 +147,11 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     if place is None or slot is None:
         return render(request, "peeks/ask.html", page, status=404 if place else 200)
     page["refusal"] = place.refusal(slot)
-    form = PeekForm(place, slot, _publications_of_ours(source, slot_name))
-    preset(form, request.GET)
+    ours = Slot.objects.filter(source=source, name=slot_name).first()
+    form = PeekForm(place, slot, list(ours.publications) if ours else [])
+    # From the address, where they are among the choices: *look again* keeps them.
+    form.changes = _one_of(request.GET.get("changes"), CHANGES) or form.changes
+    form.seconds = _one_of(request.GET.get("seconds"), SECONDS) or form.seconds
     status = 200
     if request.method == "POST" and not page["refusal"]:
         answers = read_form(form, request.POST)
@@ -226,8 +217,3 @@ def _read_place(source: Source) -> tuple[Place | None, SourceProblem | None]:
         return None, error
     except (DSNError, SecretKeyChanged) as error:
         return None, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
-
-
-def _publications_of_ours(source: Source, slot_name: str) -> list[str]:
-    ours = Slot.objects.filter(source=source, name=slot_name).first()
-    return list(ours.publications) if ours else []

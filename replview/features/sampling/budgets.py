@@ -61,8 +61,12 @@ def enforce() -> list["Future[None]"]:
                 _asked.add(slot.pk)
                 begun.append(_pool.submit(_ask, slot))
                 continue
-        if _was_interrupted(slot):
-            _settle(slot, gone=row.gone_at is not None)
+        if not _was_interrupted(slot):
+            continue
+        if row.gone_at is not None:  # say what an earlier run did not come to say
+            slot_control.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
+        else:
+            slot_control.call_off(slot)
     return begun
 
 
@@ -79,13 +83,6 @@ def _was_interrupted(slot: Slot) -> bool:
     """Stopped to be dropped, by a worker that never came to say what became of it."""
     stopped = slot.desired == Slot.Desired.STOPPED
     return stopped and slot.problem_code == slot_control.DROPPED and not slot.problem_remedy
-
-
-def _settle(slot: Slot, *, gone: bool) -> None:
-    if gone:
-        slot_control.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
-    else:
-        slot_control.call_off(slot)
 
 
 def _warn(slot: Slot, retained_bytes: int) -> None:

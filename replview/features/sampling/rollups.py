@@ -150,7 +150,10 @@ def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
             if mark.until >= whole:
                 return rolled
             until = min(mark.until + _PIECES[period], whole)
-            _ready_for(mark.until, until)
+            # Of the days rolled, which may be those of a store that was away for long.
+            since, today = mark.until.date(), dt.datetime.now(dt.UTC).date()
+            if since < today:
+                ensure_partitions(connection.connection, since, min(until.date(), today))
             with connection.cursor() as cursor:
                 cursor.execute(_ROLL[period], {"since": mark.until, "until": until})
             mark.until = until
@@ -168,13 +171,6 @@ def _first(period: str) -> dt.datetime | None:
         return None
     first = first.astimezone(dt.UTC).replace(second=0, microsecond=0)
     return first.replace(minute=0) if period == "hour" else first
-
-
-def _ready_for(since: dt.datetime, until: dt.datetime) -> None:
-    """Partitions of the days rolled, which may be those of a store that was away for long."""
-    today = dt.datetime.now(dt.UTC).date()
-    if since.date() < today:
-        ensure_partitions(connection.connection, since.date(), min(until.date(), today))
 
 
 def _drop(parent: str, before: dt.datetime) -> list[str]:

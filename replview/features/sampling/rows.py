@@ -107,14 +107,10 @@ def store_source(source_id: int, **facts: Any) -> None:
 
 def _add(rows: list[dict[str, Any]], at: dt.datetime) -> None:
     if rows:
-        parameters: dict[str, Any] = {
-            "rows": orjson.dumps(rows).decode(),
-            "at": at,
-            "live": _RECEIVER_SECONDS,
-            "latest": _LATEST,
-        }
+        told = orjson.dumps(rows).decode()
+        wanted = {"rows": told, "at": at, "live": _RECEIVER_SECONDS, "latest": _LATEST}
         with connection.cursor() as cursor:
-            cursor.execute(_ADD, parameters)
+            cursor.execute(_ADD, wanted)
 
 
 def _with_partitions(write: Callable[[], Written]) -> Written:

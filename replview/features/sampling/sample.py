@@ -93,11 +93,8 @@ def look(kept: Kept) -> Seen:
 def _server_facts(kept: Kept, states: SlotStates) -> ServerFacts:
     now = time.monotonic()
     facts = kept.facts
-    if (
-        facts is None
-        or facts.in_recovery != states.in_recovery
-        or now - kept.facts_at >= _FACTS_SECONDS
-    ):
+    late = now - kept.facts_at >= _FACTS_SECONDS
+    if facts is None or facts.in_recovery != states.in_recovery or late:
         facts = read_server_facts(kept.connection)
         kept.subscription_columns = read_subscription_columns(kept.connection)
         kept.may_read_checkpoints = may_read_checkpoints(kept.connection)
@@ -217,11 +214,11 @@ def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> So
     """Store what a look brought; returns what kept us from it."""
     if isinstance(seen, SourceProblem):
         return _store_trouble(source, seen, took_seconds)
-    slots: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-    for name in seen.states.slots:
-        facts = slot_facts(seen.states, name)
-        if facts is not None:
-            slots[name] = (facts, sample_columns(facts, seen.states))
+    slots = {
+        name: (facts, sample_columns(facts, seen.states))
+        for name in seen.states.slots
+        if (facts := slot_facts(seen.states, name)) is not None
+    }
     missing = sample_columns(None, seen.states)
     sampled = store_seen(source.pk, seen.at, slots, missing, _itself(seen), seen.subscriptions)
     ours = {slot.name for slot in sampled if slot.ours}
@@ -251,9 +248,7 @@ def _facts(facts: ServerFacts) -> dict[str, object]:
         "encoding": facts.encoding,
         "in_recovery": facts.in_recovery,
         "max_slot_wal_keep_bytes": facts.max_slot_wal_keep_bytes,
-        "problem_code": "",
-        "problem_cause": "",
-        "problem_remedy": "",
+        **dict.fromkeys(("problem_code", "problem_cause", "problem_remedy"), ""),
     }
     if facts.system_identifier is not None:
         columns |= {"system_identifier": facts.system_identifier, "timeline": facts.timeline}

@@ -168,17 +168,14 @@ class Steady:
                 with orm_connection():
                     # The first look of a new store must find where to write.
                     make_partitions()
-                    self._tick_until_over()
+                    while not self._is_over():
+                        sources, every_seconds = due()
+                        self._rounds.begin(sources, every_seconds)
+                        time.sleep(until_next(sources, every_seconds, time.time()))
             except Exception:
                 # The store is away, or was: begin again on another connection.
                 log.exception("sampling is held up")
                 time.sleep(_TICK_SECONDS)
-
-    def _tick_until_over(self) -> None:
-        while not self._is_over():
-            sources, every_seconds = due()
-            self._rounds.begin(sources, every_seconds)
-            time.sleep(until_next(sources, every_seconds, time.time()))
 
     def _is_over(self) -> bool:
         with self._lock:
