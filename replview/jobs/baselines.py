@@ -4,7 +4,6 @@ What one that ends in any other way than done has stored is discarded; the table
 its worker was lost or stopped.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from django.db import connection, transaction
@@ -123,9 +122,7 @@ def tables_of(slot: Slot) -> list[dict[str, Any]]:
 
 def tables_named(slot: Slot, schema: str, table: str) -> list[tuple[str, str]]:
     """The published tables a name stands for: itself, or a partitioned table's partitions."""
-    known = tables_of(slot)
-    names = [(t["schema"], t["table"]) for t in known]
-    if (schema, table) in names:
+    known = {(t["schema"], t["table"]): t["root"] for t in tables_of(slot)}
+    if (schema, table) in known:
         return [(schema, table)]
-    parts: list[Mapping[str, Any]] = [t for t in known if t["root"] == f"{schema}.{table}"]
-    return [(t["schema"], t["table"]) for t in parts]
+    return [name for name, root in known.items() if root == f"{schema}.{table}"]

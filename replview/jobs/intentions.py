@@ -39,23 +39,17 @@ def begin(
 
 def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) -> None:
     """A statement is about to run. Raises ``Swept``."""
-    intention.begun = [
-        *intention.begun,
-        {"kind": kind, "name": name, "create": create, "undo": undo},
-    ]
-    _keep(intention)
+    made = {"kind": kind, "name": name, "create": create, "undo": undo}
+    intention.begun = [*intention.begun, made]
+    mine = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
+    if not mine.update(begun=intention.begun, begun_at=timezone.now(), seen_at=None):
+        raise Swept
 
 
 def take_out(intention: SlotIntention, undo: str) -> None:
     """It came to nothing, or is taken back."""
     intention.begun = [one for one in intention.begun if one["undo"] != undo]
     SlotIntention.objects.filter(pk=intention.pk).update(begun=intention.begun)
-
-
-def _keep(intention: SlotIntention) -> None:
-    mine = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
-    if not mine.update(begun=intention.begun, begun_at=timezone.now(), seen_at=None):
-        raise Swept
 
 
 def fulfil(intention: SlotIntention) -> None:

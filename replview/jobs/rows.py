@@ -74,7 +74,8 @@ class JobRows(Generic[J]):
             Kind(
                 name=name,
                 task=self.task,
-                waits=self.anything_waits,
+                # One look at a partial index.
+                waits=lambda: self.rows(self.unended).exists(),
                 claim=claim or self.claim,
                 run=run,
                 recover=recover or self.give_back_lost,
@@ -91,10 +92,6 @@ class JobRows(Generic[J]):
     def announce(self) -> None:
         """Have a worker begin what waits, once the transaction under way is committed."""
         announce(self.task)
-
-    def anything_waits(self) -> bool:
-        """Whether there is anything to do or to recover: one look at a partial index."""
-        return self.rows(self.unended).exists()
 
     def claim(self, among: Q | None = None, **columns: Any) -> J | None:
         """The oldest that waits (or of those ``among`` which it is to be), now ours; None where

@@ -267,9 +267,10 @@ class LiveSocket(JSONSocket):
         await self.send_json({"type": "older", **_rows(found)})
 
     async def _before(self, incarnation_id: int, place: int) -> Stretch:
-        return await stretches.before(
+        found: Stretch = await stretches.before(
             self.slot_id, incarnation_id, place, self.watcher.filters, HISTORY_ROWS
         )
+        return found
 
     async def _fill(self, message: dict[str, Any], feed: Feed) -> None:
         after, up_to = int(message["after"]), int(message["up_to"])

@@ -38,17 +38,14 @@ class StreamOptions:
             "proto_version": str(self.proto_version),
             "publication_names": ",".join(quote_identifier(name) for name in self.publications),
         }
-        if self.streaming != "off":
-            arguments["streaming"] = self.streaming
-        if self.binary:
-            arguments["binary"] = "true"
-        if self.messages:
-            arguments["messages"] = "true"
-        if self.two_phase:
-            arguments["two_phase"] = "on"
-        if self.origin is not None:
-            arguments["origin"] = self.origin
-        return arguments
+        options = {
+            "streaming": None if self.streaming == "off" else self.streaming,
+            "binary": "true" if self.binary else None,
+            "messages": "true" if self.messages else None,
+            "two_phase": "on" if self.two_phase else None,
+            "origin": self.origin,
+        }
+        return arguments | {name: value for name, value in options.items() if value is not None}
 
 
 def choose(

@@ -56,9 +56,7 @@ class BaselineRow:
         total = self.baseline.estimated_rows
         if self.baseline.state == Baseline.State.DONE:
             return WIDTH
-        if not total:
-            return None
-        return min(WIDTH - 10, round(self.baseline.rows / total * WIDTH))
+        return min(WIDTH - 10, round(self.baseline.rows / total * WIDTH)) if total else None
 
     @property
     def rows(self) -> str:

@@ -100,12 +100,7 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
     if form.rate < 0:
         form.error, form.rate = "Choose one of the rates", RATES[1]
         return False
+    by, rate = request.user.get_username(), form.rate or None
     for table in chosen:
-        store.request(
-            slot,
-            table["schema"],
-            table["table"],
-            by=request.user.get_username(),
-            rows_per_second=form.rate or None,
-        )
+        store.request(slot, table["schema"], table["table"], by=by, rows_per_second=rate)
     return True

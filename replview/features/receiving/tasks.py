@@ -108,13 +108,13 @@ def propose_receivers() -> None:
     answers = current_app.control.ping(timeout=_PING_SECONDS)
     workers = [name for answer in answers for name in answer if name.startswith("receivers")]
     for slot_id, former in orphans:
+        queue: Any = "receivers"
         if workers:
             # Its own queue: the shared one would go to whichever worker fetches first.
             worker = choose_worker(workers, load, former=former)
             load[worker] += 1
-            receive_slot.apply_async([slot_id], queue=worker_direct(worker), expires=LEASE_SECONDS)
-        else:
-            receive_slot.apply_async([slot_id], queue="receivers", expires=LEASE_SECONDS)
+            queue = worker_direct(worker)
+        receive_slot.apply_async([slot_id], queue=queue, expires=LEASE_SECONDS)
 
 
 _UNREAD = f"""
