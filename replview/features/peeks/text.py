@@ -115,8 +115,8 @@ class Found:
 def moment(value: object) -> datetime | None:
     """A time as the result spells it."""
     try:
-        found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        found = datetime.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

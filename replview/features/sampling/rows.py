@@ -108,7 +108,12 @@ def store_source(source_id: int, **facts: Any) -> None:
 def _add(rows: list[dict[str, Any]], at: dt.datetime) -> None:
     if rows:
         told = orjson.dumps(rows).decode()
-        wanted = {"rows": told, "at": at, "live": _RECEIVER_SECONDS, "latest": _LATEST}
+        wanted: dict[str, Any] = {
+            "rows": told,
+            "at": at,
+            "live": _RECEIVER_SECONDS,
+            "latest": _LATEST,
+        }
         with connection.cursor() as cursor:
             cursor.execute(_ADD, wanted)
 
