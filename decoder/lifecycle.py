@@ -52,10 +52,7 @@ class SessionState:
         self.types: dict[int, Type] = {}
 
     def decode(self, payload: bytes) -> Message:
-        """Decode one message as it reads at this point of the session.
-
-        Raises ``ProtocolError``. Changes nothing.
-        """
+        """Decode a message at this point, changing nothing. Raises ``ProtocolError``."""
         return decode_message(
             payload,
             in_stream=self.stream_xid is not None,
@@ -71,10 +68,7 @@ class SessionState:
         return relation
 
     def learn_relation(self, relation: Relation) -> tuple[Relation, bool]:
-        """Put a relation in force: the one to use from here on, and whether it is new.
-
-        A repeated shape keeps the object already in use.
-        """
+        """The relation to use from here on, the known one if it is the same; whether it is new."""
         known = self.relations.get(relation.oid)
         if known == relation and known is not None:
             return known, False

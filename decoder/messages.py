@@ -134,10 +134,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """The name of a type that is not built in (``Y``), ahead of the Relation that uses it.
-
-    A domain comes with its *base* type's name. Renaming a type sends nothing.
-    """
+    """A type that is not built in (``Y``); a domain has its *base* type's name."""
 
     oid: int
     #: The schema; ``pg_catalog`` is spelled out, as in ``Relation``.

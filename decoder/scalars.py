@@ -59,10 +59,7 @@ def datetime_from_us(time_us: int) -> datetime | None:
 
 
 def us_from_datetime(moment: datetime) -> int:
-    """Microseconds from 2000-01-01 UTC to ``moment``, which must be timezone-aware.
-
-    Raises ``TypeError`` for a naive datetime.
-    """
+    """Microseconds from 2000-01-01 UTC. Raises ``TypeError`` for a naive datetime."""
     return (moment - POSTGRES_EPOCH) // _MICROSECOND
 
 

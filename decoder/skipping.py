@@ -61,10 +61,7 @@ class TransactionFilter:
 
 
 def opening_of(frame: bytes) -> tuple[int, int | None] | None:
-    """The transaction that a frame opens, or goes on with in a stream block.
-
-    Its xid, and where its commit or prepare is (``None`` in a stream); ``None`` for other frames.
-    """
+    """The xid, and commit or prepare LSN, of what a frame opens or goes on with; else ``None``."""
     tag = frame[_TAG_AT : _TAG_AT + 1]
     if not tag or tag not in b"BbS":
         return None

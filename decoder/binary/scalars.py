@@ -143,10 +143,7 @@ def integer_text(size: int, *, signed: bool) -> Callable[[bytes], str]:
 
 
 def numeric_text(raw: bytes) -> str:
-    """Digits in base 10,000, the weight of the first, and how many decimals to show.
-
-    Source: numeric.c, ``numeric_send()``.
-    """
+    """Groups of four digits, the weight of the first, the scale. Source: ``numeric_send()``."""
     count, weight, sign, scale = _NUMERIC_HEAD.unpack_from(raw)
     exactly(raw, 8 + 2 * count)
     if sign in _NUMERIC_SPECIAL:

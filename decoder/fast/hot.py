@@ -151,10 +151,7 @@ Row = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 def read_update(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> Row | None:
-    """The tuples of an Update; ``position`` is just behind its relation's oid.
-
-    ``None`` if anything is odd.
-    """
+    """The tuples behind the relation's oid at ``position``; ``None`` if anything is odd."""
     old_kind: OldKind | None = None
     old: list[Value] | None = None
     try:

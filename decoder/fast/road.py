@@ -23,10 +23,7 @@ from decoder.values import ValueDecoder
 
 
 class FastRoad:
-    """What one session knows, and what the current feed has given so far.
-
-    Takes Begin, Commit, Insert, Update and Delete straight from the frame.
-    """
+    """What a session knows and the feed has given; takes row changes straight from the frame."""
 
     __slots__ = (
         "_changes",

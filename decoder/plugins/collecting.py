@@ -334,10 +334,7 @@ class PluginCollector:
     # Changes.
 
     def _add(self, lsn: int, *change: object) -> None:
-        """Add one change, its table's shape ahead of it if that is new.
-
-        ``change`` is a ``Change`` from ``relation`` on.
-        """
+        """Add a ``Change``, given from ``relation`` on; its table's shape before it, if new."""
         transaction = self._open()
         if (relation := self._relations.changed) is not None:
             self._relations.changed = None

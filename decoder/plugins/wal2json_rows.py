@@ -42,10 +42,7 @@ _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_refu
 
 
 def read_object(text: str) -> dict[str, object]:
-    """The object that is all of ``text``; numbers come as ``str``, as strings do.
-
-    Raises ``ProtocolError`` if it is none.
-    """
+    """The object that ``text`` is; numbers come as ``str``. Raises ``ProtocolError`` if none."""
     try:
         try:
             value = _decoder.decode(text)

@@ -27,9 +27,7 @@ class _BaselineRows(JobRows[Baseline]):
     """Of whatever leaves a worker's hands the rows are hidden and swept away."""
 
     def leave(self, rows: "QuerySet[Baseline]", state: str, /, **columns: Any) -> int:
-        """Two statements: what a worker stored while the first waited for its row is seen by the
-        second.
-        """
+        """Two statements: the second sees what was stored while the first waited for its row."""
         with transaction.atomic():
             found = rows.select_for_update(of=("self",)).values_list("pk", "transaction_id")
             stored = dict(found)
@@ -113,9 +111,7 @@ def retry(baseline_id: int) -> bool:
 
 
 def tables_of(slot: Slot) -> list[dict[str, Any]]:
-    """The tables its publications published when last looked at, as ``PublicationLook`` tells
-    them; empty where nobody has looked.
-    """
+    """The published tables, as ``PublicationLook`` had them; empty where nobody has looked."""
     look = latest_look(slot)
     return [] if look is None else list(look.facts["tables"])
 

@@ -80,9 +80,7 @@ def saw(intention: SlotIntention) -> bool:
 
 
 def due() -> list[SlotIntention]:
-    """Those to look after now, noted as tried; drafts that are being carried out look after
-    theirs.
-    """
+    """Those to look after now, noted as tried; not of drafts that are being carried out."""
     now, found = timezone.now(), []
     quiet = now - dt.timedelta(seconds=QUIET_SECONDS)
     rows = SlotIntention.objects.select_related("source", "draft")
@@ -108,9 +106,7 @@ def of_draft(draft: SourceDraft) -> list[SlotIntention]:
 
 
 def left_on(source: Source) -> tuple[list[str], list[str]]:
-    """``(slots, statements)``: what is being made on a source, or was by somebody who is gone, and
-    what takes it back.
-    """
+    """``(slots, statements)``: what is, or was, being made there; what takes it back."""
     rows = [row for row in SlotIntention.objects.filter(source=source).order_by("pk") if row.begun]
     undone = [one["undo"] for row in reversed(rows) for one in reversed(row.begun)]
     return [row.slot_name for row in rows], undone

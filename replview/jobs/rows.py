@@ -94,9 +94,7 @@ class JobRows(Generic[J]):
         announce(self.task)
 
     def claim(self, among: Q | None = None, **columns: Any) -> J | None:
-        """The oldest that waits (or of those ``among`` which it is to be), now ours; None where
-        there is none.
-        """
+        """The oldest that waits, or of those ``among`` which it is to be, now ours; or None."""
         found = self.rows(self.waiting if among is None else among).order_by("pk")
         with transaction.atomic():
             row = found.select_for_update(skip_locked=True, of=("self",)).only("pk").first()

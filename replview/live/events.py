@@ -44,9 +44,7 @@ def export_group_of(export_id: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """Something new is in the store: of a slot up to this place in history, of a source, or of an
-    export.
-    """
+    """Something new is in the store: of a slot, of a source, or of an export."""
 
     #: 0: it is about a source or an export.
     slot_id: int = 0

@@ -51,10 +51,7 @@ def summarise(
     prefix: str | None = None,
     after_seq: int | None = None,
 ) -> Summary:
-    """The summary of one transaction.
-
-    ``after_seq`` places one that has no place of its own: after that commit.
-    """
+    """Summarise a transaction; ``after_seq`` places one without a place of its own."""
     tables = _tables(row, names)
     data = {
         "id": str(row.id),
@@ -242,9 +239,7 @@ def read_news(
 
 
 def find_texts(news: News, texts: Collection[Search]) -> None:
-    """Note which of the news have these texts in their values; those who may see alike are looked
-    for once.
-    """
+    """Note which news hold these texts; looked for once for all who may see alike."""
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
     known: dict[tuple[str, Visibility | None], set[int]] = {}
     for text, visibility in texts:

@@ -51,10 +51,7 @@ _OTHERS = {
 
 
 def codec_of(server_encoding: str) -> str:
-    """Python's codec for text as a database has it, which plugins that write text send as it is.
-
-    Raises ``LookupError`` where Python has none.
-    """
+    """Python's codec for text as a database has it. Raises ``LookupError`` where there is none."""
     return {**_OTHERS, **WITH_HOLES}[server_encoding]
 
 

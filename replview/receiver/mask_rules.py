@@ -50,10 +50,7 @@ class MaskRules:
         self._mark: str | None = None
 
     def read(self, connection: psycopg.Connection[Any], mark: str | None = None) -> bool:
-        """Have the rules as they are now; whether they are others than before.
-
-        ``mark``: the present one, where it is known.
-        """
+        """Read the rules anew unless ``mark`` is theirs; whether they are others than before."""
         if mark is None:
             row = connection.execute(f"SELECT {MARK}").fetchone()
             mark = None if row is None else str(row[0])

@@ -58,10 +58,7 @@ _LOOK_SECONDS = 0.2
 
 
 def run_until_stopped(run: Callable[[], None], stop: threading.Event) -> bool:
-    """Run to the end, which ``stop`` asks for; False if that took too long.
-
-    What ``run`` raises is raised here.
-    """
+    """Run to the end, which ``stop`` asks for; False if that took too long. Raises what it does."""
     raised: list[BaseException] = []
 
     def guarded() -> None:

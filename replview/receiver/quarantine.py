@@ -63,9 +63,7 @@ class Skips:
 
 
 class Before:
-    """Reads a stream up to where one transaction begins, or one message outside any comes, and no
-    further.
-    """
+    """Reads a stream up to where a transaction begins, or a message outside any comes."""
 
     def __init__(self, xid: int | None, final_lsn: int | None, lsn: int | None = None) -> None:
         """``lsn``: of the message, where there is no ``xid``."""

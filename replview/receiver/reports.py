@@ -53,10 +53,7 @@ def say_trouble(
     *,
     retry_seconds: float | None = None,
 ) -> str:
-    """Something is wrong; what is desired of the slot. Raises ``Fenced``.
-
-    ``retry_seconds``: when it is tried again; None: not by itself.
-    """
+    """Something is wrong, tried again in ``retry_seconds``; what is desired. Raises ``Fenced``."""
     remedy = trouble.remedy
     if trouble.field == "interface":
         remedy += ": replview slot interface SOURCE NAME sql"

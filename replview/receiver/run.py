@@ -218,10 +218,7 @@ class Receiver:
         return trouble
 
     def _culprit(self, error: Exception) -> Culprit | None:
-        """What cannot be stored, if that is what ended the session.
-
-        A message that does not decode is asked for once more before it is held against it.
-        """
+        """What cannot be stored; a message that does not decode is asked for once more before."""
         if isinstance(error, Unstorable):
             return error.culprit
         if not isinstance(error, ProtocolError) or error.frame is None:

@@ -48,9 +48,7 @@ class SourceCatalog:
         return self._ask(lambda connection: primary_key_columns(connection, relation_oid))
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:
-        """The table of this name now. Raises ``psycopg.Error`` where the catalog cannot be asked:
-        not to know is not the same as that there is none.
-        """
+        """The table of this name now. Raises ``psycopg.Error`` where nobody can say."""
         try:
             return read_named_table(self.connection(), schema, table)
         except psycopg.OperationalError:

@@ -64,10 +64,7 @@ class DataFolder:
             )
 
     def acquire(self, url: str) -> Holder | None:
-        """Hold the folder; return who held it when killed, ``None`` after an orderly end.
-
-        The kernel frees the lock when its holder ends, however it ends: it is never stale.
-        """
+        """Hold the folder until our end, however we end; who held it when killed, or ``None``."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -69,10 +69,7 @@ class Servers:
         return [*found, _program("source", self.source)] if self.source else found
 
     def wait_until_ready(self, supervisor: Supervisor, stopping: threading.Event) -> None:
-        """Return when all accept connections and the databases exist.
-
-        Raises ``PortTaken`` when another start may succeed.
-        """
+        """Wait for all. Raises ``PortTaken`` when another start may succeed."""
         waiting: dict[str, EmbeddedPostgres | EmbeddedRedis]
         waiting = {"store": self.store, "redis": self.redis}
         if self.source:

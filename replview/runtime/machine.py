@@ -39,10 +39,7 @@ _given: set[int] = set()
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen there now.
-
-    ``SO_REUSEADDR`` as servers set it: connections that are still closing do not count.
-    """
+    """Whether a server could listen there now; connections still closing do not count."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -34,10 +34,7 @@ def run_module(
     logs: Path,
     stopping: threading.Event,
 ) -> None:
-    """Run a module to its end, or until asked to stop; raise with the last it said.
-
-    In a session of its own: Ctrl-C in the terminal is ours to pass on.
-    """
+    """Run a module to its end, or until asked to stop; raise with the last it said."""
     log = logs / f"{module.rpartition('.')[2]}-{argument.strip('-')}.log"
     with open(log, "wb") as output:
         process = subprocess.Popen(

@@ -99,9 +99,7 @@ def look(peek: SlotPeek) -> dict[str, object]:
 
 
 def _plugin(conninfo: str, slot_name: str) -> str:
-    """The slot's plugin as its server tells it now. Raises ``SourceProblem`` where it cannot be
-    looked into.
-    """
+    """The slot's plugin now. Raises ``SourceProblem`` where it cannot be looked into."""
     with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
         place = read_place(connection)
     slot = place.slot(slot_name)

@@ -171,9 +171,7 @@ class Group:
 
 
 def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Group]:
-    """Blocks in the order of the stream, a heading wherever another transaction begins; without
-    what whoever looks may not see.
-    """
+    """Blocks in order, a heading for each transaction; without what may not be seen."""
     visibility = current_visibility()
     groups: list[Group] = []
     for number, change in enumerate(changes, start=1):

@@ -47,9 +47,7 @@ _asked: set[int] = set()
 
 
 def enforce() -> list["Future[None]"]:
-    """Warn of slots at half of their budget; have the sources of those at the end asked, in
-    threads: each future is done once that is.
-    """
+    """Warn at half of a budget; have sources asked at its end. A future for each that is asked."""
     begun = []
     for row in slot_control.watched_with_budget():
         slot = row.slot

@@ -39,9 +39,7 @@ def claim_due() -> list[Slot]:
 
 
 def _claim(slot: Slot) -> bool:
-    """Whether it is due, and ours to write: nothing was committed, nor a heartbeat begun, for as
-    long as was chosen.
-    """
+    """Whether it is due, nothing having been written for as long as chosen, and now ours."""
     before = timezone.now() - dt.timedelta(seconds=slot.heartbeat_seconds or 0)
     idle = Q(last_commit_time=None) | Q(last_commit_time__lte=before)
     unwritten = Q(heartbeat_written_at=None) | Q(heartbeat_written_at__lte=before)

@@ -100,9 +100,7 @@ _PARTITIONS = """
 
 
 def roll(deadline: float) -> int:
-    """Roll up what is complete until the deadline (``time.monotonic()``); returns how many pieces
-    were rolled. After a pause it goes on where it was.
-    """
+    """Roll up what is complete until the deadline (monotonic); returns how many pieces."""
     now = dt.datetime.now(dt.UTC) - _BEHIND
     rolled = _roll_period("minute", now.replace(second=0, microsecond=0), deadline)
     minutes = SampleMark.objects.filter(period="minute").first()
@@ -113,10 +111,7 @@ def roll(deadline: float) -> int:
 
 
 def forget_old(now: dt.datetime | None = None) -> list[str]:
-    """Drop partitions of samples that are older than chosen; returns their names.
-
-    A partition that is being read is left for the next time.
-    """
+    """Drop the partitions older than chosen, but for those being read; returns their names."""
     now = now or dt.datetime.now(dt.UTC)
     raw = now - _age("samples.raw_hours", 24.0, _HOUR)
     minutes = now - _age("samples.minute_days", 30.0, 24 * _HOUR)

@@ -51,9 +51,7 @@ class Rounds:
         self._busy: set[int] = set()
 
     def begin(self, sources: list[Source], every_seconds: float) -> list["Future[None]"]:
-        """Look at those that are due, but for those still being looked at; each future is done
-        once its source's look is stored.
-        """
+        """Look at those due, but for those being looked at; each future is done once stored."""
         now = dt.datetime.now(dt.UTC)
         begun = []
         for source in sources:

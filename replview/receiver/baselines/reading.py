@@ -83,9 +83,7 @@ class SnapshotReader:
         self._queries = SimpleQueries(self.connection)
 
     def identify(self) -> tuple[str, int]:
-        """The server's system identifier and timeline. Raises ``SourceProblem`` where it cannot
-        give a snapshot.
-        """
+        """System identifier, timeline. Raises ``SourceProblem`` where no snapshot can be given."""
         with cut_after(_ANSWER_SECONDS, self.connection):
             row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
             assert row is not None

@@ -80,10 +80,7 @@ class BaselineWriter:
     def begin(
         self, snapshot: Snapshot, *, system_identifier: str, column_rules: dict[str, dict[str, str]]
     ) -> None:
-        """Store the table's shape and the hidden transaction.
-
-        Raises ``Lost``, ``IncarnationEnded``.
-        """
+        """Store shape and hidden transaction. Raises ``Lost``, ``IncarnationEnded``."""
         claim = self._claim
         assert claim.incarnation_id is not None
         identifier = TransactionIds().next(self._store)

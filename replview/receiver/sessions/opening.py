@@ -181,9 +181,7 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
 
 
 def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> SlotFacts:
-    """The slot once nobody reads it: it can be moved under us until then, which would look like
-    the beginning of another incarnation.
-    """
+    """The slot once nobody reads it: until then it may be moved, and look like another one."""
     assert facts is not None
     if facts.active:
         # It may have been our own last session, just closed.

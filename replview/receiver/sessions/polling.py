@@ -158,10 +158,7 @@ class PollingSession:
         return frames
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
-        """All that was read is stored: the slot may be advanced, and peeked into again.
-
-        ``open_xids``: streamed transactions whose end has not come.
-        """
+        """All read is stored: advance, peek again. ``open_xids``: streams whose end is to come."""
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self._open_xids = open_xids
         self._settled = True

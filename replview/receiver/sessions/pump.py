@@ -88,9 +88,7 @@ class Pump:
         self._handed_over_at = 0.0
 
     def _begin_decoding(self) -> None:
-        """The server sends relations, types and open streams from here on, as to one who knows
-        nothing yet.
-        """
+        """The server sends relations, types and open streams anew from here on."""
         opened = self._opened
         self._assembler = opened.new_decoder()
         self._left_out = None
@@ -273,10 +271,7 @@ def record(
     listeners: Listeners,
     before: Before | None = None,
 ) -> None:
-    """Record a session until ``stop``, or up to ``before``.
-
-    Raises ``Fenced``, ``StoreFailed``, or what the source did.
-    """
+    """Record until ``stop`` or ``before``. Raises ``Fenced``, ``StoreFailed``, the source's."""
     incarnation = opened.incarnation
     skips = read_skips(store, slot.id)
     session_log = SessionLog(store, slot, opened, listeners)

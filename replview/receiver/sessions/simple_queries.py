@@ -83,10 +83,7 @@ class SimpleQueries:
         return rows
 
     def run(self, query: bytes, deadline: float) -> list[list[tuple[bytes | None, ...]]]:
-        """Run a string to its end; what its SELECTs gave.
-
-        Raises ``psycopg.Error``; ``OperationalError`` when ``deadline`` (monotonic) passes.
-        """
+        """What a string's SELECTs give. Raises ``psycopg.Error``, also past the ``deadline``."""
         self.send(query)
         self.finish(deadline)
         return self.results

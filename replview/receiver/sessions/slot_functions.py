@@ -133,9 +133,7 @@ def peek(
 
 
 def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> list[sql.Composable]:
-    """SET LOCAL for a peek: the text of values, no time limits of the role's own, and a server
-    that notices when we are gone.
-    """
+    """SET LOCAL for a peek: text of values, no time limits, a server that notices our end."""
     wanted = {
         **TEXT_SETTINGS,
         "client_encoding": client_encoding,

@@ -74,9 +74,7 @@ class ReplicationSession:
         return SystemIdentity(_text(row[0]), int(row[1]), LSN.parse(_text(row[2])))
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
-        """Where the server's ``timeline`` left the earlier timeline ``left``; None where it did
-        not, or where the server does not tell.
-        """
+        """Where ``timeline`` left the earlier timeline ``left``; None: it did not, or not known."""
         try:
             row = self.connection.execute(f"TIMELINE_HISTORY {int(timeline)}".encode()).fetchone()
         except psycopg.Error:
@@ -215,10 +213,7 @@ class ReplicationSession:
             self.reply_requested = self.reply_requested or message.reply_requested
 
     def _end_of_stream(self, frames: Sequence[bytes]) -> None:
-        """Raise what ended the stream; with frames before it, at the next ``read``.
-
-        libpq tells the end once only.
-        """
+        """Raise what ended the stream, told once by libpq; after frames, at the next ``read``."""
         result = self._pgconn.get_result()
         self._streaming = False
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
@@ -236,10 +231,7 @@ class ReplicationSession:
 
 
 def forked_at(history: str, left: int) -> LSN | None:
-    """Where a timeline history file says that timeline ``left`` was left.
-
-    Source: PostgreSQL, timeline.c, ``readTimeLineHistory()``.
-    """
+    """Where ``left`` was left, by a history file. Source: timeline.c, ``readTimeLineHistory()``."""
     for line in history.splitlines():
         fields = line.split()
         if len(fields) >= 2 and fields[0] == str(left):

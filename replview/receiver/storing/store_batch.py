@@ -127,10 +127,7 @@ class StoreWriter:
         frames: Iterable[Sequence[bytes]],
         in_stream: bool,
     ) -> Culprit | None:
-        """The change for which a batch was not stored; None if the store as a whole is at fault.
-
-        Nothing of the batch is in the store any more, and nothing is stored here.
-        """
+        """The change for which a batch, now undone, was not stored; None: the store is at fault."""
         if isinstance(error, StoreRefused) and not error.blames_data:
             return None
         flat = [frame for some in frames for frame in some]
@@ -173,10 +170,7 @@ class StoreWriter:
         return desired
 
     def _fence(self, portion: Portion, server_lsn: int) -> str:
-        """Move the checkpoint, if the slot is still ours.
-
-        From here on until its end nobody else gives out places in history.
-        """
+        """Move the checkpoint, if the slot is ours; nobody else gives out places until the end."""
         commit_time_us = portion.last_commit_time_us
         row = self._connection.execute(
             _FENCE,

@@ -192,9 +192,7 @@ class TablePlans:
         )
 
     def _key_columns(self, relation: Relation) -> Sequence[str]:
-        """The identity's columns; under FULL, where all carry the flag, and where nobody told,
-        the catalog's key.
-        """
+        """The identity's columns; under FULL, and where nobody told, the catalog's key."""
         if relation.replica_identity in ("FULL", None):
             named = self._named.primary_key(relation)
             key = (self._primary_key(relation.oid) or ()) if relation.oid else named

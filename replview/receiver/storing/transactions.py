@@ -212,9 +212,7 @@ class PreparedEndings:
         )
 
     def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
-        """End a prepared transaction that will never be part of history: its changes count no
-        more, and are swept away later.
-        """
+        """End one that will never be part of history: its changes count no more, and are swept."""
         end_lsn, time_us = event.rollback_end_lsn, event.rollback_time_us
         row = portion.prepared.pop((event.gid, event.xid), None)
         ended = None

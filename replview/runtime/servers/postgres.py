@@ -108,10 +108,7 @@ class EmbeddedPostgres:
             self.stop()
 
     def prepare(self) -> "EmbeddedPostgres":
-        """Make the cluster if there is none, choose the port, write the configuration.
-
-        No server may be running in it: ``stop`` ends one that was left.
-        """
+        """Make the cluster if there is none, choose a port, configure; no server may run in it."""
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         self._real_dir = reachable_data(self.data_dir)
         if not (self._real_dir / "PG_VERSION").exists():
@@ -126,10 +123,7 @@ class EmbeddedPostgres:
         return self
 
     def argv(self) -> list[str]:
-        """The command that runs the prepared server in the foreground, for a process manager.
-
-        It must be run as ``server_user()``. ``env -i`` replaces itself by the server.
-        """
+        """The command for a process manager, to run as ``server_user()`` without our variables."""
         variables = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
         command = [program(self.version, "postgres"), "-D", self._real]
         return ["/usr/bin/env", "-i", *variables, *command]
@@ -151,10 +145,7 @@ class EmbeddedPostgres:
                 time.sleep(0.5)
 
     def stop(self, *, mode: str = "fast", timeout_seconds: int = 60) -> bool:
-        """Stop it if it runs, and say whether it did; ``mode``: smart, fast or immediate.
-
-        A fast shutdown waits for walsenders to have sent everything.
-        """
+        """Stop it (smart, fast, immediate); whether it ran. Fast waits for the walsenders."""
         self._real_dir = self.data_dir.resolve()
         forget_reused_pid(self._real_dir)
         if postmaster_pid(self._real_dir) is None:
