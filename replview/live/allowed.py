@@ -1,8 +1,6 @@
 """Who may open a socket, and keep it open: whoever has the role that ``@page`` on it says.
 
-A socket without it is refused. A page of another origin
-may open none: the browser sends its cookies along whoever's page it is, and says whose in
-``Origin``.
+A page of another origin may open none: the browser sends its cookies along whoever's page it is.
 """
 
 import asyncio

@@ -202,8 +202,7 @@ def slot_facts(slot: Slot) -> dict[str, object]:
 
 def find_slot(slot_id: int) -> Slot | None:
     """The slot with its source and present incarnation."""
-    found = Slot.objects.select_related("source", "incarnation").filter(pk=slot_id)
-    return found.first()
+    return Slot.objects.select_related("source", "incarnation").filter(pk=slot_id).first()
 
 
 def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
@@ -227,11 +226,9 @@ def read_news(
             position.event_id = events[-1].id
             news.markers = [marker(event) for event in events]
             names.forget()
-    if not position.incarnation_id:
-        find_texts(news, texts)
-        return news
-    _read_committed(position, names, news)
-    if with_open:
+    if position.incarnation_id:
+        _read_committed(position, names, news)
+    if position.incarnation_id and with_open:
         news.open = names.summaries(history.open_transactions(reading_session(), position.slot_id))
         _read_ended(position, names, news)
     find_texts(news, texts)
@@ -272,10 +269,8 @@ def _read_ended(position: Position, names: Names, news: News) -> None:
     """Those that ended without counting, placed after what was committed by then."""
     if position.ended_until is None or position.incarnation_id is None:
         return
-    ended = history.ended_since(
-        reading_session(), position.incarnation_id, position.ended_until, 100
-    )[::-1]
-    if ended:
+    place = position.incarnation_id, position.ended_until
+    if ended := history.ended_since(reading_session(), *place, 100)[::-1]:
         position.ended_until = ended[-1].stored_at or position.ended_until
         places = [position.commit_seq] * len(ended)
         news.ended = names.summaries(ended, after_seqs=places)

@@ -308,8 +308,7 @@ class LiveSocket(JSONSocket):
 
 
 def _rows(found: Stretch | None) -> dict[str, Any]:
-    if found is None:
-        return {"rows": [], "markers": [], "searched_to": 0, "searched": 0}
+    found = found or Stretch([], [], searched_to=0, searched=0)
     return {
         "rows": [summary.data for summary in found.rows],
         "markers": found.markers,

@@ -51,9 +51,8 @@ def _with_ended(
     # A whole batch is stored at one moment: the first row's batch is looked at too. Browsers know
     # by its identifier one they already have.
     since = stored[0] - dt.timedelta(microseconds=1)
-    ended = history.ended_since(reading_session(), incarnation_id, since, 50, stored_until=until)[
-        ::-1
-    ]
+    found = history.ended_since(reading_session(), incarnation_id, since, 50, stored_until=until)
+    ended = found[::-1]
     places = [
         rows[max(0, bisect_right(stored, row.stored_at) - 1)].commit_seq or 0
         for row in ended
@@ -65,11 +64,8 @@ def _with_ended(
 
 def _let_through(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summary]:
     summaries = list(summaries)
-    hits = None
-    if filters.text:
-        hits = matching_text(
-            reading_session(), [summary.row.id for summary in summaries], filters.text
-        )
+    ids = [summary.row.id for summary in summaries]
+    hits = matching_text(reading_session(), ids, filters.text) if filters.text else None
     return [summary for summary in summaries if filters.lets_through(summary, hits)]
 
 

@@ -95,8 +95,7 @@ class Mailbox:
             batch["folded"] = self._folded
         left, cursor = self._rows, self._latest.get("cursor")
         self._markers.clear()
-        self._folded = None
-        self._latest = {}
+        self._folded, self._latest = None, {}
         if left and cursor:
             # A browser that goes on from here must not miss what still waits.
             seen = next((row["seq"] for row in left if row["placed"]), cursor["commit_seq"] + 1)
@@ -108,8 +107,7 @@ class Mailbox:
         """Forget everything."""
         self._rows.clear()
         self._markers.clear()
-        self._folded = None
-        self._latest = {}
+        self._folded, self._latest = None, {}
 
 
 #: At most twenty batches a second.
@@ -179,9 +177,7 @@ class Watcher:
     def start(self, feed: Feed) -> None:
         """From now on take news, to be sent after ``go``; the feed's state is the first of it."""
         self.mailbox.clear()
-        self._held = None
-        self._started = True
-        self._ready = False
+        self._held, self._started, self._ready = None, True, False
         self.mailbox.put_latest(
             slot=feed.slot,
             rate=feed.rate,

@@ -31,191 +31,111 @@ class Variable:
 #: Title of a group → its variables, in the order of the page.
 GROUPS: dict[str, tuple[Variable, ...]] = {
     "What an installation needs": (
-        Variable(
-            "REPLVIEW_STORE_URL",
+        Variable("REPLVIEW_STORE_URL",
             "The store: `postgresql://user:password@host:port/database?sslmode=…`.",
-            default_in_words="that of a running demo",
-            secret=True,
-        ),
-        Variable(
-            "REPLVIEW_REDIS_URL",
-            "Redis or Valkey, for tasks and live wake-ups: `redis://:password@host:port/0`, or "
-            "`rediss://` for TLS.",
-            default="redis://127.0.0.1:6379/0",
-            secret=True,
-        ),
-        Variable(
-            "REPLVIEW_SECRET_KEY",
-            "50 random characters. The key signs sessions and seals the passwords of sources and "
-            "the addresses of webhooks. `replview up` refuses to start without it.",
+            default_in_words="that of a running demo", secret=True),
+        Variable("REPLVIEW_REDIS_URL",
+            "Redis or Valkey, for tasks and live wake-ups: `redis://:password@host:port/0`, "
+            "or `rediss://` for TLS.", default="redis://127.0.0.1:6379/0", secret=True),
+        Variable("REPLVIEW_SECRET_KEY",
+            "50 random characters. The key signs sessions and seals the passwords of sources "
+            "and the addresses of webhooks. `replview up` refuses to start without it.",
             default="not-for-production-set-REPLVIEW_SECRET_KEY",
-            default_in_words="none",
-            secret=True,
-        ),
-        Variable(
-            "REPLVIEW_SECRET_KEYS_OLD",
-            "Former keys, separated by commas. They still unseal, until `replview secrets rotate` "
-            "has sealed everything with the present key.",
-            secret=True,
-        ),
-        Variable(
-            "REPLVIEW_DATA",
-            "The folder of exports, logs and process files, and of a demo's data. `--data` sets "
-            "the same.",
-            default=".replview",
-        ),
-        Variable(
-            "REPLVIEW_INSTANCE",
-            "Where several instances share one Redis: the prefix of this instance's keys there, "
-            "after `replview-`. Up to 40 letters, digits, `.`, `_`, `-`; the same for all "
-            "processes of an instance.",
-            default_in_words="a digest of the store's system identifier and database",
-        ),
+            default_in_words="none", secret=True),
+        Variable("REPLVIEW_SECRET_KEYS_OLD",
+            "Former keys, separated by commas. They still unseal, until `replview secrets "
+            "rotate` has sealed everything with the present key.", secret=True),
+        Variable("REPLVIEW_DATA",
+            "The folder of exports, logs and process files, and of a demo's data. `--data` "
+            "sets the same.", default=".replview"),
+        Variable("REPLVIEW_INSTANCE",
+            "Where several instances share one Redis: the prefix of this instance's keys "
+            "there, after `replview-`. Up to 40 letters, digits, `.`, `_`, `-`; the same for "
+            "all processes of an instance.",
+            default_in_words="a digest of the store's system identifier and database"),
     ),
     "How it is reached": (
-        Variable(
-            "REPLVIEW_ALLOWED_HOSTS",
+        Variable("REPLVIEW_ALLOWED_HOSTS",
             "The host names that the pages answer to, separated by commas.",
-            default="localhost,127.0.0.1,[::1]",
-        ),
-        Variable(
-            "REPLVIEW_TRUSTED_ORIGINS",
-            "The origins behind a proxy, separated by commas: `https://replview.example`.",
-        ),
-        Variable(
-            "REPLVIEW_HTTPS",
-            "`1`: replview is behind a proxy that ends TLS and sets `X-Forwarded-Proto` itself. "
-            "Cookies are sent over TLS only, plain requests are redirected to TLS, and browsers "
-            "are told to remember that (HSTS).",
-        ),
-        Variable(
-            "REPLVIEW_HTTPS_REDIRECT",
+            default="localhost,127.0.0.1,[::1]"),
+        Variable("REPLVIEW_TRUSTED_ORIGINS",
+            "The origins behind a proxy, separated by commas: `https://replview.example`."),
+        Variable("REPLVIEW_HTTPS",
+            "`1`: replview is behind a proxy that ends TLS and sets `X-Forwarded-Proto` "
+            "itself. Cookies are sent over TLS only, plain requests are redirected to TLS, "
+            "and browsers are told to remember that (HSTS)."),
+        Variable("REPLVIEW_HTTPS_REDIRECT",
             "`0`: replview does not redirect plain requests, because the proxy does.",
-            default="1",
-            default_in_words="`1` with `REPLVIEW_HTTPS`",
-        ),
-        Variable(
-            "REPLVIEW_HSTS_SECONDS",
+            default="1", default_in_words="`1` with `REPLVIEW_HTTPS`"),
+        Variable("REPLVIEW_HSTS_SECONDS",
             "How long browsers remember to use TLS only; `0` switches HSTS off.",
-            default="31536000",
-            default_in_words="`31536000` with `REPLVIEW_HTTPS`",
-        ),
-        Variable(
-            "REPLVIEW_HSTS_SUBDOMAINS",
+            default="31536000", default_in_words="`31536000` with `REPLVIEW_HTTPS`"),
+        Variable("REPLVIEW_HSTS_SUBDOMAINS",
             "`0`: HSTS does not include subdomains.",
-            default="1",
-            default_in_words="`1` with `REPLVIEW_HTTPS`",
-        ),
-        Variable(
-            "REPLVIEW_METRICS_PUBLIC",
-            "`1`: everybody who reaches the pages may read `/metrics`, which names sources and "
-            "slots. Otherwise it needs a login or a token.",
-        ),
+            default="1", default_in_words="`1` with `REPLVIEW_HTTPS`"),
+        Variable("REPLVIEW_METRICS_PUBLIC",
+            "`1`: everybody who reaches the pages may read `/metrics`, which names sources "
+            "and slots. Otherwise it needs a login or a token."),
     ),
     "Who may sign in": (
-        Variable(
-            "REPLVIEW_SESSION_HOURS",
-            "A login ends after so many hours, whether it is used or not.",
-            default="168",
-        ),
-        Variable(
-            "REPLVIEW_SESSION_IDLE_MINUTES",
-            "A login ends after so many minutes without use; a page that refreshes itself does "
-            "not count as use. `0`: never.",
-            default="1440",
-        ),
-        Variable(
-            "REPLVIEW_PASSWORD_LENGTH", "The shortest password that may be chosen.", default="12"
-        ),
-        Variable(
-            "REPLVIEW_LOGIN_FAILURES",
-            "So many wrong passwords lock a login for a while.",
-            default="5",
-        ),
+        Variable("REPLVIEW_SESSION_HOURS",
+            "A login ends after so many hours, whether it is used or not.", default="168"),
+        Variable("REPLVIEW_SESSION_IDLE_MINUTES",
+            "A login ends after so many minutes without use; a page that refreshes itself "
+            "does not count as use. `0`: never.", default="1440"),
+        Variable("REPLVIEW_PASSWORD_LENGTH",
+            "The shortest password that may be chosen.", default="12"),
+        Variable("REPLVIEW_LOGIN_FAILURES",
+            "So many wrong passwords lock a login for a while.", default="5"),
         Variable("REPLVIEW_LOGIN_LOCK_MINUTES", "How long a login stays locked.", default="15"),
-        Variable(
-            "REPLVIEW_OIDC_ISSUER",
-            "Single sign-on: the provider's address. Empty: there is no single sign-on.",
-        ),
+        Variable("REPLVIEW_OIDC_ISSUER",
+            "Single sign-on: the provider's address. Empty: there is no single sign-on."),
         Variable("REPLVIEW_OIDC_CLIENT_ID", "The client's name at the provider."),
         Variable("REPLVIEW_OIDC_CLIENT_SECRET", "The client's secret.", secret=True),
-        Variable(
-            "REPLVIEW_OIDC_NAME",
+        Variable("REPLVIEW_OIDC_NAME",
             "What the button of the login page says after *Sign in with*.",
-            default="single sign-on",
-        ),
+            default="single sign-on"),
         Variable("REPLVIEW_OIDC_SCOPES", "The scopes to ask for.", default="openid email profile"),
-        Variable(
-            "REPLVIEW_OIDC_SIGN_ALGO",
-            "The algorithm with which the provider signs.",
-            default="RS256",
-        ),
-        Variable(
-            "REPLVIEW_OIDC_USERNAME_CLAIM",
-            "The claim that names the login.",
-            default="preferred_username",
-        ),
-        Variable(
-            "REPLVIEW_OIDC_GROUPS_CLAIM",
-            "The claim that lists the person's groups.",
-            default="groups",
-        ),
-        Variable(
-            "REPLVIEW_OIDC_ROLES",
+        Variable("REPLVIEW_OIDC_SIGN_ALGO",
+            "The algorithm with which the provider signs.", default="RS256"),
+        Variable("REPLVIEW_OIDC_USERNAME_CLAIM",
+            "The claim that names the login.", default="preferred_username"),
+        Variable("REPLVIEW_OIDC_GROUPS_CLAIM",
+            "The claim that lists the person's groups.", default="groups"),
+        Variable("REPLVIEW_OIDC_ROLES",
             "Which groups of the provider have which role: "
-            "`admin=dba,ops;operator=backend;viewer=*` (`*` is everybody). Who is in none of them "
-            "has no role.",
-        ),
+            "`admin=dba,ops;operator=backend;viewer=*` (`*` is everybody). Who is in none of "
+            "them has no role."),
     ),
     "What sources may be named": (
-        Variable(
-            "REPLVIEW_SOURCE_HOSTS",
+        Variable("REPLVIEW_SOURCE_HOSTS",
             "Where sources may be, separated by commas: host names with `*`, networks "
-            "(`10.0.0.0/8`), `socket`.",
-            default_in_words="anywhere",
-        ),
-        Variable(
-            "REPLVIEW_SOURCE_FILES",
+            "(`10.0.0.0/8`), `socket`.", default_in_words="anywhere"),
+        Variable("REPLVIEW_SOURCE_FILES",
             "Folders, separated by commas. Addresses that are typed into a page may name "
-            "certificates and password files only below them.",
-            default_in_words="none",
-        ),
-        Variable(
-            "REPLVIEW_SOURCE_VARIABLES",
+            "certificates and password files only below them.", default_in_words="none"),
+        Variable("REPLVIEW_SOURCE_VARIABLES",
             "Variables that an address typed into a page may name (`env:NAME`).",
-            default="REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*",
-        ),
+            default="REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*"),
     ),
     "Limits, logs, jobs": (
-        Variable(
-            "REPLVIEW_STATEMENT_SECONDS",
-            "A single statement of a request on the store is cancelled after so many seconds; "
-            "`0`: never.",
-            default="30",
-        ),
-        Variable(
-            "REPLVIEW_DB_POOL",
+        Variable("REPLVIEW_STATEMENT_SECONDS",
+            "A single statement of a request on the store is cancelled after so many seconds;"
+            " `0`: never.", default="30"),
+        Variable("REPLVIEW_DB_POOL",
             "`0`: the web server has no connection pool, and no limit to its statements.",
-            default_in_words="`1` in the web server",
-        ),
-        Variable(
-            "REPLVIEW_LOG_FORMAT",
+            default_in_words="`1` in the web server"),
+        Variable("REPLVIEW_LOG_FORMAT",
             "`json`: one JSON object a line, with slot and LSN and never a value of a row. "
-            "Otherwise plain lines.",
-            default="text",
-        ),
+            "Otherwise plain lines.", default="text"),
         Variable("REPLVIEW_LOG_LEVEL", "`DEBUG`, `INFO`, `WARNING` …", default="INFO"),
-        Variable(
-            "REPLVIEW_SPARK",
-            "Where exports of a million rows and more are written, and where history jobs run: "
-            "`local[2]`, `spark://…` (PySpark and Java are needed here), or `sc://…` ([Spark "
-            "Connect](../export-and-spark.md#spark-elsewhere), without a token).",
-            default="local[2]",
-        ),
-        Variable(
-            "REPLVIEW_WEBHOOK_URL",
-            "The address for `replview webhook add`, so that no command line shows it.",
-        ),
+        Variable("REPLVIEW_SPARK",
+            "Where exports of a million rows and more are written, and where history jobs "
+            "run: `local[2]`, `spark://…` (PySpark and Java are needed here), or `sc://…` "
+            "([Spark Connect](../export-and-spark.md#spark-elsewhere), without a token).",
+            default="local[2]"),
+        Variable("REPLVIEW_WEBHOOK_URL",
+            "The address for `replview webhook add`, so that no command line shows it."),
         Variable("REPLVIEW_DEBUG", "`1`: Django's debug pages; never where others can reach them."),
     ),
     "What replview tells its own processes": (
@@ -223,15 +143,13 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_DEMO_SOURCE_URL", "Not for setting: where the demo's shop is."),
         Variable("REPLVIEW_LOGIN", "Not for setting: the login of a demo, made once."),
         Variable("REPLVIEW_LOGIN_PASSWORD", "Not for setting: that login's password."),
-        Variable(
-            "REPLVIEW_SUPERVISED",
-            "Not for setting: marks the processes of one data folder, so that the leftovers of a "
-            "killed run are found.",
-        ),
+        Variable("REPLVIEW_SUPERVISED",
+            "Not for setting: marks the processes of one data folder, so that the leftovers "
+            "of a killed run are found."),
         Variable("REPLVIEW_URL", "Not for setting: where the pages of `replview watch` are."),
         Variable("REPLVIEW_WATCH_DSN", "Not for setting: what `replview watch` watches."),
     ),
-}
+}  # fmt: skip
 VARIABLES = {variable.name: variable for group in GROUPS.values() for variable in group}
 #: Variables that may be given as NAME_FILE.
 FROM_FILES = tuple(variable.name for variable in VARIABLES.values() if variable.secret)

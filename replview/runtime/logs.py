@@ -17,10 +17,8 @@ from typing import Any
 CONTEXT = (
     "slot", "slot_id", "source", "source_id", "lsn", "xid", "epoch", "problem", "status_code",
 )  # fmt: skip
-#: How far up an error is followed.
-_FRAMES = 20
-#: And how many errors behind it.
-_CAUSES = 5
+#: How far up an error is followed, and how many errors behind it.
+_FRAMES, _CAUSES = 20, 5
 #: What Celery logs of a task's end, with the error's text in the message.
 _TASKS = "celery.app.trace"
 

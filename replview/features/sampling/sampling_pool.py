@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from replview.catalog.connection_cache import KeptConnections
@@ -87,18 +88,11 @@ class Rounds:
 
     def _store_all(self) -> None:
         """In a thread: store whatever was brought, on one connection; often another has by now."""
-        try:
-            first = self._brought.get_nowait()
-        except Empty:
+        if self._brought.empty():
             return
-        with lasting_connection():
-            brought: Brought | None = first
-            while brought is not None:
-                self._store(*brought)
-                try:
-                    brought = self._brought.get_nowait()
-                except Empty:
-                    brought = None
+        with lasting_connection(), suppress(Empty):
+            while True:
+                self._store(*self._brought.get_nowait())
 
     def _store(
         self, source: Source, seen: Seen | SourceProblem, took_seconds: float, done: "Future[None]"
