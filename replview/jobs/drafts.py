@@ -109,9 +109,7 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
         seen_at=timezone.now(),
         stop_wanted=False,
         progress=[],
-        problem_code="",
-        problem_cause="",
-        problem_remedy="",
+        **dict.fromkeys(("problem_code", "problem_cause", "problem_remedy"), ""),
     )
     rows.announce()
     return asked
@@ -120,8 +118,7 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
 def drop(draft: SourceDraft) -> bool:
     """Forget a draft of which nothing is carried out. True where it is gone."""
     resting = [State.OPEN, State.FAILED, State.DONE, State.CANCELLED]
-    gone, _ = SourceDraft.objects.filter(pk=draft.pk, state__in=resting).delete()
-    if gone:
+    if SourceDraft.objects.filter(pk=draft.pk, state__in=resting).delete()[0]:
         return True
     SourceDraft.objects.filter(pk=draft.pk).update(stop_wanted=True)
     # Nobody has begun: nothing is to be taken back.

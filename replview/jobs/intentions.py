@@ -54,8 +54,7 @@ def take_out(intention: SlotIntention, undo: str) -> None:
 
 def fulfil(intention: SlotIntention) -> None:
     """The store has the slot, in the transaction under way. Raises ``Swept``."""
-    deleted, _ = SlotIntention.objects.filter(pk=intention.pk, swept_at=None).delete()
-    if not deleted:
+    if not SlotIntention.objects.filter(pk=intention.pk, swept_at=None).delete()[0]:
         raise Swept
 
 

@@ -71,8 +71,7 @@ def fail_abandoned() -> int:
 
 def delete_old() -> int:
     """Delete looks nobody needs any more; returns how many."""
-    old = SlotPeek.objects.filter(requested_at__lt=timezone.now() - KEPT)
-    return old.delete()[0]
+    return SlotPeek.objects.filter(requested_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def _storable(result: dict[str, Any]) -> dict[str, object]:

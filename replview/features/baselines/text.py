@@ -134,9 +134,8 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
         return _waiting_sentence(slot, waiting)
     if rows and rows[0].baseline.state == Baseline.State.FAILED:
         cause = rows[0].baseline.problem_cause
-        return _sentence(
-            "look", f"No baseline of {rows[0].name}.", f"{cause[:1].upper()}{cause[1:]}."
-        )
+        title = f"No baseline of {rows[0].name}."
+        return _sentence("look", title, f"{cause[:1].upper()}{cause[1:]}.")
     if done:
         title = f"{plural(len(done), 'table has', 'tables have')} a baseline."
         return _sentence("ok", title, "The rows of each are in the record, as of one position.")

@@ -171,9 +171,9 @@ def _first(period: str) -> dt.datetime | None:
 def _drop(parent: str, before: dt.datetime) -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute(_PARTITIONS, [parent])
-        names = [row[0] for row in cursor.fetchall()]
+        found = cursor.fetchall()
     dropped = []
-    for name in names:
+    for (name,) in found:
         end = _end_of(parent, name)
         if end is None or end > before:
             continue

@@ -1,7 +1,5 @@
 """Where the embedded servers' programs are, and who runs them.
 
-Under root, PostgreSQL runs as somebody else, who must be able to reach what he needs.
-
 PostgreSQL refuses to run as root. The unprivileged user may be shut out of a private home, where
 both the virtual environment and the data folder may lie. Parent folders are never opened up for
 him: programs are copied, and his data kept, below ``/var/lib/replview``, which only root writes.
@@ -15,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -99,11 +98,9 @@ def server_user() -> ServerUser | None:
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
-        try:
+        with suppress(KeyError):
             entry = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return ServerUser(name, entry.pw_uid, entry.pw_gid)
+            return ServerUser(name, entry.pw_uid, entry.pw_gid)
     raise StackProblem(
         "PostgreSQL does not run as root and there is no account `postgres` or `nobody`",
         "Add one (`useradd --system postgres`) or run as an ordinary user",
