@@ -41,6 +41,8 @@ class DataFolder:
         self.path = Path(path).absolute()
         self.logs = self.path / "logs"
         self.run = self.path / "run"
+        #: Names the socket's folder when that is elsewhere, so that the next start removes it.
+        self._socket_record = self.run / "socket-folder"
         self._lock: int | None = None
 
     def create(self) -> None:
@@ -134,11 +136,6 @@ class DataFolder:
         folder = Path(tempfile.mkdtemp(prefix="replview-", dir="/tmp"))
         self._socket_record.write_text(str(folder))
         return folder / "supervisor.sock"
-
-    @property
-    def _socket_record(self) -> Path:
-        """Names the socket's folder when that is elsewhere, so that the next start removes it."""
-        return self.run / "socket-folder"
 
     def _remove_socket_folder(self) -> None:
         with suppress(FileNotFoundError):

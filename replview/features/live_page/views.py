@@ -20,6 +20,7 @@ from replview.ui.params import slot_of
 from replview.ui.shell import no_slot
 
 _TABLES_OFFERED = 200
+_STATES = ("streaming", "prepared", "committed", "message", "snapshot", "aborted", "rolled back")
 
 
 @page(role=VIEWER, nav=Nav(group="Watch", label="Live", icon="live", one_slot=True, tab=True))
@@ -42,15 +43,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
         "slot": slot,
         "tables": names,
         "operations": [(letter, OPERATIONS_MANY[letter]) for letter in OPERATIONS],
-        "states": [
-            "streaming",
-            "prepared",
-            "committed",
-            "message",
-            "snapshot",
-            "aborted",
-            "rolled back",
-        ],
+        "states": _STATES,
         "test_statement": statement(request.user.get_username()),
         "watch": watch_of(slot),
     }

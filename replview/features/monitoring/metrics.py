@@ -302,15 +302,11 @@ def _write_store_side(scrape: Exposition) -> None:
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [_TIMEOUT])
-        now, fresh = timezone.now(), _fresh()
+        # How old a look may be and still tell of now.
+        seconds = read_number("sampling.seconds", 5, least=1, most=86_400)
+        now, fresh = timezone.now(), max(_FRESH, dt.timedelta(seconds=_LOOKS * seconds))
         write_slots(scrape, now, fresh)
         write_receivers(scrape, now)
         write_sources(scrape, now, fresh)
         write_alerts(scrape)
         write_store(scrape)
-
-
-def _fresh() -> dt.timedelta:
-    """How old a look may be and still tell of now."""
-    seconds = read_number("sampling.seconds", 5, least=1, most=86_400)
-    return max(_FRESH, dt.timedelta(seconds=_LOOKS * seconds))

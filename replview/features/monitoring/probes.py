@@ -57,7 +57,7 @@ def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
             if request.path_info == "/healthz":
-                return _alive(request)
+                return _json({"alive": True}, 200)
             if request.path_info == "/readyz":
                 return await _readiness(request)
             response: HttpResponseBase = await get_response(request)
@@ -67,17 +67,13 @@ def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         if request.path_info == "/healthz":
-            return _alive(request)
+            return _json({"alive": True}, 200)
         if request.path_info == "/readyz":
             return async_to_sync(_readiness)(request)
         response: HttpResponseBase = get_response(request)
         return response
 
     return answer
-
-
-def _alive(request: HttpRequest) -> HttpResponseBase:
-    return _json({"alive": True}, 200)
 
 
 async def _readiness(request: HttpRequest) -> HttpResponseBase:

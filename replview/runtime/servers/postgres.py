@@ -71,6 +71,8 @@ class EmbeddedPostgres:
         fast: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
+        self._password_file = self.data_dir.with_name(f"{self.data_dir.name}.password")
+        self._port_file = self.data_dir.with_name(f"{self.data_dir.name}.port")
         self.version = version
         self.user = "postgres"
         self.encoding = encoding
@@ -125,7 +127,7 @@ class EmbeddedPostgres:
     def argv(self) -> list[str]:
         """The command for a process manager, to run as ``server_user()`` without our variables."""
         variables = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
-        command = [program(self.version, "postgres"), "-D", self._real]
+        command = [program(self.version, "postgres"), "-D", str(self._real_dir)]
         return ["/usr/bin/env", "-i", *variables, *command]
 
     def start(self) -> None:
@@ -134,7 +136,7 @@ class EmbeddedPostgres:
         for attempt in range(5):
             self.prepare()
             log = self._real_dir / "replview.log"
-            command = ["pg_ctl", "start", "-D", self._real, "-l", str(log), "-w"]
+            command = ["pg_ctl", "start", "-D", str(self._real_dir), "-l", str(log), "-w"]
             try:
                 run_program(self.version, *command, "-t", str(_START_SECONDS))
                 return
@@ -150,7 +152,7 @@ class EmbeddedPostgres:
         forget_reused_pid(self._real_dir)
         if postmaster_pid(self._real_dir) is None:
             return False
-        command = ["pg_ctl", "stop", "-D", self._real, "-m", mode, "-w"]
+        command = ["pg_ctl", "stop", "-D", str(self._real_dir), "-m", mode, "-w"]
         run_program(self.version, *command, "-t", str(timeout_seconds))
         return True
 
@@ -194,18 +196,6 @@ class EmbeddedPostgres:
             known = "SELECT FROM pg_database WHERE datname = %s"
             if connection.execute(known, [name]).fetchone() is None:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-
-    @property
-    def _real(self) -> str:
-        return str(self._real_dir)
-
-    @property
-    def _password_file(self) -> Path:
-        return self.data_dir.with_name(f"{self.data_dir.name}.password")
-
-    @property
-    def _port_file(self) -> Path:
-        return self.data_dir.with_name(f"{self.data_dir.name}.port")
 
     def _kept_port(self) -> int | None:
         """The port of the last start, so that what remembers the address still finds it."""

@@ -28,6 +28,8 @@ class EmbeddedRedis:
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
+        self._configuration = self.data_dir / "redis.conf"
+        self._log, self._pid_file = self.data_dir / "redis.log", self.data_dir / "redis.pid"
         self.port = port
         self.password = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,15 +135,3 @@ class EmbeddedRedis:
                 end_process(pid)
                 return True
         return False
-
-    @property
-    def _configuration(self) -> Path:
-        return self.data_dir / "redis.conf"
-
-    @property
-    def _log(self) -> Path:
-        return self.data_dir / "redis.log"
-
-    @property
-    def _pid_file(self) -> Path:
-        return self.data_dir / "redis.pid"
