@@ -11,10 +11,8 @@ from fractions import Fraction
 from ipaddress import IPv4Address
 from uuid import UUID
 
-# float4 and float8 as PostgreSQL prints them with ``extra_float_digits`` above 0.
-#
-# The shortest digits that read back as the same number, but never digits that lie
-# exactly on the edge of what does. Source: PostgreSQL, d2s.c and f2s.c (Ryu).
+# float4 and float8 with ``extra_float_digits`` above 0: the shortest digits that read back as the
+# same number, but never those exactly on the edge of what does. Source: d2s.c and f2s.c (Ryu).
 
 _FLOAT4 = struct.Struct(">f")
 _FLOAT8 = struct.Struct(">d")

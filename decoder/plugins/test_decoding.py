@@ -228,13 +228,8 @@ class TestDecodingAssembler(PluginCollector):
         self._message(message)
 
 
-# Type names as the server spells them: ``format_type()`` with and without a modifier.
-#
-# Source: PostgreSQL, format_type.c.
-
-
-#: Types whose name says more than a modifier in parentheses, or another thing
-#: without one: bpchar, bit and interval, and their arrays.
+#: Types whose name says more than a modifier in parentheses, or another thing without one: bpchar,
+#: bit and interval, and their arrays. Source: PostgreSQL, format_type.c.
 _WITHOUT: Final[dict[int, str]] = {
     1042: "character",
     1014: "character[]",

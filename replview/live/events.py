@@ -1,8 +1,7 @@
 """The vocabulary of the live stream: what travels over the channel layer and to browsers.
 
-Imports nothing but the standard library, so that the receiver can use it without Django.
-
-The channel layer carries wake-ups and cursors, never rows: whoever is woken reads the store.
+The standard library alone: the receiver uses it without Django. The channel layer carries wake-ups
+and cursors, never rows: whoever is woken reads the store.
 """
 
 from dataclasses import dataclass, replace

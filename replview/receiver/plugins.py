@@ -17,8 +17,6 @@ from decoder.plugins.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_
 from decoder.replication import XLOGDATA_HEADER_BYTES
 from replview.receiver.source_catalog import NamedTables
 
-# pgoutput's options for START_REPLICATION: defaults by server version, the user's on top.
-
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:

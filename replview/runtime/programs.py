@@ -70,11 +70,8 @@ def _worker(name: str, *options: str) -> Program:
     return Program(name=name, argv=argv, priority=priority("workers"))
 
 
-# ``up --only``: one of replview's processes by itself, for whoever has a process manager.
-#
-# The command becomes the process: signals, output and exit status are the program's own, and the
-# one who started it (systemd, a container) restarts it.
-
+# ``up --only``: the command becomes one of replview's processes. Signals, output and exit status
+# are the program's own, and the one who started it (systemd, a container) restarts it.
 
 #: In the order in which ``up`` lists them.
 KINDS = ("web", "receivers", "tasks", "beat")

@@ -1,7 +1,5 @@
-"""Serving baselines: claimed from the store, read in threads of their own.
-
-Apart from the worker's own threads, of which there are few: sampling must go on while a large table
-is read for hours. A worker that is told to stop gives its tables back, to be read anew by another.
+"""Serving baselines: claimed from the store, read in threads apart from the worker's few, since a
+large table takes hours. A worker that is told to stop gives its tables back, to be read anew.
 """
 
 import logging

@@ -1,7 +1,5 @@
-"""Serving looks into slots: claimed from the store, done in threads of their own.
-
-Apart from the worker's own threads, of which there are few: sampling must go on while somebody
-looks for a minute.
+"""Serving looks into slots: claimed from the store, done in threads apart from the worker's few,
+since somebody may look for a minute.
 """
 
 import logging

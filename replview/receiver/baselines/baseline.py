@@ -165,12 +165,8 @@ def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -
     )
 
 
-# Rows of ``COPY … TO STDOUT`` in text format → the values a stream would have brought.
-#
-# Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that we ask for, a
-# byte below 128 is that ASCII character.
-
-
+# Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that we ask for, a byte
+# below 128 is that ASCII character.
 _ESCAPES = {
     b"b": b"\b",
     b"f": b"\f",
@@ -185,7 +181,7 @@ _NULL = b"\\N"
 
 
 class RowParser:
-    """Parses the rows of one table."""
+    """Rows of ``COPY … TO STDOUT`` in text format → the values a stream would have brought."""
 
     def __init__(self, type_oids: tuple[int, ...], encoding: str) -> None:
         """``encoding`` is Python's name of the session's."""

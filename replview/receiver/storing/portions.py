@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from decoder.events import Change, PreparedCommitted, PreparedRolledBack, RelationSeen, TypeSeen
 from replview.store.write.copy_rows import TransactionRow
 
-# What a receiver writes into its slot's log together with what it stores: plain sentences.
-
 
 @dataclass(frozen=True, slots=True)
 class Note:

@@ -68,8 +68,6 @@ def write_configuration(folder: Path, settings: Mapping[str, str | int]) -> None
         account.own(path)
 
 
-# Who runs in a cluster's data folder, told by ``postmaster.pid``.
-#
 # Source: PostgreSQL, miscinit.c, ``CreateLockFile()``: the first line is the postmaster's pid.
 
 
