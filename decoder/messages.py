@@ -1,7 +1,7 @@
 """The pgoutput messages that describe and change rows, and what a column's value may be.
 
-The messages that begin and end transactions are in ``boundaries``. ``xid`` is
-on the wire only inside a stream block; elsewhere it is ``None``.
+The messages that begin and end transactions are in ``boundaries``. ``xid``, the
+subtransaction's, is on the wire only inside a stream block; elsewhere it is ``None``.
 
 Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c,
 ``logicalrep_write_…()`` of each.
@@ -119,7 +119,6 @@ class Relation:
     replica_identity: ReplicaIdentity | None
     #: Published columns only, in column order.
     columns: tuple[Column, ...]
-    #: The subtransaction that sent it.
     xid: XID | None = field(default=None, compare=False)
     #: The columns' names, in column order.
     names: tuple[str, ...] = field(init=False, compare=False, repr=False)
@@ -141,7 +140,6 @@ class Type:
     namespace: str
     #: An array's is its element type's with an underscore before it.
     name: str
-    #: The subtransaction that sent it.
     xid: XID | None = None
 
 
@@ -151,7 +149,6 @@ class Insert:
 
     relation_oid: int
     new: TupleData
-    #: The subtransaction.
     xid: XID | None = None
 
 
@@ -164,7 +161,6 @@ class Update:
     old_kind: OldKind | None
     old: TupleData | None
     new: TupleData
-    #: The subtransaction.
     xid: XID | None = None
 
 
@@ -175,7 +171,6 @@ class Delete:
     relation_oid: int
     old_kind: OldKind
     old: TupleData
-    #: The subtransaction.
     xid: XID | None = None
 
 
@@ -186,7 +181,6 @@ class Truncate:
     relation_oids: tuple[int, ...]
     cascade: bool
     restart_identity: bool
-    #: The subtransaction.
     xid: XID | None = None
 
 

@@ -72,7 +72,13 @@ class DataFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise self._already_running() from None
+            holder = self.holder()
+            where = f" at {holder.url}" if holder else ""
+            stop = f" or `kill {holder.pid}`" if holder else ""
+            raise StackProblem(
+                f"replview already runs on {self.path}{where}",
+                f"Stop it with Ctrl-C in its terminal{stop}, or choose another folder with --data",
+            ) from None
         before = self.holder()
         self._lock = descriptor
         self._remove_socket_folder()
@@ -141,15 +147,6 @@ class DataFolder:
         with suppress(FileNotFoundError):
             shutil.rmtree(self._socket_record.read_text(), ignore_errors=True)
             self._socket_record.unlink()
-
-    def _already_running(self) -> StackProblem:
-        holder = self.holder()
-        where = f" at {holder.url}" if holder else ""
-        stop = f" or `kill {holder.pid}`" if holder else ""
-        return StackProblem(
-            f"replview already runs on {self.path}{where}",
-            f"Stop it with Ctrl-C in its terminal{stop}, or choose another folder with --data",
-        )
 
 
 def _read_lines(path: Path) -> dict[str, str]:

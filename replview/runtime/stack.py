@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -245,7 +245,11 @@ class Stack:
 
     def _fill(self) -> None:
         """Schema and login of the store; beside it schema and rows of the shop; then its slot."""
-        shop, run = self.shop, self._step_runner()
+        environment = dict(self.environment)
+        if self.own_servers:
+            environment["REPLVIEW_LOGIN"], environment["REPLVIEW_LOGIN_PASSWORD"] = self.login
+        shop, logs, stopping = self.shop, self.folder.logs, self.stopping
+        run = partial(run_module, environment=environment, logs=logs, stopping=stopping)
         with self.say.step("preparing the store" + (" and the shop" if shop else "")):
             with ThreadPoolExecutor() as pool:
                 store = pool.submit(run, "replview.runtime.first_run", "store")
@@ -263,29 +267,16 @@ class Stack:
         names = [p.name for p in self._supervisor.programs if p.name not in _NOT_OURS]
         with self.say.step("starting workers, scheduler and web server"):
             self._supervisor.start(names)
-            self._wait_for_web()
+            deadline = time.monotonic() + _WEB_SECONDS
+            while not page_answers(self._local_host, self.port):
+                refuse_if_failed(self._supervisor, ["web"], deadline)
+                if self.stopping.wait(0.1):
+                    raise Stopped
         if any(p.name == "workload" for p in self._supervisor.programs):
             self._supervisor.start(["workload"])
         if self.own_servers:
             shared = {k: v for k, v in self.environment.items() if k.startswith("REPLVIEW_")}
             self.folder.write_env({**shared, "REPLVIEW_URL": self.url})
-
-    def _wait_for_web(self) -> None:
-        assert self._supervisor is not None
-        deadline = time.monotonic() + _WEB_SECONDS
-        while not page_answers(self._local_host, self.port):
-            refuse_if_failed(self._supervisor, ["web"], deadline)
-            if self.stopping.wait(0.1):
-                raise Stopped
-
-    def _step_runner(self) -> Callable[[str, str], None]:
-        """How ``_fill`` runs its modules: the stack's environment, and the login to make."""
-        environment = dict(self.environment)
-        if self.own_servers:
-            environment["REPLVIEW_LOGIN"], environment["REPLVIEW_LOGIN_PASSWORD"] = self.login
-        return partial(
-            run_module, environment=environment, logs=self.folder.logs, stopping=self.stopping
-        )
 
 
 #: ``programs.STOP_ORDER``, with those side by side that do not need one another.
