@@ -73,12 +73,7 @@ def plan_changes(
     columns by ``schema.table`` that are not to be published of a table that joins.
     """
     server, tables = read_server_facts(connection), read_tables(connection)
-    own = [
-        _Own(publication, read_members(connection, publication.name))
-        for publication in read_publications(connection)
-        if publication.name in made
-    ]
-    _check_own(connection, own, slot_name)
+    own = _own_of(connection, made, slot_name)
     changes = Changes(own=[one.publication.name for one in own])
     for text in remove:
         _leave(own, text, changes)
@@ -92,15 +87,11 @@ def plan_changes(
     request = SlotRequest(slot_name=slot_name, tables=tuple(add), exclude=exclude)
     if add:
         chosen = chosen_tables(request, tables, server.version)
-        usable = [table for table in chosen if fully_usable(table, tables)]
-        check_columns(request, tables, usable)
+        check_columns(request, tables, [one for one in chosen if fully_usable(one, tables)])
         check_owned(chosen, tables, may_create=True)
         for table in chosen:
             _join(own, table, fully_usable(table, tables), slot_name, new, changes)
-    both = set(changes.leaving) & {*changes.joining, *changes.whole_now, *changes.already}
-    if both:
-        cause = f"table {min(both)} is to be added and removed at once"
-        raise SourceProblem("contradiction", cause, "Name it once")
+    _check_contradiction(changes)
     for one in own:
         changes.statements += _alterations(one, request, server, changes)
     for name, joining in new.items():
@@ -109,7 +100,20 @@ def plan_changes(
     return changes
 
 
-def _check_own(connection: Connection, own: list[_Own], slot_name: str) -> None:
+def _check_contradiction(changes: Changes) -> None:
+    both = set(changes.leaving) & {*changes.joining, *changes.whole_now, *changes.already}
+    if both:
+        cause = f"table {min(both)} is to be added and removed at once"
+        raise SourceProblem("contradiction", cause, "Name it once")
+
+
+def _own_of(connection: Connection, made: Sequence[str], slot_name: str) -> list[_Own]:
+    """Those that were made for the slot. Raises ``SourceProblem`` where none can be altered."""
+    own = [
+        _Own(publication, read_members(connection, publication.name))
+        for publication in read_publications(connection)
+        if publication.name in made
+    ]
     if not own:
         cause = f"replview made none of the publications that slot {slot_name} reads"
         remedy = "Their owner changes them: ALTER PUBLICATION … ADD TABLE …"
@@ -120,6 +124,7 @@ def _check_own(connection: Connection, own: list[_Own], slot_name: str) -> None:
             remedy = "Remove the slot and add it anew with the tables you want"
             raise SourceProblem("all_tables", cause, remedy)
     check_alterable(connection, [one.publication.name for one in own])
+    return own
 
 
 def _leave(own: list[_Own], text: str, changes: Changes) -> None:

@@ -183,14 +183,7 @@ def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
     if published:
         rows += _never_changed(slot, relations, published)
     _tie(rows)
-    text = wanted.q.casefold()
-    fitting = [
-        row
-        for row in rows
-        if (row.warnings or not wanted.warnings)
-        and (text in row.name.casefold() or text in row.root.casefold())
-    ]
-    chosen = _sorted(fitting, wanted.sort)
+    chosen = _sorted([row for row in rows if _fits(row, wanted)], wanted.sort)
     start = next((n + 1 for n, row in enumerate(chosen) if row.token == wanted.after), 0)
     shown = chosen[start : start + PAGE_TABLES]
     newest = max((r for r in rows if r.sum.last), key=lambda r: r.sum.last, default=None)  # type: ignore[arg-type,return-value]
@@ -267,6 +260,12 @@ def _tie(rows: list[TableRow]) -> None:
     pages = {row.name: row.relation_id for row in rows if not row.former}
     for row in rows:
         row.root_id = pages.get(row.root) if row.root else None
+
+
+def _fits(row: TableRow, wanted: RelationsQuery) -> bool:
+    text = wanted.q.casefold()
+    named = text in row.name.casefold() or text in row.root.casefold()
+    return named and bool(row.warnings or not wanted.warnings)
 
 
 def _sorted(rows: list[TableRow], by: str) -> list[TableRow]:

@@ -152,13 +152,17 @@ def _plan_slot(
         if (keeping := wanted_keeping(made, wanted)) is not None:
             change_keeping(made, keeping, by=BY)
         if wanted.get("baseline") and made.plugin == "pgoutput":
-            from replview.management.commands.baseline import tables_for
-
-            for schema, table in tables_for(made, [], everything=True):
-                baselines.request(made, schema, table, by=BY)
+            _ask_for_baselines(made)
 
     item.acts.append(make)
     return item
+
+
+def _ask_for_baselines(slot: Slot) -> None:
+    from replview.management.commands.baseline import tables_for
+
+    for schema, table in tables_for(slot, [], everything=True):
+        baselines.request(slot, schema, table, by=BY)
 
 
 def _drop(slot: Slot, say: Callable[[str], Any]) -> None:
