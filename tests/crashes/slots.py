@@ -57,8 +57,19 @@ class ReceivedSlot:
             row = self.row()
             return row["state"] == "streaming" and owner in (None, row["lease_owner"])
 
-        wait_for(is_live, seconds, f"{self.name} streams to {owner}")
+        wait_for(is_live, seconds, lambda: f"{self.name} streams to {owner}: {self._state()}")
         return time.monotonic() - begun
+
+    def _state(self) -> str:
+        """What tells why a receiver does not stream: its row, the store's sessions, the logs."""
+        row = self.row()
+        sessions = self.store.rows(
+            "SELECT pid, application_name, state, wait_event_type, wait_event, query_start, "
+            "left(query, 60) AS query FROM pg_stat_activity WHERE datname = current_database()"
+        )
+        logs = [f"{one.owner}: {one.said()[-1500:]}" for one in self.receivers]
+        shown = ("state", "epoch", "lease_owner", "heartbeat_at", "problem_cause")
+        return "\n".join([str({n: row[n] for n in shown}), *map(str, sessions), *logs])
 
     def stored_lsn(self) -> LSN:
         """Everything up to here is in the store."""

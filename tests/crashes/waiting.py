@@ -9,14 +9,17 @@ import pytest
 Value = TypeVar("Value")
 
 
-def wait_for(condition: Callable[[], Value], seconds: float = 40.0, what: str = "") -> Value:
-    """The first true value of ``condition``; fails the test when the time is over."""
+def wait_for(
+    condition: Callable[[], Value], seconds: float = 40.0, what: str | Callable[[], str] = ""
+) -> Value:
+    """The first true value of ``condition``; when the time is over the test fails with ``what``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(0.05)
-    pytest.fail(f"not within {seconds} s: {what or condition}")
+    said = what() if callable(what) else what
+    pytest.fail(f"not within {seconds} s: {said or condition}")
 
 
 def wait_while_it_moves(

@@ -28,14 +28,14 @@ def test_a_step_that_fails_stops_what_runs_and_names_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = quiet_stack(folder)
-    monkeypatch.setattr(stack, "_step_runner", lambda: _fail)
+    monkeypatch.setattr("replview.runtime.stack.run_module", _fail)
     with pytest.raises(StackProblem, match="the store is made of cheese"):
         stack.start()
     assert processes_naming(folder) == []
     assert not stack.folder.is_running()
 
 
-def _fail(module: str, argument: str) -> None:
+def _fail(module: str, argument: str, **given: object) -> None:
     raise StackProblem("the store is made of cheese")
 
 

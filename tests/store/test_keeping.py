@@ -466,7 +466,7 @@ def test_what_cannot_be_kept_is_said_with_what_to_write(
     client.force_login(make_user("ada", "admin"))
     answer = asked(client, **words)
     assert answer.status_code == 422
-    assert answer.context["page"].error
+    assert answer.context["page"]["error"]
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])

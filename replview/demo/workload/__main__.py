@@ -92,9 +92,10 @@ def _wait_until_ready(dsn: str) -> bool:
     """Wait for the source and clear up after an earlier run; False when told to stop."""
     outage, backoff = Outage(), Backoff(random.Random())
     while True:
+        began = time.monotonic()
         try:
             with connect(dsn, "shop start") as conn:
-                outage.over()
+                outage.over(began)
                 _clear_up(conn)
                 return True
         except psycopg.OperationalError as error:

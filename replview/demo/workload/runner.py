@@ -76,8 +76,9 @@ class Worker(threading.Thread):
         }
         while not stop.is_set():
             try:
+                began = time.monotonic()
                 with connect(self.workload.dsn, self.role.session) as self.conn:
-                    self._work(Session(self.conn, rng=self.rng, **shared), backoff)
+                    self._work(Session(self.conn, rng=self.rng, **shared), backoff, began)
             except Stopping:
                 return
             except psycopg.Error as error:
@@ -92,10 +93,10 @@ class Worker(threading.Thread):
             with suppress(psycopg.Error):
                 self.conn.cancel_safe(timeout=0.5)
 
-    def _work(self, session: Session, backoff: Backoff) -> None:
+    def _work(self, session: Session, backoff: Backoff, began: float) -> None:
         if self.role.on_connect is not None:
             self.role.on_connect(session)
-        self.workload.outage.over()
+        self.workload.outage.over(began)
         backoff.reset()
         try:
             if self.role.rate is not None:

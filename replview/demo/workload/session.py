@@ -52,22 +52,27 @@ class Outage:
         self._lock = threading.Lock()
         self._logged_at: dict[str, float] = {}
         self._unreachable = False
+        self._failed_at = 0.0
 
     def failed(self, session: str, error: psycopg.Error) -> None:
         """A session could not connect, lost its connection, or may not do its work."""
         if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
             with self._lock:
                 first, self._unreachable = not self._unreachable, True
+                self._failed_at = time.monotonic()
             if first:
                 logger.warning("source not reachable, trying again: %s", one_line(error))
         elif self._is_news(f"{session} {error.sqlstate}"):
             logger.warning("%s cannot work, trying again: %s", session, one_line(error))
 
-    def over(self) -> None:
-        """A session is at work again."""
+    def over(self, began: float) -> None:
+        """A session is at work again that ``began`` to connect then (monotonic): one that did so
+        before the last failure may be about to fail as well.
+        """
         with self._lock:
-            was_unreachable, self._unreachable = self._unreachable, False
-        if was_unreachable:
+            is_over = self._unreachable and began > self._failed_at
+            self._unreachable = self._unreachable and not is_over
+        if is_over:
             logger.info("source reached again")
 
     def gave_up(self, scenario: str, error: Exception) -> None:
