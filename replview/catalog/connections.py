@@ -28,6 +28,17 @@ CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 5000
 LOCK_TIMEOUT_MS = 5000
 
+#: What is read as text is written so, however server, database and role are set.
+_TEXT = {
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "timezone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "3",
+    "standard_conforming_strings": "on",
+    "client_encoding": "UTF8",
+}
+
 Connection = psycopg.Connection[Any]
 
 
@@ -127,20 +138,21 @@ def _bind(
 ) -> None:
     """Bound every statement that follows."""
     lock_timeout_ms = 0 if wait_for_locks else LOCK_TIMEOUT_MS
+    wanted = {
+        **_TEXT,
+        "statement_timeout": str(statement_timeout_ms),
+        "lock_timeout": str(lock_timeout_ms),
+        "search_path": "pg_catalog",
+        "default_transaction_read_only": "on" if read_only else "off",
+    }
     row = connection.execute(
         """
-        SELECT pg_catalog.set_config('statement_timeout', %s, false),
-               pg_catalog.set_config('lock_timeout', %s, false),
-               pg_catalog.set_config('search_path', 'pg_catalog', false),
-               pg_catalog.set_config('default_transaction_read_only', %s, false)
-         WHERE pg_catalog.pg_backend_pid() = %s
+        SELECT pg_catalog.set_config(name, value, false)
+        FROM ROWS FROM (pg_catalog.unnest(%s::pg_catalog.text[]),
+                        pg_catalog.unnest(%s::pg_catalog.text[])) AS wanted (name, value)
+        WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
         """,
-        [
-            str(statement_timeout_ms),
-            str(lock_timeout_ms),
-            "on" if read_only else "off",
-            connection.info.backend_pid,
-        ],
+        [list(wanted), list(wanted.values()), connection.info.backend_pid],
     ).fetchone()
     if row is None:
         # Not the backend that answered when we connected: a pooler, which lends it to others too.
@@ -207,7 +219,7 @@ def pool_safely(
     ]
     bounds += [
         sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value))
-        for name, value in timeouts_ms.items()
+        for name, value in {**_TEXT, **timeouts_ms}.items()
     ]
     together = sql.SQL("; ").join(bounds)
 

@@ -27,4 +27,8 @@ def _prepare_session(connection: Any, **_: Any) -> None:
     if connection.vendor == "postgresql":
         connection.connection.adapters.register_loader("timestamptz", MomentLoader)
         with connection.cursor() as cursor:
-            cursor.execute("SET jit = off")
+            cursor.execute(
+                "SET jit = off; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
+                "SET bytea_output = 'hex'; SET extra_float_digits = 3; "
+                "SET standard_conforming_strings = on"
+            )

@@ -69,7 +69,9 @@ _LIVELINESS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 _OPTIONS = (
-    "-c timezone=UTC -c idle_in_transaction_session_timeout=10s -c tcp_keepalives_idle=5 "
+    "-c timezone=UTC -c datestyle=ISO,MDY -c intervalstyle=postgres -c bytea_output=hex "
+    "-c extra_float_digits=3 -c standard_conforming_strings=on "
+    "-c idle_in_transaction_session_timeout=10s -c tcp_keepalives_idle=5 "
     "-c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
 )
 
