@@ -1,6 +1,6 @@
 """Which row is meant: the table and the key that an address or a form names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from replview.access.visibility import reading_session
@@ -109,13 +109,19 @@ def _read_key(start: Start, words: Mapping[str, object]) -> None:
     if given and not start.key_text:
         # An address may still name a key that the table had before.
         if start.table.hashes(given):
-            start.key = dict(given)
+            start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
+            _take_key(start, lambda: given)
             return
         start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
     if not start.key_text.strip():
         return
+    _take_key(start, lambda: parse_key(start.key_text, columns))
+
+
+def _take_key(start: Start, read: Callable[[], Mapping[str, str | None]]) -> None:
+    assert start.table is not None
     try:
-        start.key = parse_key(start.key_text, columns)
+        start.key = start.table.printed(reading_session(), read())
     except KeyProblem as problem:
         start.problem = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
         start.remedy = "Type the key as the examples show."

@@ -5,7 +5,7 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.store.models import Relation
 from replview.store.read.row_history.as_of import row_as_of
-from replview.store.read.row_history.backward_scan import BackwardScan
+from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import (
     CursorProblem,
     Mark,
@@ -44,9 +44,9 @@ class Shop:
         """The table in the record."""
         return Relation.objects.get(slot=self.slot, table="t")
 
-    def history(self, **key: str | None) -> RowHistory:
+    def history(self, change: tuple[int, int] | None = None, **key: str | None) -> RowHistory:
         """The history of a row."""
-        return row_history(reading_session(), self.slot, self.relation.pk, key)
+        return row_history(reading_session(), self.slot, self.relation.pk, key, change=change)
 
     def changes(self, **key: str | None) -> list[tuple]:
         """Newest first: operation, what it changed, where the before is from."""
@@ -95,11 +95,15 @@ def test_a_row_made_again_under_the_same_key_is_another(shop) -> None:
         "INSERT INTO t VALUES (1, 'v', NULL)",
         "UPDATE t SET b = 'w'",
     )
-    newest, again, deleted, _ = t.history(id="1").entries
+    history = t.history(id="1")
+    newest, again = history.entries
+    _, former = history.finder.spans
+    deleted, _ = t.history(change=former.events[-1].name, id="1").entries
 
     assert dict(newest.before.values) == {"id": "1", "a": "v", "b": None}
     assert (again.before.exists, again.before_kind) == (False, "")
     assert dict(deleted.before.values) == {"id": "1", "a": "x", "b": "y"}
+    assert (former.begun, former.ended) == ("insert", "delete")
 
 
 def test_a_truncation_ends_the_row_and_is_told_once(shop) -> None:
@@ -110,7 +114,11 @@ def test_a_truncation_ends_the_row_and_is_told_once(shop) -> None:
         "INSERT INTO t VALUES (1, 'v', NULL)",
     )
 
-    assert [e.step.op for e in t.history(id="1").entries] == ["I", "T", "I"]
+    history = t.history(id="1")
+    _, former = history.finder.spans
+    assert [e.step.op for e in history.entries] == ["I"]
+    truncated = t.history(change=former.events[-1].name, id="1").entries
+    assert [e.step.op for e in truncated] == ["T", "I"]
     t.run("TRUNCATE t")
     now = row_as_of(reading_session(), t.slot, t.relation.pk, {"id": "1"})
     assert (now.exists, now.why) == (False, "truncated")
@@ -230,8 +238,8 @@ def test_pages_go_on_under_former_keys(shop) -> None:
     table = tables_named(reading_session(), t.slot, "t")
     seen, cursor = [], None
     while True:
-        scan = BackwardScan(reading_session(), t.slot, table, table.hashes({"id": "3"}))
-        page = history_of(scan, cursor=cursor, limit=1)
+        finder = RowFinder(reading_session(), t.slot, table, table.hashes({"id": "3"}))
+        page = history_of(finder, cursor=cursor, limit=1)
         seen += [entry.after.values.get("a") for entry in page.entries]
         cursor = page.older
         if cursor is None:

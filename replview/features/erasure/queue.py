@@ -103,7 +103,7 @@ def _key(name: str, table: TableRows, text: str) -> dict[str, str | None]:
         except KeyProblem as problem:
             raise Unerasable(f"{name}: {problem}", f"It has {', '.join(columns)}") from None
     try:
-        return parse_key(text, table.key_columns)
+        return table.printed(DjangoSession(), parse_key(text, table.key_columns))
     except KeyProblem:
         # Its words may repeat what was typed as a key.
         cause = f"a key of {name} is not readable: it is {', '.join(table.key_columns)}"

@@ -11,7 +11,9 @@ from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.records import OPERATIONS, utc_text
-from replview.store.read.row_history.as_of import row_as_of
+from replview.store.read.coverage import coverage_of
+from replview.store.read.row_history.as_of import bounded, row_as_of
+from replview.store.read.row_history.events import Span, change_name
 from replview.store.read.row_history.history import RowHistory, row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.row_history.replay import Entry
@@ -36,7 +38,10 @@ class RowHistoryOut(Schema):
     items: list[dict[str, Any]]
     #: Where older changes begin; null: there are none.
     older: str | None
+    #: Its history goes back to the row's birth, and nothing of that is left for another page.
     complete: bool
+    #: The other rows that had the key: `change` selects one of them.
+    other_rows: list[dict[str, Any]]
     coverage: dict[str, Any]
 
 
@@ -53,6 +58,10 @@ class RowOut(Schema):
     values: dict[str, Any]
     #: Columns whose value the record does not tell, and why.
     unknown: dict[str, str]
+    #: Where the record does not cover the moment (`why`: `not stored`, `gap`): since when, and
+    #: what the row was then.
+    unknown_since: str | None
+    last_known: dict[str, Any] | None
     version: int | None
     #: The transaction that left it so.
     last_xid: int | None
@@ -70,8 +79,10 @@ def rows(
     slot: str = "",
     actor: str | None = None,
     column: str | None = None,
+    change: str = "",
 ) -> dict[str, object]:
-    """Every change of one row, newest first, across moves of its key and versions of its table.
+    """Every change of one row, newest first, across moves of its key and versions of its table:
+    of the row that has the key, or had it last, or else that the `change` under it is of.
 
     `key`: `42`, `id=42`, or `a=1, b=2`. `actor`: only theirs; `?`: of nobody named.
     """
@@ -83,6 +94,7 @@ def rows(
             found,
             of_table.relation.pk,
             wanted,
+            change=_change(change),
             cursor=paging.cursor or None,
             limit=paging.limit,
             actor="" if actor == "?" else actor,
@@ -96,7 +108,8 @@ def rows(
         **_named(found, of_table, wanted),
         "items": [_entry(entry, of_table) for entry in page.entries],
         "older": page.older,
-        "complete": page.older is None,
+        "complete": page.older is None and page.row.begun == "insert",
+        "other_rows": [_other(span) for span in page.others],
     }
 
 
@@ -113,24 +126,48 @@ def as_of(
     moment = read_time(at) if at else None
     if at and moment is None:
         raise BadRequest(f"{at[:100]} is not a time", "write at=2026-11-20T07:57:11Z, or at=2h")
-    state = row_as_of(
-        reading_session(),
-        found,
-        of_table.relation.pk,
-        wanted,
+    relation, place = of_table.relation, _lsn(lsn) if lsn else None
+    state = bounded(
+        row_as_of(reading_session(), found, relation.pk, wanted, moment=moment, lsn=place),
+        coverage_of(reading_session(), found, table=(relation.schema, relation.table)),
         moment=moment,
-        lsn=_lsn(lsn) if lsn else None,
+        lsn=place,
     )
     viewed(relation_ids=of_table.relation_ids, rows=1, subject=AS_OF)
+    known = {"exists": state.exists, "values": dict(state.values)}
+    names = [column["name"] for column in state.version.columns] if state.version else []
     return {
         **_named(found, of_table, wanted),
-        "exists": state.exists,
-        "why": state.why,
-        "values": dict(state.values),
-        "unknown": dict(state.unknown),
+        "exists": None if state.beyond else state.exists,
+        "why": state.beyond or state.why,
+        "values": {} if state.beyond else known["values"],
+        "unknown": dict.fromkeys(names, state.beyond) if state.beyond else dict(state.unknown),
+        "unknown_since": utc_text(state.unknown_since),
+        "last_known": known if state.beyond else None,
         "version": state.version.number if state.version else None,
         "last_xid": state.last.xid if state.last else None,
         "last_commit_time": utc_text(state.last.commit_time) if state.last else None,
+    }
+
+
+def _change(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    if (name := change_name(text)) is None:
+        raise BadRequest(f"{text[:100]} names no change", "give back `change` as it came")
+    return name
+
+
+def _other(span: Span) -> dict[str, object]:
+    """From when to when another row had the key, and how that began and ended."""
+    first, last = span.events[0], span.events[-1]
+    return {
+        "change": last.text,
+        "begun": span.begun or "unknown",
+        "since": utc_text(first.commit_time),
+        "ended": span.ended or None,
+        "until": utc_text(span.until),
+        "changes": len(span.events),
     }
 
 
@@ -142,7 +179,8 @@ def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | N
     if reason := found.withheld(reading_session()):
         raise BadRequest(reason, "ask for the table's changes without a key")
     try:
-        return found, parse_key(clean_text(key, strip=False), found.key_columns)
+        typed = parse_key(clean_text(key, strip=False), found.key_columns)
+        return found, found.printed(reading_session(), typed)
     except KeyProblem as problem:
         raise BadRequest(str(problem), "write key=42, key=id=42 or key=a=1, b=2") from None
 

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,10 @@ from django.utils.dateparse import parse_datetime
 from replview.access.visibility import reading_session
 from replview.features.rows.text import differs, short
 from replview.store.read.changes.values import mark_of
-from replview.store.read.row_history.as_of import RowState, position_of, row_as_of
-from replview.store.read.row_history.backward_scan import BackwardScan
+from replview.store.read.coverage import Coverage
+from replview.store.read.row_history.as_of import RowState, bounded, position_of, row_as_of
+from replview.store.read.row_history.events import change_name
+from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.history import RowHistory
 from replview.store.read.sql_text import comment, identifier, literal, table_name
 from replview.text.parsing import clean_text
@@ -22,7 +24,6 @@ from replview.ui.changes.cells import Cell
 from replview.ui.row_start import Start
 
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
-_CHANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")
 
 #: Why the record cannot tell of a row, or of a column of it.
 WHY = {
@@ -31,12 +32,20 @@ WHY = {
     "left out": "a transaction was left out of the record, which may have changed the row",
     "unpublished": "not every operation of the table is published: it may have changed unseen",
     "table": "the table was made anew in between",
+    "lost": "what became of the row under its last key is not recorded",
     "no change": "no change of it is recorded",
     "not sent": "unchanged TOAST, not sent by any change we have",
     "no earlier change": "no earlier change of the row is recorded",
     "deleted": "it was deleted",
     "truncated": "its table was truncated",
     "not created": "it was not created yet",
+}
+
+
+#: Why the record does not reach the moment.
+BEYOND = {
+    "not stored": "what was committed until then is not stored yet",
+    "gap": "it lies in a gap of the record",
 }
 
 
@@ -85,15 +94,24 @@ class AsOf:
 
 
 def read_as_of(
-    scan: BackwardScan,
+    finder: RowFinder,
+    row: Row,
     start: Start,
     words: Mapping[str, object],
-    now: RowState,
     history: RowHistory,
+    coverage: Coverage,
 ) -> AsOf:
     """The row as of the moment that the address names (``as_of``, ``before``)."""
-    found = AsOf(now=now, typed=clean_text(words.get("as_of"), 64))
-    _read_moment(found, scan, start, clean_text(words.get("before"), strip=False))
+
+    def state(**moment: Any) -> RowState:
+        relation, key = finder.table.relation.pk, start.key or {}
+        known = row_as_of(
+            reading_session(), finder.slot, relation, key, finder=finder, row=row, **moment
+        )
+        return known if "before" in moment else bounded(known, coverage, **moment)
+
+    found = AsOf(now=state(), typed=clean_text(words.get("as_of"), 64))
+    _read_moment(found, state, clean_text(words.get("before"), strip=False))
     last = next((e.step for e in history.entries), None)
     found.before_last = f"{last.transaction_id}-{last.seq}" if last else ""
     found.yesterday = f"{timezone.now() - dt.timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
@@ -104,25 +122,17 @@ def read_as_of(
         document = orjson.dumps(dict(found.state.values), option=orjson.OPT_INDENT_2)
         found.json = document.decode()
         found.sql = _as_sql(found.state, start)
-    keys = scan.table.key_columns
-    if found.state.key and found.state.key not in [key for _, key in scan.keys]:
+    keys = finder.table.key_columns
+    if found.state.key and found.state.key not in [tuple(key.values()) for _, key in finder.keys]:
         pairs = zip(keys, found.state.key, strict=False)
         found.key_words = ", ".join(f"{name} = {value}" for name, value in pairs)
     return found
 
 
-def _read_moment(found: AsOf, scan: BackwardScan, start: Start, before: str) -> None:
-    assert start.table is not None
-    assert start.key is not None
-    relation = start.table.relation.pk
-
-    def state(**moment: Any) -> RowState:
-        assert start.key is not None
-        return row_as_of(reading_session(), scan.slot, relation, start.key, scan=scan, **moment)
-
-    if match := _CHANGE.fullmatch(before):
+def _read_moment(found: AsOf, state: Callable[..., RowState], before: str) -> None:
+    if name := change_name(before):
         try:
-            found.then = state(before=(int(match[1]), int(match[2])))
+            found.then = state(before=name)
         except LookupError:
             found.problem = "That change is not in the record any more."
             return
@@ -187,7 +197,10 @@ def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
 
 def _say_known(found: AsOf) -> None:
     state = found.state
-    if not state.exists:
+    if state.beyond:
+        found.known = "Unknown"
+        found.known_words = BEYOND[state.beyond]
+    elif not state.exists:
         found.known = "Unknown" if state.exists is None else "No row"
         found.known_words = WHY.get(state.why, "")
     elif not state.unknown:

@@ -17,9 +17,9 @@ from replview.store.models import Slot
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
-from replview.store.read.row_history.as_of import row_as_of
-from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.before_images import Before
+from replview.store.read.row_history.events import change_name
+from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.history import CursorProblem, Mark, RowHistory, history_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
@@ -88,6 +88,8 @@ def strip_of(
 
 #: Lines of a page.
 PAGE_CHANGES = 50
+#: Rows of the same key that are offered.
+_MOST_ROWS = 20
 
 
 @dataclass(slots=True)
@@ -116,6 +118,19 @@ class RowLine:
         return f"{step.transaction_id}-{step.seq}" if step else ""
 
 
+@dataclass(frozen=True, slots=True)
+class RowOfKey:
+    """One of the rows that had the key: from when to when, and how that began and ended."""
+
+    url: str
+    is_shown: bool
+    begun: str
+    since: dt.datetime | None
+    ended: str
+    until: dt.datetime | None
+    changes: int
+
+
 @dataclass(slots=True)
 class Page:
     history: RowHistory
@@ -124,6 +139,8 @@ class Page:
     strip: Strip
     as_of: AsOf
     coverage: Coverage
+    #: Every row that had the key, the newest first, where there are several.
+    rows: list[RowOfKey] = field(default_factory=list)
     older_url: str = ""
     newest_url: str = ""
     #: The address of the row itself, without cursor, moment and filters.
@@ -142,6 +159,11 @@ class Page:
     before_url: str = ""
     yesterday_url: str = ""
     now_url: str = ""
+
+    @property
+    def rows_words(self) -> str:
+        """``3 rows``, or at least so many."""
+        return f"{len(self.rows)}{' or more' if len(self.rows) == _MOST_ROWS else ''} rows"
 
     @property
     def archive_url(self) -> str:
@@ -170,10 +192,17 @@ class _Address:
     def __init__(self, slot: Slot, start: Start, words: Mapping[str, object]) -> None:
         given = {name: str(words[name]) for name in _KEPT if words.get(name)}
         key = {f"key.{n}": "" if v is None else v for n, v in (start.key or {}).items()}
-        self.row = {"slot": str(slot), "table": start.name, **key}
+        change = str(words.get("row") or "")
+        row = {"row": change} if change_name(change) else {}
+        self.row = {"slot": str(slot), "table": start.name, **key, **row}
         self.words = {**self.row, **given}
         if "actor" in words:
             self.words["actor"] = str(words["actor"])
+
+    def other(self, name: str) -> str:
+        """The address of the row under the key that a change is of."""
+        query = urlencode({**self.row, "row": name}, safe="/:.,")
+        return f"{reverse('row-history')}?{query}"
 
     def url(self, **changes: str | None) -> str:
         """``None`` takes a word away."""
@@ -193,26 +222,28 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     actor = str(words["actor"]) if "actor" in words else None
     column = Params(words).text("column", None, strip=False)
     cursor = Params(words).text("cursor", None, strip=False) or None
-    scan = BackwardScan(reading_session(), slot, start.table, start.table.hashes(start.key))
-    read = partial(history_of, scan, limit=PAGE_CHANGES, actor=actor, column=column or None)
+    finder = RowFinder(reading_session(), slot, start.table, start.table.hashes(start.key))
+    change = change_name(str(words.get("row") or ""))
+    row = finder.row(change)
+    read = partial(
+        history_of, finder, change=change, limit=PAGE_CHANGES, actor=actor, column=column or None
+    )
     try:
         history = read(cursor=cursor)
     except CursorProblem:
         # An address somebody cut short: it begins anew.
         cursor = None
         history = read()
-    if cursor is not None or actor is not None or column:
-        scan.newest = None
-    now = row_as_of(reading_session(), slot, relation.pk, start.key, scan=scan)
     coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
-    as_of = read_as_of(scan, start, words, now, history)
+    as_of = read_as_of(finder, row, start, words, history, coverage)
     return Page(
         history=history,
-        sentence=sentence_of(start, history, now, coverage),
+        sentence=sentence_of(start, history, as_of.now, coverage),
         lines=_opened(history, address, Params(words).text("open", strip=False)),
         strip=strip_of(history, coverage, as_of.at, timezone.now()),
         as_of=as_of,
         coverage=coverage,
+        rows=_rows(finder, row, address),
         column=column,
         actor=actor,
         columns=_columns(start, column, address),
@@ -221,6 +252,38 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
         kept=[(n, v) for n, v in address.words.items() if n not in ("as_of", "before", "cursor")],
         **_addresses(address, history, as_of, cursor),
     )
+
+
+#: How a row came to have a key, and how it lost it, by the kinds of a span.
+_BEGUN = {
+    "insert": "inserted", "moved": "moved here from another key", "snapshot": "read by a baseline",
+}  # fmt: skip
+_ENDED = {
+    "delete": "deleted", "moved": "moved to another key", "truncated": "truncated",
+    "lost": "what became of it is not recorded",
+}  # fmt: skip
+
+
+def _rows(finder: RowFinder, shown: Row, address: _Address) -> list[RowOfKey]:
+    """The rows that had the key; empty where there is but one."""
+    if len(finder.spans) < 2:
+        return []
+    mine = {each.events[-1].name for each in shown.spans if each.events}
+    found = []
+    for span in finder.spans[:_MOST_ROWS]:
+        first, last = span.events[0], span.events[-1]
+        found.append(
+            RowOfKey(
+                address.other(last.text),
+                last.name in mine,
+                _BEGUN.get(span.begun, "there before its first recorded change"),
+                first.commit_time,
+                _ENDED.get(span.ended, ""),
+                span.until,
+                len(span.events),
+            )
+        )
+    return found
 
 
 def _addresses(
@@ -241,24 +304,14 @@ def _addresses(
 
 
 def _line(item: Entry | Mark, address: _Address, history: RowHistory) -> RowLine:
-    versions = history.scan.table.shapes.versions
+    versions = history.finder.table.shapes.versions
     if isinstance(item, Mark):
         return _marker(item)
     version = versions.get(item.step.version_id)
-    again = item.step.op == "I" and item.before.exists is False and _was_there(item, history)
-    line = RowLine("change", item, line_of(item, version, again=again))
+    line = RowLine("change", item, line_of(item, version))
     line.version = version.number if version else None
     line.open_url = f"{address.url(open=line.name)}#change-{line.name}"
     return line
-
-
-def _was_there(entry: Entry, history: RowHistory) -> bool:
-    """Whether a row was known by this key before."""
-    at, key = history.scan.at, entry.key_after
-    return any(
-        at(other.step) < at(entry.step) and key in (other.key_before, other.key_after)
-        for other in history.entries
-    )
 
 
 def _marker(mark: Mark) -> RowLine:
@@ -283,13 +336,13 @@ def _opened(history: RowHistory, address: _Address, wanted: str) -> list[RowLine
     default = changes[:1] if wanted != "none" else []
     for chosen in [line for line in changes if line.name == wanted][:1] or default:
         assert chosen.entry is not None
-        versions = history.scan.table.shapes.versions
+        versions = history.finder.table.shapes.versions
         chosen.block = _told_block(chosen.entry, versions.get(chosen.entry.step.version_id))
     return lines
 
 
 def _told_block(entry: Entry, version: Version | None) -> Block | None:
-    """The change in full: from what the scan has read, unless a long value was cut there."""
+    """The change in full: from what the history has read, unless a long value was cut there."""
     step, known = entry.step, entry.before
     cut = any(mark_of(value) for image in (step.old, step.new, known.values) if image
               for value in image.values())  # fmt: skip

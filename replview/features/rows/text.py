@@ -54,16 +54,15 @@ class ChangeLine:
     key_changed: bool = False
 
 
-def line_of(entry: Entry, version: Version | None, *, again: bool = False) -> ChangeLine:
-    """The line of a change; ``again``: a row was known by this key before, and deleted."""
+def line_of(entry: Entry, version: Version | None) -> ChangeLine:
+    """The line of a change."""
     step = entry.step
     types = {c["name"]: str(c.get("type") or "") for c in version.columns} if version else {}
     key_columns = version.key_columns if version else []
     if step.op == "T":
         return ChangeLine("truncated with the whole table")
     if step.op in ("I", "S"):
-        words = "created again with" if again else "created with"
-        words = "a baseline read" if step.op == "S" else words
+        words = "created with" if step.op == "I" else "a baseline read"
         return _line_of(words, step.new, key_columns, types)
     if step.op == "D":
         known = entry.before_kind in ("sent", "derived")
@@ -176,6 +175,11 @@ def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Cove
 
 
 def _state_words(start: Start, now: RowState) -> tuple[str, str]:
+    if now.beyond and now.last is not None:
+        state = obvious_state(now.version, now.values)
+        was = (f"was {state}" if state else "was there") if now.exists else "was gone"
+        was = "was unknown" if now.exists is None else was
+        return "look", f"{was} when last known; it is unknown now."
     if now.exists:
         state = obvious_state(now.version, now.values)
         return "ok", f"is {state}." if state else "exists."

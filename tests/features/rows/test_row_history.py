@@ -6,7 +6,9 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from replview.store.models import Slot
 from replview.store.write.partitions import ensure_partitions
 from replview.text.addresses import row_url
 from tests.store.history_rows import History, insert
@@ -24,6 +26,7 @@ def shop(db) -> History:
     paid = {"id": "42", "status": "paid", "note": None}
     history.commit(_update("42", paid), actor="alice", actor_grade="claimed")
     history.commit(_update("42", {**paid, "note": "<b>call</b>"}))
+    Slot.objects.update(last_commit_time=timezone.now())
     return history
 
 
@@ -182,3 +185,28 @@ def test_a_line_opens_without_the_page(signed_in, shop) -> None:
 def test_it_is_read_in_few_queries(signed_in, shop, django_assert_max_num_queries) -> None:
     with django_assert_max_num_queries(17):
         page(signed_in, shop.slot)
+
+
+def test_the_row_now_is_unknown_where_the_record_lags(signed_in, shop) -> None:
+    Slot.objects.update(last_commit_time=timezone.now() - dt.timedelta(hours=2))
+    text = page(signed_in, shop.slot).content.decode()
+
+    assert "orders 42 was paid when last known; it is unknown now." in text
+    assert "Unknown since" in " ".join(text.split())
+    assert "When last known" in text
+
+
+def test_other_rows_of_the_key_are_offered_and_never_mixed_in(signed_in, shop) -> None:
+    gone = {"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": _hash("42")}
+    shop.commit(gone)
+    shop.commit(insert(42, key_hash=_hash("42")))
+    newest = page(signed_in, shop.slot)
+    offered = newest.context["page"].rows
+    former = signed_in.get(offered[1].url)
+
+    assert [one.is_shown for one in offered] == [True, False]
+    assert (offered[1].begun, offered[1].ended) == ("inserted", "deleted")
+    assert "2 rows have had this key" in newest.content.decode()
+    assert [e.step.op for e in newest.context["page"].history.entries] == ["I"]
+    assert [e.step.op for e in former.context["page"].history.entries] == ["D", "U", "U", "I"]
+    assert "orders 42 is deleted." in former.content.decode()

@@ -2,8 +2,9 @@
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from replview.store.models import Relation
+from replview.store.models import Relation, Slot
 from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import History, insert
@@ -93,6 +94,8 @@ def test_a_row_has_a_history_and_a_state(program: Client, record: History, key: 
     hashed = signed_hash(["9"])
     record.commit({**insert(9), "key_hash": hashed}, actor="alice")
     record.commit({**update(9, "paid"), "key_hash": hashed})
+    behind = program.get(f"/api/v1/rows/as-of?table=public.orders&key={key}").json()
+    Slot.objects.update(last_commit_time=timezone.now())
 
     history = program.get(f"/api/v1/rows?table=public.orders&key={key}").json()
     now = program.get(f"/api/v1/rows/as-of?table=public.orders&key={key}").json()
@@ -100,7 +103,12 @@ def test_a_row_has_a_history_and_a_state(program: Client, record: History, key: 
     assert [one["op"] for one in history["items"]] == ["update", "insert"]
     assert history["items"][0]["before"]["status"] == "new"
     assert history["items"][0]["before_kind"] == "derived"
-    assert (now["exists"], now["values"]["status"]) == (True, "paid")
+    assert history["complete"]
+    assert history["other_rows"] == []
+    assert (now["exists"], now["values"]["status"], now["last_known"]) == (True, "paid", None)
+    # What is not stored yet may have changed it.
+    assert (behind["exists"], behind["why"], behind["values"]) == (None, "not stored", {})
+    assert behind["last_known"]["values"]["status"] == "paid"
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class Selection:
         if reason := table.withheld(session):
             return cls(wanted=wanted, trouble=reason)
         try:
-            key: dict[str, str | None] = {**pairs} if pairs else parse_key(typed, table.key_columns)
+            key = table.printed(session, pairs or parse_key(typed, table.key_columns))
         except KeyProblem as problem:
             return cls(wanted=wanted, trouble=str(problem))
         return cls(wanted=wanted, table=table, key=key)

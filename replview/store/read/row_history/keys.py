@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from replview.store.read.mask_rules import table_readings
+from replview.store.read.printed import NotOfTypeError, as_printed
 from replview.store.read.row_history.shapes import Shapes, Version, key_values
 from replview.store.read.rows import Relation, Slot, signed_hash
 from replview.store.read.seen import withheld_reason
@@ -58,20 +59,33 @@ class TableRows:
         keyed = [v for v in self.shapes.versions.values() if v.key_columns]
         return max(keyed, key=lambda v: (v.relation_id, v.number)).key_columns if keyed else []
 
+    def printed(self, session: ReadSession, key: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The key as the server prints its values: it is compared as its columns' types.
+
+        Raises ``KeyProblem`` where one is no value of its type.
+        """
+        versions = sorted(self.shapes.versions.values(), key=lambda v: (v.relation_id, v.number))
+        columns = {column["name"]: column for v in versions for column in v.columns}
+        found = dict(key)
+        for name, value in key.items():
+            try:
+                if value is not None:
+                    found[name] = as_printed(session, columns.get(name, {}), value)
+            except NotOfTypeError as error:
+                cause = f"{name} is {error.type_name}, and what was typed is none"
+                raise KeyProblem(cause) from None
+        return found
+
     def withheld(self, session: ReadSession) -> str:
         """Why whoever asks may not look for its rows by their key; empty: they may."""
         names = {name for v in self.shapes.versions.values() for name in v.key_columns}
         return withheld_reason(session, self.relation_ids, sorted(names), str(self.relation))
 
-    def hashes(self, key: Mapping[str, str | None]) -> list[tuple[int, tuple[str | None, ...]]]:
-        """``(key_hash, values)`` under which changes of the row are found, in whatever shape."""
+    def hashes(self, key: Mapping[str, str | None]) -> list[tuple[int, dict[str, str | None]]]:
+        """``(key_hash, key)`` under which changes of the row are found, in whatever shape."""
         lists = {tuple(v.key_columns) for v in self.shapes.versions.values() if v.key_columns}
-        values = {
-            tuple(key[name] for name in names)
-            for names in lists
-            if len(names) == len(key) and all(name in key for name in names)
-        }
-        return [(signed_hash(each), each) for each in sorted(values, key=str)]
+        keys = [{n: key[n] for n in names} for names in sorted(lists) if key.keys() == set(names)]
+        return list({signed_hash(list(each.values())): each for each in keys}.items())
 
 
 @dataclass(slots=True)

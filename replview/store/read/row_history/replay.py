@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.row_history.backward_scan import BackwardScan
 from replview.store.read.row_history.breaks import Breaks
+from replview.store.read.row_history.sought_row import SoughtRow
 from replview.store.read.rows import OPEN_END, Place, Step
 
 #: Before and after every place of an incarnation.
@@ -48,14 +48,14 @@ class Entry:
 
 
 class Replay:
-    """The rows of one table, by their keys, while changes are applied in order."""
+    """One row, while its changes are applied in order."""
 
-    def __init__(self, scan: BackwardScan, breaks: Breaks) -> None:
-        self._scan = scan
-        self._shapes = scan.table.shapes
+    def __init__(self, sought: SoughtRow, breaks: Breaks) -> None:
+        self._shapes = sought.table.shapes
         self._breaks = breaks
-        self._incarnations = {each.id: each for each in scan.incarnations}
-        self.rows: dict[tuple[Any, ...], Known] = {}
+        self._incarnations = {each.id: each for each in sought.incarnations}
+        #: After the change applied last.
+        self.known = NOTHING
 
     def apply_all(self, steps: Iterable[Step]) -> list[Entry]:
         """Apply changes, oldest first."""
@@ -64,7 +64,7 @@ class Replay:
     def apply(self, step: Step) -> Entry:
         """The row before and after one more change."""
         key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
-        found = self.carried(self.rows.pop(key_before or (), NOTHING), step)
+        found = self.carried(self.known, step)
         if step.op in ("I", "S"):
             kind, before = "", Known(exists=False) if step.op == "I" else found
             after = Known(True, step.new or {}, step)
@@ -76,7 +76,7 @@ class Replay:
                 names = version.kinds() if version else {}
                 values = {name: value for name, value in before.values.items() if name in names}
                 after = Known(True, {**values, **step.after}, step)
-        self.rows[key_after or ()] = after
+        self.known = after
         return Entry(step, before, after, kind, key_before, key_after)
 
     def _before(self, found: Known, step: Step) -> tuple[str, Known]:

@@ -1,9 +1,8 @@
 """A row as it is asked for: its table in a slot, its keys, and the incarnations to look in."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from replview.store.read.row_history.keys import KeyProblem, TableRows
 from replview.store.read.rows import Slot, Step
@@ -12,8 +11,8 @@ from replview.store.read.session import ReadSession
 #: A place with the number of its incarnation before it.
 At = tuple[int, int, int, int, int]
 END: At = (1 << 31, 0, 0, 0, 0)
-#: The hashes and the values of a row's keys.
-Keys = Sequence[tuple[int, tuple[Any, ...]]]
+#: The hashes of a row's keys, and what each stands for.
+Keys = Sequence[tuple[int, Mapping[str, str | None]]]
 
 _INCARNATIONS = """
     SELECT i.id, i.number, i.system_identifier, i.reason, i.started_at,
@@ -39,7 +38,7 @@ _INCARNATIONS = """
 
 @dataclass(frozen=True, slots=True)
 class IncarnationFacts:
-    """An incarnation of the slot as the scan needs it."""
+    """An incarnation of the slot as a row's history needs it."""
 
     id: int
     number: int
@@ -63,7 +62,7 @@ class IncarnationFacts:
 
 
 class SoughtRow:
-    """What several parts of a scan share."""
+    """The row that is asked for, and where."""
 
     def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
         """Raises ``KeyProblem`` where whoever asks may not look for rows by these keys."""
@@ -79,8 +78,6 @@ class SoughtRow:
         #: All of the slot, newest first.
         self.incarnations = [IncarnationFacts(*row) for row in found]
         self.numbers = {each.id: each.number for each in self.incarnations}
-        #: Moves of the row away from its key, and what ends it under the new one.
-        self.moves: list[tuple[Step, Step | None]] = []
 
     def at(self, step: Step) -> At:
         """A step's place in the slot's whole history."""

@@ -1,0 +1,257 @@
+"""The rows that had a key, and one of them followed through its keys, from its birth to its end."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replview.store.read.row_history.breaks import Breaks, Truncation, read_breaks
+from replview.store.read.row_history.events import (
+    Cut,
+    Event,
+    Key,
+    KeyEvents,
+    Span,
+    is_same_key,
+    read_events,
+    spans_of,
+)
+from replview.store.read.row_history.keys import TableRows
+from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
+from replview.store.read.rows import OPEN_END, Slot, Step
+from replview.store.read.seen import CUT_COLUMNS, step_of
+from replview.store.read.session import ReadSession, array_text
+
+#: Time for following a row through its keys; a row that moved some thousand times is cut.
+_BUDGET_SECONDS = 2.0
+
+_STEPS = f"""
+    SELECT {CUT_COLUMNS}
+    FROM unnest(%s::bigint[], %s::int[]) AS w (transaction_id, seq)
+    JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq
+    JOIN transaction t ON t.id = c.transaction_id
+"""  # noqa: S608 (nothing but the store's own columns)
+
+
+@dataclass(slots=True)
+class Row:
+    """One row: the spans of its keys and all its changes, oldest first."""
+
+    spans: list[Span] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    #: It has older changes that were not looked at: its keys' changes are too many.
+    limited: bool = False
+
+    @property
+    def begun(self) -> str:
+        """As of its first span; empty: when it was made is not recorded."""
+        return self.spans[0].begun if self.spans else ""
+
+    @property
+    def ended(self) -> str:
+        """As of its last span; empty: it is there."""
+        return self.spans[-1].ended if self.spans else ""
+
+    @property
+    def truncated_at(self) -> At | None:
+        """The place of the truncation that took it away."""
+        return self.spans[-1].ended_at if self.spans else None
+
+
+class RowFinder(SoughtRow):
+    """What is asked of the rows of one key."""
+
+    def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
+        """``keys``: the hashes and values the row is asked for by. Raises ``KeyProblem`` where
+        whoever asks may not ask that.
+        """
+        super().__init__(session, slot, table, keys)
+        #: What each key's hash stands for.
+        self._keys: dict[int, Key] = dict(keys)
+        self._known: dict[tuple[int, int], KeyEvents] = {}
+        self._spans: dict[tuple[int, int], list[Span]] = {}
+        self._breaks: Breaks | None = None
+        self._of_key: list[Span] | None = None
+
+    @property
+    def spans(self) -> list[Span]:
+        """One for every row that had the key, the newest first."""
+        if self._of_key is None:
+            found = [span for key_hash, _ in self.keys for span in self._spans_of(key_hash)]
+            self._of_key = sorted(found, key=lambda span: span.last_at, reverse=True)
+        return self._of_key
+
+    @property
+    def limited(self) -> bool:
+        """Older rows may have had the key: it has too many changes to look at all."""
+        return bool(self.spans) and any(
+            self._known[key_hash, OPEN_END].limited for key_hash, _ in self.keys
+        )
+
+    def row(self, change: tuple[int, int] | None = None) -> Row:
+        """The row that has the key, or had it last; ``change`` (transaction, seq): the one that
+        this change under the key is of, if there is such. Without any change where none is known.
+        """
+        named = (s for s in self.spans if any(event.name == change for event in s.events))
+        span = next(named, self.spans[0] if self.spans else None)
+        return Row() if span is None else self.follow(span)
+
+    def before(self, name: tuple[int, int]) -> Row:
+        """A row up to one of its changes (transaction, seq); without any where there is none."""
+        step = next(iter(self.steps_named([name])), None)
+        version = None if step is None else self.table.shapes.versions.get(step.version_id)
+        if step is None or version is None or step.relation_id not in self.relation_ids:
+            return Row()
+        key_hash = step.key_hash if step.old_key_hash is None else step.old_key_hash
+        values = self.table.shapes.key_before(step)
+        if key_hash is None or values is None:
+            return Row()
+        self._keys.setdefault(key_hash, dict(zip(version.key_columns, values, strict=True)))
+        below = OPEN_END if step.commit_lsn is None else step.commit_lsn + 1
+        for limit in (OPEN_END, below):
+            for span in self._spans_of(key_hash, limit):
+                places = [each.name for each in span.events]
+                if name in places:
+                    row = self.follow(span, forward=False, below=limit)
+                    index = next(n for n, e in enumerate(row.events) if e.name == name)
+                    row.events = row.events[:index]
+                    return row
+        return Row()
+
+    def follow(self, span: Span, *, forward: bool = True, below: int = OPEN_END) -> Row:
+        """The row whose span it is, back to its first key and on to its last."""
+        deadline = time.monotonic() + _BUDGET_SECONDS
+        spans, limited = [span], False
+        while spans[0].begun == "moved" and not limited:
+            event = spans[0].events[0]
+            assert event.old_key_hash is not None
+            assert event.keys is not None
+            self._keys.setdefault(event.old_key_hash, event.keys[1])
+            former = self._neighbour(event, event.old_key_hash, below)
+            limited = former is None or time.monotonic() > deadline
+            spans = spans if former is None else [former, *spans]
+        while forward and spans[-1].ended == "moved":
+            event = spans[-1].events[-1]
+            assert event.keys is not None
+            self._keys.setdefault(event.key_hash, event.keys[0])
+            later = self._neighbour(event, event.key_hash, OPEN_END)
+            if later is None or time.monotonic() > deadline:
+                break
+            spans.append(later)
+        oldest = spans[0]
+        if not oldest.begun and self._is_limited(oldest, below):
+            limited = True
+        events: list[Event] = []
+        for each in spans:
+            events += each.events if not events else each.events[1:]
+        return Row(spans, events, limited)
+
+    def _neighbour(self, event: Event, key_hash: int, below: int) -> Span | None:
+        """The row's span under its other key."""
+        for limit in (OPEN_END, event.at[1] + 1 if below == OPEN_END else below):
+            for span in self._spans_of(key_hash, limit):
+                if event.name in (span.events[0].name, span.events[-1].name):
+                    return span
+            if not self._known[key_hash, OPEN_END].limited:
+                return None
+        return None
+
+    def _is_limited(self, span: Span, below: int) -> bool:
+        known = self._known.get((span.key_hash, below)) or self._known[span.key_hash, OPEN_END]
+        return known.limited and known.events[0].name == span.events[0].name
+
+    def _spans_of(self, key_hash: int, below: int = OPEN_END) -> list[Span]:
+        at = key_hash, below
+        if at not in self._spans:
+            key = self._keys.get(key_hash, {})
+            known = read_events(self.session, self.relation_ids, key_hash, key, self.numbers, below)
+            self._known[at] = known
+            cuts = self._truncations(known.events)
+            self._spans[at] = spans_of(key_hash, key, known.events, cuts, self._tell)
+        return self._spans[at]
+
+    def _truncations(self, events: Sequence[Event]) -> Mapping[int, Sequence[Cut]]:
+        found: dict[int, list[Cut]] = {}
+        for each in self.breaks(events).truncations if events else ():
+            number = self.numbers.get(each.incarnation_id)
+            if number is not None:
+                found.setdefault(each.relation_id, []).append(
+                    ((number, *each.place), each.commit_time)
+                )
+        return {each: sorted(cuts, key=lambda cut: cut[0]) for each, cuts in found.items()}
+
+    def truncation(self, at: At) -> Truncation:
+        """The truncation at a place."""
+        return next(
+            each
+            for each in self.breaks(()).truncations
+            if (self.numbers.get(each.incarnation_id), *each.place) == at
+        )
+
+    def breaks(self, events: Sequence[Event]) -> Breaks:
+        """What stands between these changes and after them, of the table.
+
+        Where every row has a key, whatever has none is a truncation: all of them are read, once.
+        Else as far back as these changes reach, and again where others reach further.
+        """
+        is_keyed = all(version.key_columns for version in self.table.shapes.versions.values())
+        low = 0 if is_keyed else min((event.at[3] for event in events), default=OPEN_END)
+        if self._breaks is None or low < self._breaks_low:
+            ids = {each.id for each in self.incarnations}
+            self._breaks = read_breaks(self.session, self.table.relation_ids, ids, low, OPEN_END)
+            self._breaks_low = low
+        return self._breaks
+
+    _breaks_low = OPEN_END
+
+    def steps(self, events: Iterable[Event]) -> list[Step]:
+        """The changes with their values (long ones cut), oldest first."""
+        named = {event.name: event for event in events}
+        return [
+            step
+            for step in self.steps_named(list(named))
+            if self._is_under(step, named[step.transaction_id, step.seq])
+        ]
+
+    def _is_under(self, step: Step, event: Event) -> bool:
+        """Whether it is a change under the key it was found by: its hash can be another key's."""
+        version = self.table.shapes.versions.get(step.version_id)
+        values = self.table.shapes.key_after(step)
+        if event.keys is not None or version is None or values is None:
+            return True
+        return is_same_key(event.key, dict(zip(version.key_columns, values, strict=True)))
+
+    def steps_named(self, names: Sequence[tuple[int, int]]) -> list[Step]:
+        """The same by transaction and seq."""
+        if not names:
+            return []
+        ids, seqs = (array_text(name[part] for name in names) for part in (0, 1))
+        found = self.session.prepared_rows(_STEPS, [ids, seqs])
+        steps = [step_of(row, self.session.visibility) for row in found]
+        return sorted(steps, key=self.at)
+
+    def _tell(self, spans: Sequence[Span], event: Event) -> Span | None:
+        """Which of the rows under one key a change is of: the one whose values it leaves, or where
+        the whole old row was sent, the one that had them.
+        """
+        steps = {
+            (step.transaction_id, step.seq): step
+            for step in self.steps([event, *(span.events[-1] for span in spans)])
+        }
+        change = steps.get(event.name)
+        if change is None or len(steps) <= len(spans):
+            return None
+        shown = change.old if change.old_kind == "O" else change.new if event.moves else None
+        version = self.table.shapes.versions.get(change.version_id)
+        if shown is None or version is None:
+            return None
+        shown = {n: v for n, v in shown.items() if n not in version.key_columns}
+        known = [steps[span.events[-1].name].after for span in spans]
+        fitting = [
+            (span, values.keys() >= shown.keys())
+            for span, values in zip(spans, known, strict=True)
+            if all(values.get(name, value) == value for name, value in shown.items())
+        ]
+        # Of rows that are alike in all but their key, the one that came first leaves first.
+        if len(fitting) == 1 or (fitting and all(is_whole for _, is_whole in fitting)):
+            return fitting[0][0]
+        return None
