@@ -48,7 +48,7 @@ def _watched(many: ManySources) -> Iterator[Instance]:
     """An instance that knows the sources."""
     with instance() as replview:
         known = [(name, many.dsn(name), f"{name}_l0") for name in many.names]
-        replview.runtime.environment["BENCH_SOURCES"] = json.dumps(known)
+        replview.environment["BENCH_SOURCES"] = json.dumps(known)
         replview.client("tests.benchmarks.lag.register_sources")
         yield replview
 

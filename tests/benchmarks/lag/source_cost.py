@@ -30,7 +30,7 @@ def cost_to_the_source(*, quick: bool) -> list[Result]:
     with EmbeddedPostgres.temporary() as source, instance() as replview:
         _prepare(source)
         known = [(name, source.dsn(name, name, _PASSWORD), f"{name}_l0") for name in _DATABASES]
-        replview.runtime.environment["BENCH_SOURCES"] = json.dumps(known)
+        replview.environment["BENCH_SOURCES"] = json.dumps(known)
         replview.client("tests.benchmarks.lag.register_sources")
         replview.start_sampling()
         replview.wait_for(lambda: _looks(replview)[1], "tasks", "stored no sample of both")
