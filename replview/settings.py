@@ -47,6 +47,7 @@ def _database(url: str) -> dict[str, object]:
     parts = urlsplit(url)
     options: dict[str, object] = dict(parse_qsl(parts.query))
     if _WEB:
+        # A connection that died with the store is found out when it is borrowed.
         options["pool"] = {"min_size": 2, "max_size": 12, "timeout": 10}
         # No request keeps the store busy for ever: what somebody searched for, least of all.
         if WEB_STATEMENT_SECONDS:
@@ -61,6 +62,7 @@ def _database(url: str) -> dict[str, object]:
         "PORT": str(parts.port or ""),
         "OPTIONS": options,
         "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,
     }
 
 

@@ -43,7 +43,8 @@ def test_an_update_is_exactly_as_designed(history) -> None:
     (record,) = records(history)
 
     assert json.dumps(record) == json.dumps({
-        "slot": "replview", "incarnation": 1, "commit_seq": 1, "xid": 757, "gid": None,
+        "slot": "replview", "incarnation": 1, "transaction": record["transaction"],
+        "commit_seq": 1, "xid": 757, "gid": None,
         "commit_lsn": "0/1B2C3D8", "end_lsn": "0/1B2C408",
         "commit_time": "2026-11-20T07:57:11.369827Z", "origin": None, "actor": "alice",
         "context": {"request_id": "r1"},

@@ -38,7 +38,7 @@ def as_json(
     ``relation_oid``: the table's oid on its source, None for a message.
     """
     record = {
-        "slot": slot.name, "incarnation": incarnation,
+        "slot": slot.name, "incarnation": incarnation, "transaction": transaction.id,
         "commit_seq": transaction.commit_seq, "xid": transaction.xid, "gid": transaction.gid,
         "commit_lsn": transaction.commit_lsn, "end_lsn": transaction.end_lsn,
         "commit_time": utc_text(transaction.commit_time), "origin": transaction.origin,
@@ -146,8 +146,8 @@ def _table(
 # apostrophe more; nothing else is altered. An empty cell is null.
 
 COLUMNS = (
-    "slot", "incarnation", "commit_seq", "xid", "gid", "commit_lsn", "end_lsn", "commit_time",
-    "origin", "actor", "context", "seq", "lsn", "subxid", "op", "schema", "table",
+    "slot", "incarnation", "transaction", "commit_seq", "xid", "gid", "commit_lsn", "end_lsn",
+    "commit_time", "origin", "actor", "context", "seq", "lsn", "subxid", "op", "schema", "table",
     "relation_oid", "version", "key", "old", "new", "not_sent", "cascade", "restart_identity",
     "prefix", "content", "content_base64", "transactional",
 )  # fmt: skip
