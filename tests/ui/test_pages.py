@@ -194,6 +194,29 @@ def test_search_finds_the_commit_an_lsn_falls_into(signed_in: Client, scene: Sce
     assert signed_in.get("/search/", {"q": "0/901"}).status_code == 404
 
 
+def test_search_looks_in_the_chosen_slot_first_and_offers_what_else_matches(
+    signed_in: Client, scene: Scene
+) -> None:
+    mine, theirs = (
+        scene.transaction(slot, "committed", timedelta(0), commit_seq=900, commit_lsn=0x500, xid=7)
+        for slot in ("shop/replview", "warehouse/replview")
+    )
+    for name in ("shop/replview", "warehouse/replview"):
+        incarnation = scene.slots[name].incarnation
+        assert incarnation is not None
+        incarnation.commit_seq = 900
+        incarnation.save()
+
+    for text in ("0/500", "7"):
+        for slot, row in (("shop/replview", mine), ("warehouse/replview", theirs)):
+            answer = signed_in.get("/search/", {"q": text, "slot": slot})
+            assert answer["Location"] == f"/transactions/{row.pk}/"
+        several = text_of(signed_in.get("/search/", {"q": text}))
+        assert "2 transactions match" in several
+        assert f"/transactions/{mine.pk}/" in several
+        assert f"/transactions/{theirs.pk}/" in several
+
+
 def test_queries_do_not_grow_with_the_number_of_sources(signed_in: Client, scene: Scene) -> None:
     def queries() -> int:
         with CaptureQueriesContext(

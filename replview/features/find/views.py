@@ -18,7 +18,7 @@ from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import FoundChanges, find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
-from replview.store.read.relation_shapes import VersionShape, shapes_named
+from replview.store.read.relation_shapes import VersionShape, shapes_named, unknown_words
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.value_filter import WhereProblem
@@ -185,7 +185,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         words=words,
         tables=_tables(slot),
         columns=columns_in(wanted.shapes(reading_session())) if wanted.filter.tables else [],
-        trouble=wanted.trouble,
+        trouble=wanted.trouble or unknown_words(reading_session(), wanted.filter.tables, str(slot)),
     )
     if given.get("where") and not wanted.where:
         # What was not understood stays in its box.

@@ -19,6 +19,7 @@ from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.relation_shapes import unknown_words
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.listing import Cursor, find_transactions
 from replview.store.write.access_record import searched_changes, viewed_changes
@@ -215,6 +216,8 @@ def _wanted(words: ChangeWords) -> WantedChanges:
 def _checked(wanted: WantedChanges) -> WantedChanges:
     if wanted.trouble:
         raise BadRequest(wanted.trouble, "see /api/v1/docs")
+    if unknown := unknown_words(reading_session(), wanted.filter.tables, str(wanted.slot)):
+        raise BadRequest(unknown, "see /api/v1/relations")
     return wanted
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,6 +21,7 @@ from replview.store.models import Slot, Transaction
 from replview.store.read.coverage import coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
+from replview.store.read.relation_shapes import unknown_tables
 from replview.store.read.transactions.listing import (
     Cursor,
     Found,
@@ -47,35 +51,39 @@ from replview.ui.shell import fleet_of, no_slot
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 
 
-def find_transaction(text: str, slot: str = "") -> Transaction | None:
-    """The newest transaction of that xid or gid, or the one an LSN falls into; ``slot``
-    (``source/name``) says where to look, empty: everywhere.
+def matching_transactions(text: str, slot: str = "") -> list[Transaction]:
+    """The transactions of that gid or xid, the newest first, or those an LSN falls into, of each
+    slot the first commit at or after it, those that end there first; ``slot`` (``source/name``)
+    says where to look, empty: everywhere.
     """
     shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
+    shown = shown.select_related("incarnation__slot__source")
     if slot:
         places = incarnation_places(reading_session(), slot)
         shown = shown.filter(incarnation__in=[one.id for one in places])
-    found = shown.filter(gid=text).order_by("-id").first()
+    newest = shown.order_by("-id")
     xid = whole_number(text, digits=10)
-    if found is None and xid is not None:
-        found = shown.filter(xid=xid).order_by("-id").first()
-    return found or _at_lsn(text, slot)
+    found = list(newest.filter(gid=text)[:MOST_MATCHES])
+    if not found and xid is not None:
+        found = list(newest.filter(xid=xid)[:MOST_MATCHES])
+    return found or _at_lsn(text, slot, newest)
 
 
-def _at_lsn(text: str, slot: str) -> Transaction | None:
-    """The first commit at or after the LSN, of the newest incarnation that has one."""
+def _at_lsn(text: str, slot: str, among: QuerySet[Transaction]) -> list[Transaction]:
+    """Of each slot the first commit at or after the LSN, in its newest incarnation with one."""
     try:
         lsn = LSN.parse(text)
     except ValueError:
-        return None
+        return []
     first = first_seqs_from_lsn(reading_session(), slot, lsn)
-    if not first:
-        return None
-    incarnation = max(first)
-    rows = Transaction.objects.exclude(state__in=_NOT_SHOWN)
-    return rows.filter(incarnation=incarnation, commit_seq=first[incarnation]).first()
+    places = [Q(incarnation=incarnation, commit_seq=seq) for incarnation, seq in first.items()]
+    rows = among.filter(reduce(or_, places)) if places else []
+    newest = {row.incarnation.slot_id: row for row in sorted(rows, key=lambda r: r.incarnation_id)}
+    return sorted(newest.values(), key=lambda row: lsn not in (row.commit_lsn, row.end_lsn))
 
 
+#: So many are offered where an xid, a gid or an LSN means several transactions.
+MOST_MATCHES = 20
 #: Rows of a page.
 PAGE_ROWS = 50
 #: What a page may spend on searching.
@@ -189,7 +197,7 @@ def _jump(at: str, slot: str) -> Place:
     with suppress(ValueError):
         cursor = cursor_at_lsn(reading_session(), LSN.parse(at), slot)
         return Place(cursor=cursor, at=at, choose_first=True)
-    row = find_transaction(at, slot)
+    row = next(iter(matching_transactions(at, slot)), None)
     if row is None:
         return Place(at=at, found=False)
     moment = row.commit_time or row.ended_at or row.stored_at or row.received_at
@@ -304,6 +312,9 @@ def transactions(request: HttpRequest) -> HttpResponse:
         "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),
     }
     if not page.lines:
+        content["unknown_tables"] = unknown_tables(
+            reading_session(), page.wanted.tables, str(slot or "")
+        )
         # What the record vouches for is told where it is asked for: where nothing was found.
         content["coverage"] = None if slot is None else coverage_of(reading_session(), slot)
         content["deleted_until"] = last_deleted_day(reading_session())
@@ -313,17 +324,21 @@ def transactions(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER)
 @require_GET
 def search(request: HttpRequest) -> HttpResponse:
-    """To the transaction, or to the list at that moment; where there is none, a page that says
-    what was looked for.
+    """To the transaction, or to the list at that moment; where several are meant, a page to choose
+    from, and where none is, one that says what was looked for. What the chosen slot has comes
+    first.
     """
     text = Params(request.GET).text("q")
     if not text:
         return redirect("overview")
-    found = find_transaction(text)
-    if found is not None:
-        return redirect("transaction", transaction_id=found.pk)
+    slot = request.GET.get("slot", "")
+    found = matching_transactions(text, slot) or (matching_transactions(text) if slot else [])
+    if len(found) == 1:
+        return redirect("transaction", transaction_id=found[0].pk)
+    if found:
+        page = {"text": text, "found": found, "is_cut": len(found) == MOST_MATCHES}
+        return render(request, "transactions/search/several.html", page)
     if not text.isdigit() and read_time(text) is not None:
-        slot = request.GET.get("slot", "")
         query = urlencode({**({"slot": slot} if slot else {}), "at": text}, safe="/:")
         return redirect(f"{reverse('transactions')}?{query}")
     return render(request, "transactions/search/nothing.html", {"text": text}, status=404)

@@ -25,6 +25,7 @@ from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
+from replview.store.read.relation_shapes import unknown_words
 from replview.store.write.access_record import Action, note, searched_changes
 
 #: Between two looks for new transactions: one small read by primary key each.
@@ -114,7 +115,11 @@ class Command(InstanceCommand):
 
 
 def _check(selection: Selection, options: dict[str, Any]) -> None:
-    check_where(reading_session(), selection.wanted)
+    wanted = selection.wanted
+    unknown = unknown_words(reading_session(), wanted.filter.tables, str(wanted.slot))
+    if unknown and not options["follow"]:
+        raise CommandError(f"{unknown}; a table is named with its schema: public.orders")
+    check_where(reading_session(), wanted)
     parquet = options["format"] == "parquet"
     if parquet and not options["output"]:
         raise CommandError("a Parquet file cannot be streamed: say where with --output")

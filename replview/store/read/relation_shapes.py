@@ -84,6 +84,35 @@ def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> li
     return _read(session, named, [slot.pk, list(names), list(names)])
 
 
+_UNKNOWN = """
+    SELECT n.name FROM unnest(%(names)s::text[]) AS n (name) WHERE NOT EXISTS (
+        SELECT FROM relation r JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
+        WHERE (%(slot)s = '' OR (o.name = %(source)s AND s.name = %(name)s))
+          AND (%(seen)s::bigint[] IS NULL OR o.id = ANY(%(seen)s::bigint[]))
+          AND (n.name = r.schema || '.' || r."table" OR EXISTS (
+              SELECT FROM relation_version v
+              WHERE v.relation_id = r.id AND n.name = v.schema || '.' || v."table")))
+"""
+
+
+def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "") -> list[str]:
+    """Of these tables (``schema.table``) those of which a slot (``source/name``; empty: every one)
+    has no change, under any name they had.
+    """
+    if not names:
+        return []
+    source, _, name = slot.rpartition("/")
+    wanted = {"names": list(names), "slot": slot, "source": source, "name": name,
+              "seen": session.source_ids()}  # fmt: skip
+    return [row[0] for row in session.rows(_UNKNOWN, wanted)]
+
+
+def unknown_words(session: ReadSession, names: Collection[str], slot: str = "") -> str:
+    """``no change of a table public.ordres is recorded``; empty: all are known."""
+    unknown = unknown_tables(session, names, slot)
+    return f"no change of a table {', '.join(unknown)} is recorded" if unknown else ""
+
+
 #: Changes that are looked at.
 SAMPLE = 150
 

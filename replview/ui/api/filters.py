@@ -2,6 +2,8 @@
 
 from ninja import Field, Schema
 
+from replview.access.visibility import reading_session
+from replview.store.read.relation_shapes import unknown_words
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.ui.api.answers import BadRequest
 
@@ -51,4 +53,6 @@ def transaction_filter(words: FilterWords) -> TransactionFilter:
     wanted = TransactionFilter.from_words(words.given())
     if wanted.misread:
         raise BadRequest(f"not understood: {', '.join(wanted.misread)}", "see /api/v1/docs")
+    if unknown := unknown_words(reading_session(), wanted.tables, wanted.slot):
+        raise BadRequest(unknown, "see /api/v1/relations")
     return wanted

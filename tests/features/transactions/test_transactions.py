@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from replview.store.models import SavedFilter, SlotEvent, Transaction
+from replview.store.models import Relation, SavedFilter, SlotEvent, Transaction
 from tests.features.in_flight.test_in_flight import EVIL, plain, text_of
 from tests.people import make_user
 from tests.store.history_rows import WHEN, History, insert
@@ -211,5 +211,19 @@ def test_the_header_search_takes_a_time_too(signed_in, history) -> None:
         "at": ["2026-11-20T07:58Z"],
     }
     row = Transaction.objects.get(xid=777)
+    clock = signed_in.get("/search/", {"q": "21:27:10", "slot": "shop/replview"})
+    assert clock.url.endswith("at=21:27:10")
     assert signed_in.get("/search/?q=777").url == f"/transactions/{row.pk}/"
     assert signed_in.get("/search/", {"q": str(row.commit_lsn)}).url == f"/transactions/{row.pk}/"
+
+
+def test_a_table_is_found_under_a_former_name_and_one_that_never_was_is_told(
+    signed_in, history
+) -> None:
+    Relation.objects.filter(table="orders").update(table="sales")
+    former = signed_in.get("/transactions/?slot=shop/replview&tables=public.orders")
+    nothing = signed_in.get("/transactions/?slot=shop/replview&tables=public.ordres")
+
+    assert xids(former) == list(range(830, 780, -1))
+    assert "shop/replview has no change of a table public.ordres" in plain(nothing)
+    assert "The whole record was looked through" not in plain(nothing)

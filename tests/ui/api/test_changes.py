@@ -1,6 +1,7 @@
 """Changes, rows, tables, actors and coverage over the API."""
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
@@ -109,6 +110,36 @@ def test_a_row_has_a_history_and_a_state(program: Client, record: History, key: 
     # What is not stored yet may have changed it.
     assert (behind["exists"], behind["why"], behind["values"]) == (None, "not stored", {})
     assert behind["last_known"]["values"]["status"] == "paid"
+
+
+@pytest.mark.parametrize(
+    "path", ["changes?tables=public.ordres", "transactions?tables=public.ordres"]
+)
+def test_a_table_that_never_was_is_refused(program: Client, record: History, path: str) -> None:
+    answer = program.get(f"/api/v1/{path}&slot=shop/replview")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "no change of a table public.ordres is recorded"
+
+
+def test_what_fails_is_told_as_json(program: Client, record: History, monkeypatch) -> None:
+    def fail(error: Exception) -> Client:
+        def failing(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("replview.features.transactions.api.find_changes", failing)
+        return program
+
+    for error, status in ((OperationalError("gone"), 503), (RuntimeError("secret"), 500)):
+        answer = fail(error).get("/api/v1/changes?slot=shop/replview")
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error", "remedy"}
+        assert "secret" not in answer.content.decode()
+
+
+def test_every_record_names_its_transaction(program: Client, record: History) -> None:
+    items = program.get("/api/v1/changes?slot=shop/replview").json()["items"]
+    known = {one["id"] for one in program.get("/api/v1/transactions").json()["items"]}
+    assert {one["transaction"] for one in items} == known
 
 
 @pytest.mark.parametrize(

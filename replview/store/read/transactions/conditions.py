@@ -33,7 +33,11 @@ _COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "
 TEXT_CHANGES = 200
 
 # Resolved by the statement itself, once, before it looks at any row.
-_NAMED = "SELECT id FROM relation WHERE schema || '.' || \"table\" = ANY(%(tables)s)"
+# A table is looked for under all names it had.
+_NAMED = (
+    "SELECT id FROM relation WHERE schema || '.' || \"table\" = ANY(%(tables)s) UNION "
+    "SELECT relation_id FROM relation_version WHERE schema || '.' || \"table\" = ANY(%(tables)s)"
+)
 _HOLDING = "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
 _KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
 # What subtransactions took back is in a transaction's counts: of those that were found and have

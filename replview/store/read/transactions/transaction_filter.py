@@ -27,6 +27,7 @@ STATES = (*OPEN_STATES, *PLACED_STATES, *ENDED_STATES)
 _TEXT_LIMIT = 200
 _LIST_LIMIT = 100
 _NUMBER_LIMIT = (1 << 62) - 1
+_TIME_OF_DAY = re.compile(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 _RELATIVE = re.compile(r"(\d{1,6})\s*(s|min|m|h|d|w)", re.ASCII)
 _ZONE_AFTER_SPACE = re.compile(r"(T.*) (\d\d:\d\d)", re.ASCII)
 _UNIT_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -127,10 +128,15 @@ WORDS = tuple(
 
 
 def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
-    """A moment from an ISO time (without a zone: UTC) or an age; None where it is neither."""
+    """A moment from an ISO time (without a zone: UTC), an age, or a time of day (the last such in
+    UTC); None where it is none of them.
+    """
     now = now or dt.datetime.now(dt.UTC)
     text = text.strip()
     try:
+        if _TIME_OF_DAY.fullmatch(text):
+            moment = dt.datetime.combine(now.date(), dt.time.fromisoformat(text), dt.UTC)
+            return moment if moment <= now else moment - dt.timedelta(days=1)
         if age := _RELATIVE.fullmatch(text):
             return now - dt.timedelta(seconds=int(age[1]) * _UNIT_SECONDS[age[2]])
         # A plus sign in an address becomes a space.
