@@ -11,6 +11,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, ValidationError
 
 from replview.text.problem import CodedProblem, Problem
+from replview.ui.params import ZERO_BYTE, is_zero_byte
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,8 @@ def _add_failures(api: NinjaAPI, answer: Callable[..., HttpResponse]) -> None:
 
     @api.exception_handler(DatabaseError)
     def no_store(request: HttpRequest, error: Exception) -> HttpResponse:
+        if is_zero_byte(error):
+            return answer(request, 400, ZERO_BYTE, "leave it out")
         if isinstance(error.__cause__, psycopg.errors.QueryCanceled):
             return answer(request, 503, "it takes longer than one answer may", "ask for less of it")
         logger.warning("%s: the store failed (%s)", request.path, type(error.__cause__).__name__)
