@@ -45,5 +45,5 @@ def test_a_key_is_compared_as_its_type(source, record) -> None:
             key = table.printed(session, {"id": form})
             found = row_history(session, recording.slot, table.relation.pk, key)
             assert [entry.step.op for entry in found.entries] == ["I"], (kind, form)
-        with pytest.raises(KeyProblem, match="id is"):
+        with pytest.raises(KeyProblem, match="typed for id is no"):
             table.printed(session, {"id": wrong})

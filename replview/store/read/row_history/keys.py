@@ -72,7 +72,7 @@ class TableRows:
                 if value is not None:
                     found[name] = as_printed(session, columns.get(name, {}), value)
             except NotOfTypeError as error:
-                cause = f"{name} is {error.type_name}, and what was typed is none"
+                cause = f"what was typed for {name} is no {error.type_name}"
                 raise KeyProblem(cause) from None
         return found
 
