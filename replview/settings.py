@@ -152,6 +152,8 @@ MIDDLEWARE = [
     "replview.access.guard.AllowedMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    # What fails is told to programs as JSON, unless one of the next has an answer.
+    "replview.ui.middleware.ApiFailureMiddleware",
     # A statement that took too long is told as that.
     "replview.ui.middleware.SlowStatementMiddleware",
     # So is a zero byte, with which nothing is called.

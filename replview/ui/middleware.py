@@ -1,4 +1,4 @@
-"""Headers of every answer, and the answer to a statement that took too long.
+"""Headers of every answer, the answer to a statement that took too long, and to what failed.
 
 The Content-Security-Policy: everything from here, nothing inline, sockets to this host alone.
 
@@ -7,17 +7,20 @@ camera or other device, no address sent elsewhere, and no copy that the browser'
 after the sign-out (static files say for themselves how long they may be kept).
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
-from django.core.exceptions import DisallowedHost
-from django.db import OperationalError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.core.exceptions import DisallowedHost, PermissionDenied, SuspiciousOperation
+from django.db import DatabaseError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.template.loader import render_to_string
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
+
+logger = logging.getLogger(__name__)
 
 POLICY = (
     "default-src 'self'",
@@ -92,6 +95,26 @@ class SlowStatementMiddleware(MiddlewareMixin):
         seconds = settings.WEB_STATEMENT_SECONDS
         if request.path.startswith("/api/"):
             message = f"the store did not answer within {seconds} s: ask for less at once"
-            return JsonResponse({"detail": message}, status=503)
+            return JsonResponse({"error": message, "remedy": ""}, status=503)
         # Without the request: what every page shows around would be asked of the store, too.
         return HttpResponse(render_to_string("503.html", {"seconds": seconds}), status=503)
+
+
+class ApiFailureMiddleware(MiddlewareMixin):
+    """Answers a program in JSON where we failed, or the store did; pages have theirs."""
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Whatever nothing else has an answer for; what is refused keeps its own."""
+        refused = isinstance(error, Http404 | PermissionDenied | SuspiciousOperation)
+        if refused or not request.path.startswith("/api/"):
+            return None
+        if isinstance(error, DatabaseError):
+            # The server's own words may hold values.
+            cause = type(error.__cause__ or error).__name__
+            logger.error("%s: the store failed (%s)", request.path, cause)
+            said = {"error": "the store does not answer as it should", "remedy": "try again"}
+            return JsonResponse(said, status=503)
+        logger.error("%s failed", request.path, exc_info=error)
+        failed = f"replview itself failed ({type(error).__name__})"
+        remedy = "see the web server's log, and please report it"
+        return JsonResponse({"error": failed, "remedy": remedy}, status=500)

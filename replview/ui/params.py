@@ -21,7 +21,7 @@ RANGES: dict[str, tuple[str, timedelta | None]] = {
     "30d": ("30 d", timedelta(days=30)),
     "all": ("all", None),
 }
-ZERO_BYTE = "what was sent holds a zero byte, and no text in the store does"
+_ZERO_BYTE = "what was sent holds a zero byte, and no text in the store does"
 
 
 def slot_asked_for(name: str) -> Slot | None:
@@ -94,11 +94,6 @@ class Params:
         return read_time(self.text(name))
 
 
-def is_zero_byte(error: Exception) -> bool:
-    """Whether psycopg refused a text for a zero byte in it; the store never saw it."""
-    return isinstance(error, DataError) and "NUL (0x00)" in str(error)
-
-
 class ZeroBytesMiddleware(MiddlewareMixin):
     """Answers 404 and 400 where a zero byte would be a failure of ours.
 
@@ -112,9 +107,9 @@ class ZeroBytesMiddleware(MiddlewareMixin):
             raise Http404("there is no such address")
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Only where psycopg refused a text for it."""
-        if not is_zero_byte(error):
+        """Only where psycopg refused a text for it, which the store never saw."""
+        if not isinstance(error, DataError) or "NUL (0x00)" not in str(error):
             return None
         if request.path_info.startswith("/api/"):
-            return JsonResponse({"error": ZERO_BYTE, "remedy": "leave it out"}, status=400)
-        return HttpResponseBadRequest(ZERO_BYTE, content_type="text/plain; charset=utf-8")
+            return JsonResponse({"error": _ZERO_BYTE, "remedy": "leave it out"}, status=400)
+        return HttpResponseBadRequest(_ZERO_BYTE, content_type="text/plain; charset=utf-8")

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, connection, transaction
+from django.http import Http404
 from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from replview.management.commands.up import check_hardened
 from replview.runtime.logs import PlainFormatter
 from replview.runtime.machine import StackProblem
-from replview.ui.middleware import SlowStatementMiddleware
+from replview.ui.middleware import ApiFailureMiddleware, SlowStatementMiddleware
 from replview.ui.serving import BoundedRequests
 from tests import audit
 from tests.people import make_user
@@ -317,7 +319,7 @@ def test_a_statement_that_took_too_long_is_told_as_that(db) -> None:
 
     assert page.status_code == program.status_code == 503
     assert "30 seconds" in page.content.decode()
-    assert "ask for less" in json.loads(program.content)["detail"]
+    assert "ask for less" in json.loads(program.content)["error"]
     assert middleware.process_exception(RequestFactory().get("/"), ValueError()) is None
 
 
@@ -349,3 +351,32 @@ def test_a_known_vulnerability_fails_the_audit_and_nobody_to_ask_does_not(capsys
     assert audit.cannot("it", "ConnectionError: Max retries exceeded") == 0
     assert "NOT AUDITED" in capsys.readouterr().out
     assert audit.cannot("it", "usage: no such option") == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [(OperationalError("a secret value"), 503), (ZeroDivisionError("a secret value"), 500)],
+)
+def test_a_program_is_told_of_failures_in_json(caplog, failure: Exception, status: int) -> None:
+    middleware = ApiFailureMiddleware(lambda request: None)
+    answer = middleware.process_exception(RequestFactory().get("/api/v1/slots"), failure)
+
+    assert answer is not None
+    assert answer.status_code == status
+    assert json.loads(answer.content)["error"]
+    assert b"secret" not in answer.content
+    assert status == 500 or "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "failure"),
+    [
+        ("/api/v1/slots", PermissionDenied()),
+        ("/api/v1/slots", Http404()),
+        ("/slots/", OperationalError()),
+    ],
+)
+def test_what_is_refused_keeps_its_answer_and_pages_have_theirs(path, failure) -> None:
+    middleware = ApiFailureMiddleware(lambda request: None)
+
+    assert middleware.process_exception(RequestFactory().get(path), failure) is None
