@@ -23,7 +23,7 @@ from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.value_filter import WhereProblem
 from replview.store.write.access_record import searched_changes
-from replview.text.addresses import find_url, row_url
+from replview.text.addresses import find_url
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import OPERATIONS_MANY
@@ -75,14 +75,6 @@ class FoundLine:
     def name(self) -> str:
         """Its transaction's gid, else its xid."""
         return self.row.gid or ("" if self.row.xid is None else str(self.row.xid))
-
-    @property
-    def history_url(self) -> str:
-        """Its row's history; empty where the key is not known."""
-        block = self.block
-        if not block.key_values or block.op not in "IUDS":
-            return ""
-        return row_url(self.slot, block.schema, block.table, block.key_values)
 
     @property
     def key_words(self) -> str:

@@ -14,7 +14,7 @@ from replview.store.read.changes.records import OPERATIONS, utc_text
 from replview.store.read.coverage import coverage_of
 from replview.store.read.row_history.as_of import bounded, row_as_of
 from replview.store.read.row_history.events import Span, change_name
-from replview.store.read.row_history.history import RowHistory, row_history
+from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.transactions.transaction_filter import read_time
@@ -88,21 +88,18 @@ def rows(
     """
     found = slot_named(slot)
     of_table, wanted = _row(found, table, key)
-    try:
-        page: RowHistory = row_history(
-            reading_session(),
-            found,
-            of_table.relation.pk,
-            wanted,
-            change=_change(change),
-            cursor=paging.cursor or None,
-            limit=paging.limit,
-            actor="" if actor == "?" else actor,
-            column=column,
-            budget_seconds=BUDGET_SECONDS,
-        )
-    except ValueError:
-        raise BadRequest("this is no cursor", "give back `older` as it came") from None
+    page = row_history(
+        reading_session(),
+        found,
+        of_table.relation.pk,
+        wanted,
+        change=_change(change),
+        cursor=paging.cursor or None,
+        limit=paging.limit,
+        actor="" if actor == "?" else actor,
+        column=column,
+        budget_seconds=BUDGET_SECONDS,
+    )
     viewed(relation_ids=of_table.relation_ids, rows=len(page.entries), subject=HISTORY)
     return {
         **_named(found, of_table, wanted),

@@ -32,6 +32,7 @@ WHY = {
     "left out": "a transaction was left out of the record, which may have changed the row",
     "unpublished": "not every operation of the table is published: it may have changed unseen",
     "table": "the table was made anew in between",
+    "limited": "it has more changes under its keys than are looked at",
     "lost": "what became of the row under its last key is not recorded",
     "no change": "no change of it is recorded",
     "not sent": "unchanged TOAST, not sent by any change we have",

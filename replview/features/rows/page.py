@@ -163,7 +163,9 @@ class Page:
     @property
     def rows_words(self) -> str:
         """``3 rows``, or at least so many."""
-        return f"{len(self.rows)}{' or more' if len(self.rows) == _MOST_ROWS else ''} rows"
+        finder = self.history.finder
+        more = finder.limited or len(finder.spans) > len(self.rows)
+        return f"{len(self.rows)}{' or more' if more else ''} rows"
 
     @property
     def archive_url(self) -> str:

@@ -185,7 +185,7 @@ def _state_words(start: Start, now: RowState) -> tuple[str, str]:
         return "ok", f"is {state}." if state else "exists."
     if now.exists is False:
         return "idle", "is truncated." if now.why == "truncated" else "is deleted."
-    if now.why in ("gap", "left out", "unpublished", "table"):
+    if now.why in ("gap", "left out", "unpublished", "table", "lost", "limited"):
         return "look", "is unknown now."
     return "idle", "has no recorded change."
 

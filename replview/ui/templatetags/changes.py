@@ -145,10 +145,13 @@ def _piece(piece: Piece, *, label: bool = True) -> str:
 
 @register.simple_tag
 def history_url(slot: Any, block: Block) -> str:
-    """The history of a block's row; empty where its key or the slot is not known."""
+    """The history of the row that a block's change is of; empty where its key or the slot is not
+    known.
+    """
     if not slot or not block.key_values or block.op not in "IUDS":
         return ""
-    return row_url(slot, block.schema, block.table, block.key_values)
+    change = {"row": f"{block.transaction_id}-{block.seq}"} if block.transaction_id else {}
+    return row_url(slot, block.schema, block.table, block.key_values, **change)
 
 
 @register.simple_tag

@@ -1,6 +1,9 @@
 """The page of one row's history."""
 
 import datetime as dt
+import html
+import json
+import re
 
 import pytest
 from django.db import connection
@@ -8,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.store.models import Slot
+from replview.store.models import Slot, Transaction
 from replview.store.write.partitions import ensure_partitions
 from replview.text.addresses import row_url
 from tests.store.history_rows import History, insert
@@ -210,3 +213,26 @@ def test_other_rows_of_the_key_are_offered_and_never_mixed_in(signed_in, shop) -
     assert [e.step.op for e in newest.context["page"].history.entries] == ["I"]
     assert [e.step.op for e in former.context["page"].history.entries] == ["D", "U", "U", "I"]
     assert "orders 42 is deleted." in former.content.decode()
+
+
+def test_a_former_row_of_the_key_is_downloaded_and_linked_to(signed_in, shop) -> None:
+    gone = {"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": _hash("42")}
+    shop.commit(gone)
+    shop.commit(insert(42, key_hash=_hash("42")))
+    former = signed_in.get(page(signed_in, shop.slot).context["page"].rows[1].url)
+    address = f"{reverse('download')}?{former.context['page'].download_query}&format=jsonl"
+    lines = b"".join(signed_in.get(address)).decode().splitlines()
+
+    assert [json.loads(line)["op"] for line in lines if '"op"' in line] == [
+        "insert",
+        "update",
+        "update",
+        "delete",
+    ]
+
+    first = Transaction.objects.earliest("commit_seq")
+    shown = signed_in.get(reverse("transaction", args=[first.id])).content.decode()
+    link = re.search(r'href="(/rows/[^"]*key\.id=42[^"]*)"', shown)
+    assert link is not None
+    led_to = signed_in.get(html.unescape(link[1])).context["page"].history.entries
+    assert [entry.step.op for entry in led_to] == ["D", "U", "U", "I"]

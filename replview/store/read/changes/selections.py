@@ -13,7 +13,8 @@ from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
-from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.events import change_name
+from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
@@ -43,10 +44,6 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
                 yield rows[place[0]], changes[place]
 
 
-#: Changes of a row read at a time.
-_ROW_PAGE = 500
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What is wanted, understood; ``trouble`` says what was not."""
@@ -54,6 +51,9 @@ class Selection:
     wanted: WantedChanges
     table: TableRows | None = None
     key: dict[str, str | None] | None = None
+    #: A change (transaction, seq) of the row that is wanted of those that had the key; None: of the
+    #: one that has it, or had it last.
+    change: tuple[int, int] | None = None
     trouble: str = ""
 
     @classmethod
@@ -75,7 +75,8 @@ class Selection:
             key = table.printed(session, pairs or parse_key(typed, table.key_columns))
         except KeyProblem as problem:
             return cls(wanted=wanted, trouble=str(problem))
-        return cls(wanted=wanted, table=table, key=key)
+        change = change_name(str(words.get("row") or ""))
+        return cls(wanted=wanted, table=table, key=key, change=change)
 
     def found(self, session: ReadSession) -> Iterator[Found]:
         """Its changes in the order of history. Raises ``WhereProblem``."""
@@ -117,19 +118,12 @@ class Selection:
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
     ) -> Iterator[Found]:
-        """The row's changes: their places first, as its history is read from its end."""
-        places: list[tuple[int, int]] = []
-        cursor: str | None = None
-        slot, asked = self.wanted.slot, self.wanted.filter
-        while True:
-            page = row_history(
-                session, slot, table.relation.pk, key, cursor=cursor, limit=_ROW_PAGE
-            )
-            places += [(entry.step.transaction_id, entry.step.seq) for entry in page.entries]
-            if (cursor := page.older) is None:
-                break
+        """The row's changes, its truncation the last."""
+        finder = RowFinder(session, self.wanted.slot, table, table.hashes(key))
+        places = finder.whole(finder.row(self.change))
+        asked = self.wanted.filter
         since, until = asked.since_at, asked.until_at
-        for row, change in found_at(session, places[::-1]):
+        for row, change in found_at(session, places):
             early, late = since and row.moment < since, until and row.moment >= until
             if row.commit_seq is not None and change.op in asked.ops and not early and not late:
                 yield row, change

@@ -88,7 +88,7 @@ class RowState:
     exists: bool | None
     #: Why it does not exist or cannot be told: ``deleted``, ``truncated``, ``not created``,
     #: ``before the record``, ``gap``, ``left out``, ``unpublished``, ``table``, ``lost``,
-    #: ``no change``.
+    #: ``limited`` (not all its changes were looked at), ``no change``.
     why: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     #: Why a column's value is unknown: ``not sent``, ``key alone``, or ``why`` of the row.
@@ -171,8 +171,14 @@ def row_as_of(
         at.incarnation.deleted, at.time, at.lsn, at.incarnation.id
     ):
         return RowState(None, "before the record")
-    if row is not None:
-        return _State(finder, at, row).read()
+    return _of_key(finder, at) if row is None else _State(finder, at, row).read()
+
+
+def _of_key(finder: RowFinder, at: Moment) -> RowState:
+    """The state of the row that is meant by a key alone."""
+    if finder.limited and not any(at.covers(span.events[0]) for span in finder.spans):
+        # Who had the key then was not looked at.
+        return RowState(None, "limited")
     states = (_State(finder, at, finder.follow(span)).read() for span in _meant(finder, at))
     found = None
     for state in states:
@@ -220,6 +226,9 @@ class _State:
         entries = replay.apply_all(finder.steps(past[-LOOK_BACK * 2 :]))
         here: Place = LAST if moment.before == END else moment.before[1:]
         known = replay.known
+        if (self._row.limited and not past) or (self._row.cut and next_event is None):
+            # What was not looked at may have changed it.
+            return RowState(None, "limited", last=known.last)
         if past and self._row.ended == "lost" and next_event is None:
             known = Known(None, last=known.last, why="lost")
         elif known.last is not None:

@@ -19,7 +19,7 @@ from replview.store.read.row_history.sought_row import At
 from replview.store.read.rows import NOT_ABORTED, OPEN_END
 from replview.store.read.session import ReadSession
 
-#: Changes under one key that are read at a time, the newest.
+#: The newest changes under one key that are read at first; more where one transaction has so many.
 MOST_EVENTS = 20_000
 
 # Of each table the newest changes under the key, and those that moved a row away from it.
@@ -123,11 +123,6 @@ class Span:
     ended_time: dt.datetime | None = None
 
     @property
-    def first_at(self) -> At:
-        """The place of its first change."""
-        return self.events[0].at
-
-    @property
     def until(self) -> dt.datetime | None:
         """When the row lost the key, or changed last before that is lost; None: it has it."""
         return self.ended_time or (self.events[-1].commit_time if self.ended else None)
@@ -156,14 +151,26 @@ def read_events(
     below: int = OPEN_END,
 ) -> KeyEvents:
     """The newest changes under a key below an LSN; ``numbers`` of the slot's incarnations."""
-    wanted = {
-        "relations": list(relation_ids), "hash": key_hash, "below": str(LSN(below)),
-        "most": MOST_EVENTS, "names": list(key),
-    }  # fmt: skip
+    found = KeyEvents()
+    for times in (1, 4, 16):
+        wanted = {
+            "relations": list(relation_ids), "hash": key_hash, "below": str(LSN(below)),
+            "most": MOST_EVENTS * times, "names": list(key),
+        }  # fmt: skip
+        found = _events(session.prepared_rows(_EVENTS, wanted), key_hash, key, numbers, wanted)
+        if not found.limited or len({event.transaction_id for event in found.events}) > 1:
+            break
+    return found
+
+
+def _events(
+    rows: Iterable[tuple[Any, ...]], key_hash: int, key: Key, numbers: Mapping[int, int],
+    wanted: Mapping[str, Any],
+) -> KeyEvents:  # fmt: skip
     found, floor = [], 0
-    for row in session.prepared_rows(_EVENTS, wanted):
+    for row in rows:
         transaction_id, seq, lsn, op, mine, old, relation_id, incarnation_id, commit, at = row[:10]
-        if row[10] >= MOST_EVENTS:
+        if row[10] >= wanted["most"]:
             floor = max(floor, row[11])
         number = numbers.get(incarnation_id)
         if number is None:
@@ -177,6 +184,9 @@ def read_events(
         if keys is None or is_same_key(key, keys[0 if mine == key_hash else 1]):
             found.append(event)
     events = sorted((e for e in found if e.at[3] > floor), key=lambda event: event.at)
+    if floor and events:
+        # The oldest transaction may have begun before: whose its changes are could not be told.
+        events = [e for e in events if e.transaction_id != events[0].transaction_id] or events
     return KeyEvents(events, limited=floor > 0)
 
 
@@ -188,7 +198,8 @@ def is_same_key(key: Key, other: Key) -> bool:
 
 #: A truncation of the table: where, and when it was committed.
 Cut = tuple[At, dt.datetime | None]
-#: Which of several rows under one key a change is of; None: the record does not tell.
+#: Which of the rows that have a key a change is of; None: of none of them, or the record does not
+#: tell.
 Tell = Callable[[Sequence[Span], Event], Span | None]
 
 
@@ -232,6 +243,8 @@ class _Fold:
         self._tell = tell
         #: The rows that have the key: one, or several within one transaction.
         self._here: list[Span] = []
+        #: Another row may have had it before the first transaction that is known.
+        self._maybe_another = True
         self._transaction_id = 0
 
     def truncate(self, at: At, time: dt.datetime | None) -> None:
@@ -249,6 +262,7 @@ class _Fold:
     def take(self, event: Event) -> None:
         """One more change."""
         if event.transaction_id != self._transaction_id:
+            self._maybe_another = not self._transaction_id
             self.settle()
             self._transaction_id = event.transaction_id
         moves_away = event.moves and event.old_key_hash == self._key_hash
@@ -264,15 +278,16 @@ class _Fold:
             return self._begin("insert" if event.op == "I" else "moved")
         if not self._here:
             return self._begin("snapshot" if event.op == "S" else "")
-        if len(self._here) == 1:
+        alone = len(self._here) == 1
+        if alone and not (self._maybe_another and self._here[0].begun in ("insert", "moved")):
             return self._here[0]
         span = self._tell(self._here, event)
-        if span is None:
-            for each in self._here:
-                each.ended = "lost"
-            self._here = []
-            return self._begin("")
-        return span
+        if span is not None:
+            return span
+        for each in () if alone else self._here:
+            each.ended = "lost"
+        self._here = self._here if alone else []
+        return self._begin("")
 
     def _begin(self, begun: str) -> Span:
         span = Span(self._relation_id, self._key_hash, self._key, [], begun)

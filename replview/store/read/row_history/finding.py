@@ -40,6 +40,8 @@ class Row:
     events: list[Event] = field(default_factory=list)
     #: It has older changes that were not looked at: its keys' changes are too many.
     limited: bool = False
+    #: The same of newer ones.
+    cut: bool = False
 
     @property
     def begun(self) -> str:
@@ -70,6 +72,7 @@ class RowFinder(SoughtRow):
         self._known: dict[tuple[int, int], KeyEvents] = {}
         self._spans: dict[tuple[int, int], list[Span]] = {}
         self._breaks: Breaks | None = None
+        self._breaks_low = OPEN_END
         self._of_key: list[Span] | None = None
 
     @property
@@ -106,19 +109,34 @@ class RowFinder(SoughtRow):
         if key_hash is None or values is None:
             return Row()
         self._keys.setdefault(key_hash, dict(zip(version.key_columns, values, strict=True)))
-        below = OPEN_END if step.commit_lsn is None else step.commit_lsn + 1
-        for limit in (OPEN_END, below):
-            for span in self._spans_of(key_hash, limit):
-                places = [each.name for each in span.events]
-                if name in places:
-                    row = self.follow(span, forward=False, below=limit)
-                    index = next(n for n, e in enumerate(row.events) if e.name == name)
-                    row.events = row.events[:index]
+        for below in (OPEN_END, step.lsn + 1):
+            spans = self._spans_of(key_hash, below)
+            named = (s for s in spans if any(event.name == name for event in s.events))
+            if (span := next(named, None)) is not None:
+                row = self._follow_back(span)
+                index = next(n for n, event in enumerate(row.events) if event.name == name)
+                row.events = row.events[:index]
+                if row.events or not row.limited:
                     return row
         return Row()
 
-    def follow(self, span: Span, *, forward: bool = True, below: int = OPEN_END) -> Row:
+    def follow(self, span: Span) -> Row:
         """The row whose span it is, back to its first key and on to its last."""
+        row = self._follow_back(span)
+        deadline = time.monotonic() + _BUDGET_SECONDS
+        while row.ended == "moved" and not row.cut:
+            event = row.events[-1]
+            assert event.keys is not None
+            self._keys.setdefault(event.key_hash, event.keys[0])
+            later = _with_end(self._spans_of(event.key_hash), event)
+            row.cut = later is None or time.monotonic() > deadline
+            if later is not None:
+                row.spans.append(later)
+                row.events += later.events[1:]
+        return row
+
+    def _follow_back(self, span: Span) -> Row:
+        """The row up to the end of this span."""
         deadline = time.monotonic() + _BUDGET_SECONDS
         spans, limited = [span], False
         while spans[0].begun == "moved" and not limited:
@@ -126,38 +144,39 @@ class RowFinder(SoughtRow):
             assert event.old_key_hash is not None
             assert event.keys is not None
             self._keys.setdefault(event.old_key_hash, event.keys[1])
-            former = self._neighbour(event, event.old_key_hash, below)
-            limited = former is None or time.monotonic() > deadline
-            spans = spans if former is None else [former, *spans]
-        while forward and spans[-1].ended == "moved":
-            event = spans[-1].events[-1]
-            assert event.keys is not None
-            self._keys.setdefault(event.key_hash, event.keys[0])
-            later = self._neighbour(event, event.key_hash, OPEN_END)
-            if later is None or time.monotonic() > deadline:
+            former = _with_end(self._spans_of(event.old_key_hash), event)
+            if former is None and self._known[event.old_key_hash, OPEN_END].limited:
+                former = _with_end(self._spans_of(event.old_key_hash, event.at[3] + 1), event)
+            if former is None:
                 break
-            spans.append(later)
-        oldest = spans[0]
-        if not oldest.begun and self._is_limited(oldest, below):
-            limited = True
-        events: list[Event] = []
-        for each in spans:
-            events += each.events if not events else each.events[1:]
+            spans.insert(0, former)
+            limited = time.monotonic() > deadline
+        limited = limited or (not spans[0].begun and self._is_limited(spans[0]))
+        events = list(spans[0].events)
+        for each in spans[1:]:
+            events += each.events[1:]
         return Row(spans, events, limited)
 
-    def _neighbour(self, event: Event, key_hash: int, below: int) -> Span | None:
-        """The row's span under its other key."""
-        for limit in (OPEN_END, event.at[1] + 1 if below == OPEN_END else below):
-            for span in self._spans_of(key_hash, limit):
-                if event.name in (span.events[0].name, span.events[-1].name):
-                    return span
-            if not self._known[key_hash, OPEN_END].limited:
-                return None
-        return None
+    def whole(self, row: Row) -> list[tuple[int, int]]:
+        """All changes of a row (transaction, seq), also those that were not looked at yet, oldest
+        first; the truncation that ended it is the last.
+        """
+        names = [event.name for event in row.events]
+        if row.truncated_at is not None:
+            cut = self.truncation(row.truncated_at)
+            names.append((cut.transaction_id, cut.seq))
+        while row.limited and names:
+            row = self.before(names[0])
+            names = [event.name for event in row.events] + names
+        return names
 
-    def _is_limited(self, span: Span, below: int) -> bool:
-        known = self._known.get((span.key_hash, below)) or self._known[span.key_hash, OPEN_END]
-        return known.limited and known.events[0].name == span.events[0].name
+    def _is_limited(self, span: Span) -> bool:
+        """Whether older changes of the span's key were not read."""
+        return any(
+            known.limited and known.events[0].transaction_id == span.events[0].transaction_id
+            for (key_hash, _), known in self._known.items()
+            if key_hash == span.key_hash and known.events
+        )
 
     def _spans_of(self, key_hash: int, below: int = OPEN_END) -> list[Span]:
         at = key_hash, below
@@ -201,8 +220,6 @@ class RowFinder(SoughtRow):
             self._breaks_low = low
         return self._breaks
 
-    _breaks_low = OPEN_END
-
     def steps(self, events: Iterable[Event]) -> list[Step]:
         """The changes with their values (long ones cut), oldest first."""
         named = {event.name: event for event in events}
@@ -230,28 +247,30 @@ class RowFinder(SoughtRow):
         return sorted(steps, key=self.at)
 
     def _tell(self, spans: Sequence[Span], event: Event) -> Span | None:
-        """Which of the rows under one key a change is of: the one whose values it leaves, or where
-        the whole old row was sent, the one that had them.
+        """Which of the rows under one key a change is of: the one that had the old row's values.
+
+        Several have one key only under a deferrable constraint, which is no replica identity: the
+        whole old row is sent then.
         """
-        steps = {
-            (step.transaction_id, step.seq): step
-            for step in self.steps([event, *(span.events[-1] for span in spans)])
-        }
+        names = [event.name, *(span.events[-1].name for span in spans)]
+        steps = {(step.transaction_id, step.seq): step for step in self.steps_named(names)}
         change = steps.get(event.name)
-        if change is None or len(steps) <= len(spans):
-            return None
-        shown = change.old if change.old_kind == "O" else change.new if event.moves else None
-        version = self.table.shapes.versions.get(change.version_id)
-        if shown is None or version is None:
-            return None
-        shown = {n: v for n, v in shown.items() if n not in version.key_columns}
-        known = [steps[span.events[-1].name].after for span in spans]
+        if change is None or change.old_kind != "O":
+            return spans[0] if len(spans) == 1 else None
+        old = change.old or {}
+        lasts = [steps[name].after if name in steps else {} for name in names[1:]]
         fitting = [
-            (span, values.keys() >= shown.keys())
-            for span, values in zip(spans, known, strict=True)
-            if all(values.get(name, value) == value for name, value in shown.items())
+            (span, last.keys() >= old.keys())
+            for span, last in zip(spans, lasts, strict=True)
+            if all(last.get(name, value) == value for name, value in old.items())
         ]
-        # Of rows that are alike in all but their key, the one that came first leaves first.
+        # Of rows that are alike in everything, the one that came first leaves first.
         if len(fitting) == 1 or (fitting and all(is_whole for _, is_whole in fitting)):
             return fitting[0][0]
         return None
+
+
+def _with_end(spans: Sequence[Span], event: Event) -> Span | None:
+    """The one of these that begins or ends with a change."""
+    ends = (s for s in spans if event.name in (s.events[0].name, s.events[-1].name))
+    return next(ends, None)

@@ -28,7 +28,7 @@ def _row_before(finder: RowFinder, cursor: str) -> Row:
     """The row up to the change that a cursor names. Raises ``CursorProblem``."""
     name = change_name(cursor)
     if name is None:
-        raise CursorProblem("not understood as a cursor")
+        raise CursorProblem("not understood as a cursor", "give it back as it came")
     row = finder.before(name)
     if not row.spans:
         raise CursorProblem("the change that the cursor names is not there any more")
