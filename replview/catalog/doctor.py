@@ -172,4 +172,5 @@ def _end(item: OpenTransaction) -> str:
     if item.gid is not None:
         gid = literal(item.gid)
         return f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid} (in {item.database})"
-    return f"SELECT pg_terminate_backend({item.pid})"
+    same = f"pid = {item.pid} AND backend_xid = '{item.xid}'::xid"
+    return f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {same}"  # noqa: S608 (to be copied)

@@ -18,6 +18,7 @@ OPEN_TRANSACTIONS = Query(
     about="Sessions with an xid, of all databases; anyone may read who and how long, not what.",
     sql="""
         SELECT pid, datname AS database, usename AS role, application_name, state,
+               backend_xid::text::bigint AS xid,
                extract(epoch FROM clock_timestamp() - xact_start)::float AS age_seconds
           FROM pg_stat_activity
          WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
@@ -45,6 +46,7 @@ class OpenTransaction:
     #: None where the role may not see it.
     age_seconds: float | None
     pid: int | None = None
+    xid: int | None = None
     gid: str | None = None
     application_name: str | None = None
     #: ``active``, ``idle in transaction``, ``prepared`` …

@@ -64,11 +64,23 @@ class WalLimit:
         return f"{bytes_words(self.size_bytes)}: {then}"
 
 
-def limit_of(source: Source, slot: Slot | None = None, *, losing: bool = False) -> WalLimit:
-    """Of the server's limit and our own slot's budget the smaller; ``losing`` leaves out a budget
-    at which the slot is kept.
+def limit_of(
+    source: Source,
+    slot: Slot | None = None,
+    reading: Reading | None = None,
+    *,
+    losing: bool = False,
+) -> WalLimit:
+    """Of the server's limit and our own slot's budget the one that is reached first; ``losing``
+    leaves out a budget at which the slot is kept. What the server said with the ``reading`` goes
+    before its setting, which is read less often.
     """
     server, budget = source.max_slot_wal_keep_bytes, slot.wal_budget_bytes if slot else None
+    if reading is not None and reading.wal_status == "unreserved":
+        # It has passed the server's limit, whatever the setting was when it was last read.
+        retained = reading.retained_wal_bytes
+        known = server is not None and 0 <= server <= (retained or 0)
+        return WalLimit(size_bytes=server if known else retained, by="server")
     found = []
     if server is not None and server >= 0:
         found.append(WalLimit(size_bytes=server, by="server"))
@@ -99,7 +111,7 @@ def loss_seconds(
     growth = reading.growth_bytes_per_second
     if not growth or growth <= 0 or reading.lost or not reading.fresh(now):
         return None
-    limit = limit_of(source, slot, losing=True)
+    limit = limit_of(source, slot, reading, losing=True)
     left = left_bytes(reading.retained_wal_bytes, reading.safe_wal_bytes, limit)
     return None if left is None else max(left, 0) / growth
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from replview.health.conditions import loss_seconds
-from replview.health.findings_wal import BEHIND_BYTES, behind, lost, of_wal, reader_holds
-from replview.health.open_transactions import next_step_of_prepared
+from replview.health.findings_wal import behind, lost, of_holder, of_wal
+from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
 from replview.health.states import Health, Level, Prepared, Reading, worst
 from replview.store.models import Slot, Source
@@ -27,10 +27,16 @@ CUT_OFF = {"unreachable", "unknown_host", "starting_up", "restarting", "cut_off"
 QUARANTINED = "quarantined"
 
 
-def slot_health(slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime) -> Health:
-    """The worst that is to be said of a slot."""
+def slot_health(
+    slot: Slot,
+    reading: Reading,
+    prepared: Prepared | None,
+    now: datetime,
+    cause: Cause | None = None,
+) -> Health:
+    """The worst that is to be said of a slot; ``cause``: what holds it, where that was asked."""
     loss = loss_seconds(slot.source, reading, now, slot)
-    return replace(worst(_findings(slot, reading, prepared, now)), loss_seconds=loss)
+    return replace(worst(_findings(slot, reading, prepared, now, cause)), loss_seconds=loss)
 
 
 def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Health:
@@ -61,7 +67,7 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
 
 
 def _findings(
-    slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime
+    slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime, cause: Cause | None
 ) -> Iterator[Health]:
     if slot.desired == Slot.Desired.REMOVING:
         yield Health(level=Level.IDLE, title=f"{slot.name} is being removed.")
@@ -71,10 +77,8 @@ def _findings(
     if gone is not None:
         yield gone
     else:
-        # Where the reader is not what holds it, reading on would not set the WAL free.
-        held = long is not None and not reader_holds(reading)
-        step = next_step_of_prepared(long.gid) if long is not None and held else ""
-        yield from of_wal(slot.name, slot.source, reading, now, slot, step)
+        yield from of_wal(slot.name, slot.source, reading, now, slot, cause)
+        yield from of_holder(slot.name, reading, now, cause)
     yield from _of_receiver(slot, reading, now)
     if long is not None:
         age = age_words(now - long.prepared_at)
@@ -82,7 +86,7 @@ def _findings(
             level=Level.LOOK,
             title=f"A prepared transaction has been open for {age}.",
             cause=f"{long.gid} holds WAL and blocks vacuum.",
-            next_step=next_step_of_prepared(long.gid),
+            next_step=Holder(kind="prepared", name=long.gid).next_step,
         )
 
 
@@ -225,10 +229,12 @@ FORGOTTEN_AFTER = timedelta(days=1)
 _QUIET_BYTES_PER_SECOND = 16
 
 
-def watched_health(slot: ServerSlot, reading: Reading, now: datetime) -> Health:
-    """The worst that is to be said of it."""
+def watched_health(
+    slot: ServerSlot, reading: Reading, now: datetime, cause: Cause | None = None
+) -> Health:
+    """The worst that is to be said of it; ``cause``: what holds it, where that was asked."""
     loss = loss_seconds(slot.source, reading, now)
-    return replace(worst(_watched_findings(slot, reading, now)), loss_seconds=loss)
+    return replace(worst(_watched_findings(slot, reading, now, cause)), loss_seconds=loss)
 
 
 def forgotten(slot: ServerSlot, now: datetime) -> bool:
@@ -239,7 +245,9 @@ def forgotten(slot: ServerSlot, now: datetime) -> bool:
     return bool(slot.lost) or (since is not None and now - since > FORGOTTEN_AFTER)
 
 
-def _watched_findings(slot: ServerSlot, reading: Reading, now: datetime) -> Iterator[Health]:
+def _watched_findings(
+    slot: ServerSlot, reading: Reading, now: datetime, cause: Cause | None
+) -> Iterator[Health]:
     if slot.gone_at is not None:
         yield Health(
             level=Level.IDLE,
@@ -258,8 +266,9 @@ def _watched_findings(slot: ServerSlot, reading: Reading, now: datetime) -> Iter
             cause="The source did not tell since.",
         )
         return
-    for finding in of_wal(slot.name, slot.source, reading, now):
+    for finding in of_wal(slot.name, slot.source, reading, now, cause=cause):
         yield replace(finding, cause=f"{_unread_words(slot, now)}{finding.cause}")
+    yield from of_holder(slot.name, reading, now, cause)
     if slot.active is None:
         yield Health(level=Level.UNKNOWN, title=f"{slot.name}: unknown whether anybody reads it.")
     elif slot.active:

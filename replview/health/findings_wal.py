@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from replview.health.conditions import WalLimit, limit_of, loss_seconds
+from replview.health.holding import BEHIND_BYTES, SHARE, Cause
+from replview.health.open_transactions import LONG
 from replview.health.states import Health, Level, Reading
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words, bytes_words
@@ -66,8 +68,6 @@ def explain(reason: str) -> Lost:
 
 LOSS_SOON_SECONDS = 6 * 3600
 LOSS_AHEAD_SECONDS = 24 * 3600
-#: Less is what any reader is behind.
-BEHIND_BYTES = 16 << 20
 #: From here on being behind needs a look.
 FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
 #: Without a limit on the source, retained WAL worth a look.
@@ -94,13 +94,13 @@ def of_wal(
     reading: Reading,
     now: datetime,
     slot: Slot | None = None,
-    next_step: str = "",
+    cause: Cause | None = None,
 ) -> Iterator[Health]:
-    """Retained WAL that comes near its limit, or is much where there is none.
-
-    ``next_step``: what sets it free, where that is known.
+    """Retained WAL that comes near its limit, or is much where there is none; what its ``cause``,
+    where that is known, asks for.
     """
-    retained, limit = reading.retained_wal_bytes, limit_of(source, slot)
+    next_step = cause.next_step if cause is not None else ""
+    retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading)
     if retained is None or not reading.fresh(now):
         return
     if limit.size_bytes is None:
@@ -120,10 +120,27 @@ def of_wal(
         yield replace(near, next_step=next_step) if next_step else near
 
 
-def reader_holds(reading: Reading) -> bool:
-    """Whether what the slot retains is mostly what its reader has not confirmed yet."""
-    retained, unread = reading.retained_wal_bytes, reading.unconfirmed_wal_bytes
-    return bool(retained and unread and unread > BEHIND_BYTES and unread > 0.8 * retained)
+def of_holder(name: str, reading: Reading, now: datetime, cause: Cause | None) -> Iterator[Health]:
+    """A slot that is read, and yet held back: by a transaction that has been open for long."""
+    if cause is None or cause.holder is None or cause.held_for(now) <= LONG:
+        return
+    if (reading.retained_wal_bytes or 0) >= BEHIND_BYTES and reading.fresh(now):
+        age = age_words(cause.held_for(now))
+        title = f"{name} is held back by {cause.words}, open for {age}."
+        yield Health(level=Level.LOOK, title=title, cause=cause.sentence,
+                     next_step=cause.next_step)  # fmt: skip
+
+
+def held_by_other(source: Source, reading: Reading, slot: Slot | None = None) -> bool:
+    """Whether something else than its reader may hold what it retains: more than what a minute
+    writes, or than a tenth of its limit.
+    """
+    retained, unread = reading.retained_wal_bytes, reading.unconfirmed_wal_bytes or 0
+    size = limit_of(source, slot).size_bytes
+    if retained is None or unread > retained * SHARE:
+        return False
+    written = BEHIND_BYTES + 60 * max(reading.wal_bytes_per_second or 0, 0)
+    return retained - unread > min(written, size / 10 if size else written)
 
 
 def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None) -> Level | None:
@@ -142,6 +159,14 @@ def _near_limit(
     name: str, level: Level, limit: WalLimit, retained: int, reading: Reading, loss: float | None
 ) -> Health:
     size, growing = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
+    if reading.wal_status == "unreserved":
+        return Health(
+            level=level,
+            title=f"{name} is lost at the source's next checkpoint.",
+            cause=f"It retains {bytes_words(retained)}, more than max_slot_wal_keep_size allows.",
+            next_step="let it be read at once, or raise max_slot_wal_keep_size.",
+            loss_seconds=loss,
+        )
     what = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
     end = {
         "server": "At the limit the slot is lost.",
@@ -157,7 +182,7 @@ def _near_limit(
         if loss is not None and limit.loses
         else f"{name} retains {bytes_words(retained)} of {size}.",
         cause=cause,
-        next_step="let it be read, raise the limit, or drop it."
+        next_step="let it be read, raise max_slot_wal_keep_size, or drop it."
         if limit.by == "server"
         else "let it be read, or raise its budget.",
         loss_seconds=loss,

@@ -11,7 +11,7 @@ from replview.health.findings import slot_health, source_health
 from replview.health.queries import AlertCounts, read_open, read_present, read_registered
 from replview.health.server_slot import ServerSlot
 from replview.health.states import Health, Level, Reading, urgency, worst
-from replview.health.watched import OtherView, Watched, read_watched, reading_of_ours
+from replview.health.watched import Causes, OtherView, Watched, read_watched, reading_of_ours
 from replview.store.models import Slot, Source
 from replview.text.addresses import slot_page_url
 from replview.text.formats import bytes_words, plural
@@ -221,20 +221,23 @@ def read_fleet(now: datetime | None = None) -> Fleet:
     now = now or timezone.now()
     rows, slots = read_registered()
     readings, paces = read_present()
-    watched = read_watched(rows, paces, now)
+    causes = Causes(now)
+    watched = read_watched(rows, paces, now, causes)
     open_by_incarnation, alerts = read_open()
     by_source: dict[int, list[SlotView]] = defaultdict(list)
     for slot in slots:
         reading = reading_of_ours(slot, readings.get(slot.pk, Reading()), watched)
         count, prepared = open_by_incarnation.get(slot.incarnation_id, (0, None))
+        server = watched.ours.get(slot.pk)
+        cause = causes.of(server, reading, slot)
         by_source[slot.source_id].append(
             SlotView(
                 slot=slot,
                 reading=reading,
-                health=slot_health(slot, reading, prepared, now),
+                health=slot_health(slot, reading, prepared, now, cause),
                 open=count,
                 present_known=reading.fresh(now),
-                server=watched.ours.get(slot.pk),
+                server=server,
             )
         )
     sources = [

@@ -7,13 +7,15 @@ nor can catalog_xmin: the reader would need its records again. Source: PostgreSQ
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
+from decoder.scalars import LSN
+from replview.health.open_transactions import Statement, end_of_session, ends_of_prepared
+from replview.health.server_slot import ServerSlot
 from replview.health.source_state import SourceState
-from replview.store.fields import LSNField
 from replview.store.models import Slot, Transaction
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
@@ -24,17 +26,48 @@ class Holder:
 
     #: ``prepared``, ``running``, ``standby`` or ``slot``.
     kind: str
+    #: Its gid, ``pid 4711``, or a slot's or standby's name.
     name: str
+    xid: int | None = None
     #: In transactions: how old its xid is (it pins slots too), and its snapshot.
     xid_age: int | None = None
     snapshot_age: int | None = None
     since: datetime | None = None
-    detail: str = ""
+    pid: int | None = None
+    database: str = ""
+    role: str = ""
+    application: str = ""
 
     @property
     def oldest(self) -> int:
         """How far back vacuum must stop for it."""
         return max(self.xid_age or 0, self.snapshot_age or 0)
+
+    @property
+    def words(self) -> str:
+        """``the transaction of pid 4711``."""
+        prepared = self.kind == "prepared"
+        return (
+            f"the prepared transaction {self.name}"
+            if prepared
+            else f"the transaction of {self.name}"
+        )
+
+    @property
+    def ends(self) -> tuple[Statement, ...]:
+        """What ends it, to be copied; both ends of a prepared one, none of an unknown session."""
+        if self.kind == "prepared":
+            return ends_of_prepared(self.name, "changes")
+        began = self.since.isoformat() if self.since else ""
+        end = None if self.pid is None else end_of_session(self.pid, self.xid, began)
+        return () if end is None else (end,)
+
+    @property
+    def next_step(self) -> str:
+        """The same as the end of a sentence."""
+        kind = "prepared transaction" if self.kind == "prepared" else "transaction"
+        sql = " or ".join(end.sql.removesuffix(";").replace("\n", " ") for end in self.ends)
+        return f"end the {kind} that holds it: {sql}" if sql else f"end {self.words}."
 
 
 def open_on_source(state: SourceState) -> Iterator[Holder]:
@@ -43,19 +76,25 @@ def open_on_source(state: SourceState) -> Iterator[Holder]:
         yield Holder(
             kind="prepared",
             name=row["gid"],
+            xid=row["xid"],
             xid_age=state.age_of(row["xid"]),
             since=parse_datetime(row["prepared_at"]),
-            detail=row.get("database") or "",
+            database=row.get("database") or "",
+            role=row.get("owner") or "",
         )
     for row in state.running or ():
         started = row.get("xact_started_at")
         yield Holder(
             kind="running",
             name=f"pid {row['pid']}",
+            xid=row.get("xid"),
             xid_age=state.age_of(row.get("xid")),
             snapshot_age=row.get("backend_xmin_age"),
             since=parse_datetime(started) if started else None,
-            detail=row.get("application_name") or row.get("role") or "",
+            pid=row["pid"],
+            database=row.get("database") or "",
+            role=row.get("role") or "",
+            application=row.get("application_name") or "",
         )
 
 
@@ -80,10 +119,102 @@ def vacuum_holder(state: SourceState) -> Holder | None:
     return max(known, key=lambda holder: holder.oldest, default=None)
 
 
-#: Unread WAL below this is what any reader is behind.
-_BEHIND_BYTES = 16 << 20
-#: The oldest transaction is the reason when at least this share of what is kept is due to it.
-_SHARE = 0.8
+#: Less is what any reader is behind.
+BEHIND_BYTES = 16 << 20
+#: What is due to one thing by at least this share is held by it.
+SHARE = 0.8
+#: Servers tell readers what runs every 15 s: after this long restart_lsn has followed what ended.
+_FOLLOWED = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What keeps a slot's restart_lsn from moving, as every page says it."""
+
+    #: ``lost``, ``primary``, ``nobody``, ``reader``, ``transaction``, ``nothing`` or ``unknown``.
+    kind: str
+    #: After "held back by"; of ``unknown`` why it is.
+    words: str
+    sentence: str = ""
+    #: Of ``transaction`` the oldest that is open.
+    holder: Holder | None = None
+
+    @property
+    def next_step(self) -> str:
+        """What sets its WAL free, where that is not to read it: the end of a sentence."""
+        return self.holder.next_step if self.holder is not None else ""
+
+    def held_for(self, now: datetime) -> timedelta:
+        """How long the transaction that holds it has been open, as far as is known."""
+        since = self.holder.since if self.holder is not None else None
+        return timedelta(0) if since is None else now - since
+
+
+def cause_of(
+    server: ServerSlot,
+    state: SourceState,
+    now: datetime,
+    slot: Slot | None = None,
+    first: Transaction | None = None,
+) -> Cause:
+    """What holds a slot; ``slot``: ours, ``first``: the open one on record that began first."""
+    retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
+    if server.lost:
+        return Cause(kind="lost", words="nothing any more: it is lost")
+    if server.synced:
+        return Cause(kind="primary", words="the primary's slot, which it follows")
+    if not _is_read(server, slot) and retained:
+        words = f"the missing {'standby' if server.physical else 'consumer'}"
+        rest = "" if behind <= BEHIND_BYTES else f" {bytes_words(behind)} of WAL are not confirmed."
+        sentence = f"Nobody reads it, and restart_lsn moves only while it is read.{rest}"
+        return Cause(kind="nobody", words=words, sentence=sentence)
+    if behind > BEHIND_BYTES and behind > retained * SHARE:
+        sentence = f"Its reader holds it: {bytes_words(behind)} of WAL are not confirmed yet."
+        words = f"its reader, with {bytes_words(behind)} to go"
+        return Cause(kind="reader", words=words, sentence=sentence)
+    if server.physical or server.reserves_none:
+        return Cause(kind="nothing", words="nothing")
+    return _of_open(server, state, now, first)
+
+
+def _is_read(server: ServerSlot, slot: Slot | None) -> bool:
+    """Whether somebody reads it; over SQL functions a slot is active only while it is asked."""
+    if server.active is not False or slot is None:
+        return server.active is not False
+    return slot.interface == Slot.Interface.SQL and slot.state == Slot.State.STREAMING
+
+
+def _of_open(
+    server: ServerSlot, state: SourceState, now: datetime, first: Transaction | None
+) -> Cause:
+    """Of a slot that is read: the oldest transaction that is open, where it is not a younger one
+    than what the slot keeps.
+    """
+    if state.looked_at is None:
+        why = "The source has not been looked at yet."
+        return Cause(kind="unknown", words="not looked at yet", sentence=why)
+    if not state.fresh:
+        since = f"last seen {age_words(now - state.looked_at)} ago"
+        return Cause(kind="unknown", words=since,
+                     sentence=f"As {since}; what holds it now is unknown.")  # fmt: skip
+    with_xid = [one for one in open_on_source(state) if one.xid_age is not None]
+    with_xid.sort(key=lambda one: -(one.xid_age or 0))
+    follows = "restart_lsn follows as the slot is read."
+    if not with_xid:
+        return Cause(kind="nothing", words="nothing",
+                     sentence=f"Nothing open on the source holds it: {follows}")  # fmt: skip
+    holder, kept = with_xid[0], server.number("catalog_xmin_age")
+    since = _first_since(first, holder, server)
+    who = f"{holder.words[:1].upper()}{holder.words[1:]}"
+    young = holder.since is None or now - holder.since < _FOLLOWED
+    if young and not since and kept is not None and (holder.xid_age or 0) < kept * SHARE:
+        sentence = (
+            f"{who} is the oldest still open, but younger than what the slot keeps: {follows}"
+        )
+        return Cause(kind="nothing", words="nothing", sentence=sentence)
+    pins = f"{who} pins restart_lsn{since} and catalog_xmin"
+    sentence = f"{pins}: neither passes its beginning while it is open."
+    return Cause(kind="transaction", words=holder.words, sentence=sentence, holder=holder)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +252,9 @@ def holding_of(slot: Slot, state: SourceState, now: datetime, first: Transaction
         _running_row(holders, state),
         _standby_row(state),
     ]
-    made.sentence = _sentence(horizon, holders, state, now, first)
+    if horizon is not None or state.looked_at is None or not state.fresh:
+        server = ServerSlot(source=slot.source, name=slot.name, facts=horizon or {})
+        made.sentence = cause_of(server, state, now, slot, first).sentence
     return made
 
 
@@ -170,7 +303,8 @@ def _running_row(holders: list[Holder], state: SourceState) -> HoldingRow:
     if not running:
         return HoldingRow(name=name, text="none")
     oldest = max(running, key=lambda holder: holder.oldest)
-    tip = f"{oldest.detail}, {_back(oldest.oldest)}".lstrip(", ")
+    who = oldest.application or oldest.role
+    tip = f"{who}, {_back(oldest.oldest)}".lstrip(", ")
     unknown = "needs pg_read_all_stats" if oldest.since is None else ""
     name = f"Running, {oldest.name}"
     return HoldingRow(name=name, since=oldest.since, unknown=unknown, tip=tip)
@@ -191,70 +325,15 @@ def _standby_row(state: SourceState) -> HoldingRow:
     return HoldingRow(name=name, text=_back(oldest.oldest), tip=oldest.name)
 
 
-def _sentence(
-    horizon: dict[str, Any] | None,
-    holders: list[Holder],
-    state: SourceState,
-    now: datetime,
-    first: Transaction | None,
-) -> str:
-    """Which of them pins the slot."""
-    if state.looked_at is None:
-        return "The source has not been looked at yet."
-    if not state.fresh:
-        return f"As last seen {age_words(now - state.looked_at)} ago; what holds it now is unknown."
-    if horizon is None or not horizon.get("restart_lsn"):
+def _first_since(first: Transaction | None, holder: Holder, server: ServerSlot) -> str:
+    """How much of what is kept is since its first record, where that is recorded and most."""
+    retained, restart = server.retained_wal_bytes or 0, server.text("restart_lsn")
+    if first is None or first.first_lsn is None or first.xid != holder.xid or not restart:
         return ""
-    retained = horizon.get("retained_wal_bytes") or 0
-    unread = horizon.get("unconfirmed_wal_bytes") or 0
-    if unread > _BEHIND_BYTES and unread > retained * _SHARE:
-        reader = "" if horizon.get("active") else ", and nobody reads it"
-        return f"Its reader holds it: {bytes_words(unread)} of WAL are not confirmed yet{reader}."
-    if first is not None and (words := _blame_recorded(first, horizon)):
-        return words
-    with_xid = [holder for holder in holders if holder.xid_age is not None]
-    if not with_xid:
-        return "Nothing open on the source holds it: restart_lsn follows as the slot is read."
-    return _blame(with_xid[0], with_xid[1:], horizon)
-
-
-def _blame_recorded(first: Transaction, horizon: dict[str, Any]) -> str:
-    """Of one we recorded we know where it begins: how much of what is kept is since then."""
-    retained = horizon.get("retained_wal_bytes") or 0
-    position = int(LSNField().to_python(horizon["restart_lsn"]) or 0) + retained
-    since = position - int(first.first_lsn or 0)
-    if first.first_lsn is None or not retained * _SHARE <= since <= retained:
+    since = int(LSN.parse(restart)) + retained - int(first.first_lsn)
+    if not retained * SHARE <= since <= retained:
         return ""
-    kind = "prepared" if first.state == Transaction.State.PREPARED else "streaming"
-    return (
-        f"The {kind} transaction {first.gid or first.xid} pins restart_lsn: {bytes_words(since)} "
-        f"of the {bytes_words(retained)} kept are since its first record. Neither restart_lsn nor "
-        "catalog_xmin passes its beginning while it is open."
-    )
-
-
-def _blame(oldest: Holder, younger: list[Holder], horizon: dict[str, Any]) -> str:
-    age, kept = oldest.xid_age or 0, horizon.get("catalog_xmin_age")
-    who = _who(oldest)
-    if kept is None:
-        return f"{who} is the oldest still open: restart_lsn cannot pass its beginning."
-    if age < kept * _SHARE:
-        return (
-            f"{who} is the oldest still open, but younger than what the slot keeps: "
-            "restart_lsn follows as the slot is read."
-        )
-    session = next((holder for holder in younger if holder.kind != oldest.kind), None)
-    more = f" {_who(session)} is younger and holds nothing more." if session else ""
-    return (
-        f"{who} pins restart_lsn and catalog_xmin: neither passes its beginning while it is "
-        f"open.{more}"
-    )
-
-
-def _who(holder: Holder) -> str:
-    if holder.kind == "prepared":
-        return f"The prepared transaction {holder.name}"
-    return f"The running session {holder.name}"
+    return f" ({bytes_words(since)} of the {bytes_words(retained)} kept are since its first record)"
 
 
 def _back(age: int) -> str:

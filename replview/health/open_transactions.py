@@ -111,16 +111,15 @@ def ends_of_prepared(gid: str, changes: str) -> tuple[Statement, Statement]:
     )
 
 
-def next_step_of_prepared(gid: str) -> str:
-    """What is to be done about one that holds WAL, as the end of a sentence."""
-    keep, discard = (each.sql.removesuffix(";") for each in ends_of_prepared(gid, "changes"))
-    return f"end the prepared transaction that holds it: {keep} or {discard}"
+def end_of_session(pid: int, xid: int | None, began: str = "") -> Statement | None:
+    """Ends a session only while it still runs this very transaction, as pids are used again.
 
-
-def end_of_session(transaction: Transaction, pid: int) -> Statement:
-    """Ends the session only while it still runs this very transaction: pids are used again."""
-    which = f"pid = {pid:d} AND backend_xid = '{transaction.xid or 0:d}'::xid"
+    Without an xid it is known by ``began``, its xact_start; None where neither is known.
+    """
+    if xid is None and not began:
+        return None
+    same = f"xact_start = {literal(began)}" if xid is None else f"backend_xid = '{xid:d}'::xid"
     return Statement(
         "End its session, which discards the transaction",
-        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity\nWHERE {which};",  # noqa: S608
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity\nWHERE pid = {pid:d} AND {same};",  # noqa: S608 (to be copied)
     )

@@ -6,23 +6,20 @@ replview runs none of them. Names come from a server: they stand in constants, q
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from shlex import quote
 
-from replview.health.conditions import limit_of
+from replview.health.conditions import WalLimit, limit_of
 from replview.health.findings import forgotten
-from replview.health.findings_wal import BEHIND_BYTES, explain
-from replview.health.holding import Holder, open_on_source
-from replview.health.open_transactions import ends_of_prepared, next_step_of_prepared
+from replview.health.findings_wal import explain
+from replview.health.holding import BEHIND_BYTES, Cause
+from replview.health.open_transactions import LONG
 from replview.health.server_slot import ServerSlot
-from replview.health.source_state import SourceState
 from replview.health.states import Reading
 from replview.store.failover_readiness import FIRST_VERSION, OnStandby, Standbys
 from replview.store.models import Slot
 from replview.store.read.sql_text import identifier, string
 
-#: What is open for longer may be what holds a slot.
-OPEN_LONG = timedelta(minutes=5)
 _GB = 1 << 30
 _RELOAD = "SELECT pg_reload_conf();"
 
@@ -34,29 +31,29 @@ class Step:
     words: str
     run: str
     note: str = ""
-    #: Of a step that ends a prepared transaction: the whole of it, as the end of a sentence.
-    next_step: str = ""
 
 
 def steps_of(
-    server: ServerSlot, slot: Slot | None, reading: Reading, state: SourceState, now: datetime
+    server: ServerSlot, slot: Slot | None, reading: Reading, cause: Cause, now: datetime
 ) -> list[Step]:
-    """In the order in which they are to be tried; empty: nothing is to be done."""
+    """In the order in which they are to be tried; empty: nothing is to be done. ``cause``: what
+    holds it.
+    """
     if server.gone_at is not None:
         return list(_of_gone(server, slot))
     if server.lost:
         return list(_of_lost(server, slot))
     if server.synced or not server.fresh(now):
         return []
-    steps = list(_of_holders(server, state, now))
-    unread = server.active is False
+    limit, pressed = limit_of(server.source, slot, reading), _pressed(server, slot, reading)
+    steps = list(_of_holder(server, cause, now, pressed=pressed))
+    unread = server.active is False and cause.kind in ("nobody", "nothing")
     stuck = unread and (server.retained_wal_bytes is not None or server.text("restart_lsn") != "")
-    pressed = _pressed(server, slot, reading)
     if stuck and (slot is None or slot.desired == Slot.Desired.STOPPED):
         steps.append(_restart(server, slot))
     if (stuck or steps) and pressed:
-        steps.append(_win_time(server))
-    if pressed and server.source.max_slot_wal_keep_bytes == -1:
+        steps.append(_win_time(server, limit))
+    if pressed and limit.by == "none":
         steps.append(_set_limit(server))
     if unread and (slot is None or slot.desired == Slot.Desired.STOPPED):
         steps.append(_give_up(server, slot, now))
@@ -66,7 +63,7 @@ def steps_of(
 def _pressed(server: ServerSlot, slot: Slot | None, reading: Reading) -> bool:
     """Whether its retained WAL is worth a thought: a tenth of its limit, or much without one."""
     retained = reading.retained_wal_bytes
-    size = limit_of(server.source, slot).size_bytes
+    size = limit_of(server.source, slot, reading).size_bytes
     return retained is not None and retained > (size / 10 if size is not None else _GB)
 
 
@@ -101,33 +98,22 @@ def _create(server: ServerSlot, slot: Slot | None) -> Step:
     return Step(_CREATE_AGAIN, run, note)
 
 
-def _of_holders(server: ServerSlot, state: SourceState, now: datetime) -> Iterator[Step]:
-    """The oldest transaction that is open, where it is old: nothing moves past it."""
-    if server.physical or (server.retained_wal_bytes or 0) < BEHIND_BYTES:
+def _of_holder(server: ServerSlot, cause: Cause, now: datetime, *, pressed: bool) -> Iterator[Step]:
+    """End the transaction that holds it, where it has been open for long or WAL is short."""
+    holder = cause.holder
+    much = (server.retained_wal_bytes or 0) >= BEHIND_BYTES and cause.held_for(now) > LONG
+    if holder is None or not (much or pressed) or not holder.ends:
         return
-    old = [one for one in open_on_source(state) if one.since and now - one.since > OPEN_LONG]
-    with_xid = [one for one in old if one.xid_age is not None]
-    if not with_xid or not state.fresh:
-        return
-    oldest = max(with_xid, key=lambda one: one.xid_age or 0)
-    yield from _end(oldest)
-
-
-def _end(holder: Holder) -> Iterator[Step]:
     if holder.kind == "prepared":
-        keep, discard = ends_of_prepared(holder.name, "changes")
-        where = f"In database {holder.detail}. " if holder.detail else ""
+        keep, discard = holder.ends
+        where = f"In database {holder.database}. " if holder.database else ""
         yield Step("End the prepared transaction that holds it: keep its changes", keep.sql,
-                   f"{where}Ask whoever prepared it which end is right.",
-                   next_step_of_prepared(holder.name))  # fmt: skip
+                   f"{where}Ask whoever prepared it which end is right.")  # fmt: skip
         yield Step("Or discard them", discard.sql)
     else:
-        pid = holder.name.removeprefix("pid ")
-        yield Step(
-            f"End the long transaction of {holder.name}, which discards it",
-            f"SELECT pg_terminate_backend({int(pid)});",
-            "Only if it still runs: see pg_stat_activity.",
-        )
+        [end] = holder.ends
+        yield Step(f"End {holder.words}, which discards it", end.sql,
+                   "It ends that session only while it still runs this transaction.")  # fmt: skip
 
 
 def _restart(server: ServerSlot, slot: Slot | None) -> Step:
@@ -139,14 +125,16 @@ def _restart(server: ServerSlot, slot: Slot | None) -> Step:
     return Step(f"Restart {who}, then check", check)
 
 
-def _win_time(server: ServerSlot) -> Step:
-    limit = server.source.max_slot_wal_keep_bytes
-    if limit is None or limit < 0:
+def _win_time(server: ServerSlot, limit: WalLimit) -> Step:
+    """Raise the limit that is reached first: the server's, or that of our own slot."""
+    if limit.size_bytes is None:
         return Step("", "")
-    return Step(
-        "Or win time, if the disk has room",
-        f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{_gigabytes(2 * limit)}';\n{_RELOAD}",
-    )
+    size = _gigabytes(2 * limit.size_bytes)
+    if limit.by == "server":
+        run = f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{size}';\n{_RELOAD}"
+    else:
+        run = f"{_command('set', server)} --wal-budget {size}"
+    return Step("Or win time, if the disk has room", run)
 
 
 def _set_limit(server: ServerSlot) -> Step:

@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from urllib.parse import quote
 
 from django.db.models import Q
 from django.urls import reverse
 
 from replview.health.findings import watched_health
+from replview.health.findings_wal import held_by_other
+from replview.health.holding import Cause, cause_of
 from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot, server_slot
+from replview.health.source_state import SourceState
 from replview.health.states import Health, Level, Reading, urgency
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
 from replview.store.models.seen import only_of, seen_sources
@@ -73,8 +77,26 @@ class Watched:
     others: dict[int, list[OtherView]] = field(default_factory=dict)
 
 
+class Causes:
+    """What holds slots; what sources said of their transactions is read once, if it is needed."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    @cached_property
+    def _looks(self) -> dict[int, SourceLook]:
+        return SourceLook.objects.in_bulk()
+
+    def of(self, server: ServerSlot | None, reading: Reading, slot: Slot | None) -> Cause | None:
+        """None: its reader, or nothing, holds what it retains."""
+        if server is None or not held_by_other(server.source, reading, slot):
+            return None
+        state = SourceState(self._looks.get(server.source.pk), self._now)
+        return cause_of(server, state, self._now, slot)
+
+
 def read_watched(
-    sources: Mapping[int, Source], paces: Mapping[int, Pace], now: datetime
+    sources: Mapping[int, Source], paces: Mapping[int, Pace], now: datetime, causes: Causes
 ) -> Watched:
     """All slots that are there, and ours also where they are gone; ``paces`` by their ids.
 
@@ -91,7 +113,7 @@ def read_watched(
         if row.slot_id is not None:
             found.ours[row.slot_id] = server_slot(row)
             continue
-        view = other_view(row, found.paces.get(row.pk, Pace()), now)
+        view = other_view(row, found.paces.get(row.pk, Pace()), now, causes)
         found.others.setdefault(row.source_id, []).append(view)
     for views in found.others.values():
         views.sort(key=lambda view: (urgency(view.health), view.name))
@@ -125,11 +147,11 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
     }
 
 
-def other_view(row: WatchedSlot, pace: Pace, now: datetime) -> OtherView:
+def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> OtherView:
     """One slot that is not ours."""
     server = server_slot(row)
     reading = reading_of(server, pace, now)
-    health = watched_health(server, reading, now)
+    health = watched_health(server, reading, now, causes.of(server, reading, None))
     return OtherView(watched_id=row.pk, server=server, reading=reading, health=health)
 
 

@@ -10,6 +10,7 @@ from decoder.scalars import LSN
 from replview.health.conditions import limit_of, loss_seconds, lost_reason
 from replview.health.findings import forgotten, slot_health, watched_health
 from replview.health.findings_wal import behind_words
+from replview.health.holding import cause_of
 from replview.health.queries import Pace
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.slot_steps import steps_of
@@ -44,7 +45,8 @@ def health_of(server: ServerSlot, pace: Pace | None = None) -> Health:
 
 
 def steps(server: ServerSlot, slot: Slot | None = None) -> list[str]:
-    found = steps_of(server, slot, reading_of(server, Pace(), NOW), SourceState(None, NOW), NOW)
+    cause = cause_of(server, SourceState(None, NOW), NOW, slot)
+    found = steps_of(server, slot, reading_of(server, Pace(), NOW), cause, NOW)
     return [step.run for step in found]
 
 

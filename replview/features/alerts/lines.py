@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, Q
 from django.urls import reverse
 
-from replview.features.alerts.kinds import KINDS, Kind, Unit, amount_words
+from replview.features.alerts.kinds import KINDS, Kind, Subject, Unit, amount_words
 from replview.features.alerts.messages import cleared_sentence
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule
@@ -28,10 +28,18 @@ class AlertLine:
 
     alert: Alert
     now: dt.datetime
+    #: What the health of its slot asks for now; empty: not asked for, or nothing.
+    next_step: str = ""
 
     @property
     def kind(self) -> Kind:
         return KINDS[self.alert.rule.kind]
+
+    @property
+    def remedy(self) -> str:
+        """What to do: as the slot's page says it, else what its kind of rule asks for."""
+        step = self.next_step if self.firing and self.kind.of == Subject.SLOT else ""
+        return f"{step[:1].upper()}{step[1:]}" or self.kind.remedy
 
     @property
     def rule_name(self) -> str:

@@ -4,6 +4,7 @@ import datetime as dt
 import itertools
 import threading
 import time
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -33,7 +34,7 @@ from replview.health.fleet import Fleet, read_fleet
 from replview.store.models import Alert, AlertRule, Delivery, Webhook
 from replview.store.models.seen import seen_sources
 from replview.text.parsing import clean_text
-from replview.ui.shell import build_shell
+from replview.ui.shell import build_shell, fleet_of
 
 _DELIVERIES_SHOWN = 50
 
@@ -55,6 +56,9 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
     line = find_line(alert_id)
     if line is None:
         raise Http404("there is no such alert")
+    fleet = fleet_of(request)
+    if view := fleet.find_slot(line.what) or fleet.find_other(line.what):
+        line = replace(line, next_step=view.health.next_step)
     deliveries = Delivery.objects.filter(alert=line.alert).select_related("webhook")
     page = {"line": line, "deliveries": deliveries.order_by("pk")[:_DELIVERIES_SHOWN]}
     htmx = request.headers.get("HX-Request") == "true"

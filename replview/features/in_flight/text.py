@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from replview.features.in_flight.page import InFlight, Numbers, Scope
 from replview.features.in_flight.rows import ElsewhereRow, InFlightRow
 from replview.health.open_transactions import LONG, Statement, end_of_session, ends_of_prepared
 from replview.health.states import Level
+from replview.store.models import Transaction
 from replview.text.formats import bytes_words, plural
 
 
@@ -105,9 +107,15 @@ def _of_streaming(one: InFlightRow) -> Sentence:
         made.level, made.next = Level.LOOK, "wait for its session, or end it."
         if session.get("pid"):
             made.action = "Copy SQL: end its session"
-            made.statements = (end_of_session(one.transaction, session["pid"]),)
+            made.statements = ends_of_session(one.transaction, session)
             made.where = f"Run it on {row.slot.source.name}."
     return made
+
+
+def ends_of_session(transaction: Transaction, session: dict[str, Any]) -> tuple[Statement, ...]:
+    """What ends the session that runs it; none where the transaction's xid is not known."""
+    end = end_of_session(session["pid"], transaction.xid)
+    return () if end is None else (end,)
 
 
 def _of_elsewhere(one: ElsewhereRow) -> Sentence:

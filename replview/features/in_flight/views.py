@@ -22,12 +22,16 @@ from replview.features.in_flight.page import (
     read_scope,
 )
 from replview.features.in_flight.rows import EndedRow, InFlightRow
-from replview.features.in_flight.text import database_of, sentence_of, work_mem_words
+from replview.features.in_flight.text import (
+    database_of,
+    ends_of_session,
+    sentence_of,
+    work_mem_words,
+)
 from replview.health.holding import Holding, holding_of, vacuum_holder
 from replview.health.open_transactions import (
     Statement,
     Touched,
-    end_of_session,
     ends_of_prepared,
     touched_by,
 )
@@ -137,7 +141,7 @@ def _read_open(made: Chosen, scope: Scope) -> None:
     elif "gid" in found:
         made.statements = ends_of_prepared(str(found["gid"]), "changes")
     elif made.session:
-        made.statements = (end_of_session(row, made.session["pid"]),)
+        made.statements = ends_of_session(row, made.session)
 
 
 def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:

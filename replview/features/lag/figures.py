@@ -172,7 +172,8 @@ def _unread(slot: SlotValues) -> list[Stretch]:
 
 
 def _lag_note(slot: SlotValues) -> str:
-    if True in slot.of("active") and not any(slot.knows(name) for name in _LAGS):
+    told = [active for active in slot.of("active") if active is not None]
+    if told and told[-1] and not any(slot.knows(name) for name in _LAGS):
         return (
             "The slot is read, but the server tells no lag: a reader that is caught up has none to"
             " measure, and one that uses SQL functions is in no pg_stat_replication."

@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.health.conditions import WalLimit, limit_of
-from replview.health.findings_wal import BEHIND_BYTES, lost_short
+from replview.health.findings_wal import lost_short
 from replview.health.fleet import SlotView
-from replview.health.holding import open_on_source
+from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import Failover, failover_of, steps_of
 from replview.health.source_state import SourceState, stale_after
@@ -33,7 +33,7 @@ def retained_of(view: SlotView | OtherView) -> dict[str, object]:
     """What the slot's last sample says, for the template: a bar and its words."""
     slot = view.slot if isinstance(view, SlotView) else None
     source = view.slot.source if isinstance(view, SlotView) else view.server.source
-    retained, limit = view.retained_wal_bytes, limit_of(source, slot)
+    retained, limit = view.retained_wal_bytes, limit_of(source, slot, view.reading)
     size = limit.size_bytes
     return {
         # None: unknown.
@@ -101,20 +101,17 @@ def server_side(
 ) -> dict[str, object]:
     """For the templates; nothing is known of a slot that no look has found yet."""
     if server is None:
-        return {"server": None, "server_facts": [], "failover": Failover(), "steps": [], "held": "",
-                "same": None}  # fmt: skip
+        return {"server": None, "failover": Failover()}
     source_state = SourceState(SourceLook.objects.filter(source=server.source).first(), now)
+    cause = cause_of(server, source_state, now, slot)
     failover = failover_of(server, read_standbys(server.source))
-    steps = steps_of(server, slot, reading, source_state, now)
     return {
         "server": server,
         "server_fresh": server.fresh(now),
-        "server_facts": facts_of(server, slot, source_state, failover, now),
+        "server_facts": facts_of(server, slot, cause, failover),
         "failover": failover,
         "same": same_slot(server.source, server.name),
-        "steps": steps,
-        # What holds it comes before whatever else its health advises.
-        "held": next((step.next_step for step in steps if step.next_step), ""),
+        "steps": steps_of(server, slot, reading, cause, now),
     }
 
 
@@ -174,16 +171,17 @@ class Fact:
 def facts_of(
     server: ServerSlot,
     slot: Slot | None,
-    source_state: SourceState,
+    cause: Cause,
     failover: Failover,
-    now: datetime,
 ) -> list[Fact]:
     """The list, in the order of the questions: who reads, what holds it, where it stands."""
     pid, seen_at = server.text("active_pid"), server.first_seen_at
     return [
         _consumer(server),
         *_replay(server),
-        Fact(name="Held back by", text=_held_by(server, source_state)),
+        Fact(name="Held back by", text=cause.words)
+        if cause.kind != "unknown"
+        else Fact(name="Held back by", unknown=f"unknown: {cause.words}"),
         _known(server, "wal_status", "needs 13"),
         *_invalidation(server),
         _position(server, "restart_lsn"),
@@ -228,25 +226,6 @@ def _replay(server: ServerSlot) -> Iterator[Fact]:
         yield Fact(name="Replay lag", text=short_words(lag * 1e6), note=state)
     else:
         yield Fact(name="Replay lag", unknown="unknown: nothing was replayed lately", note=state)
-
-
-def _held_by(server: ServerSlot, source_state: SourceState) -> str:
-    if server.lost:
-        return "nothing any more: it is lost"
-    if server.synced:
-        return "the primary's slot, which it follows"
-    if server.active is False and (server.retained_wal_bytes or 0) > 0:
-        return "the missing standby" if server.physical else "the missing consumer"
-    behind = server.behind_bytes
-    if behind is not None and behind > BEHIND_BYTES:
-        return f"its reader, with {bytes_words(behind)} to go"
-    open_there = open_on_source(source_state) if source_state.fresh else []
-    with_xid = [one for one in open_there if one.xid_age is not None]
-    oldest = max(with_xid, key=lambda one: one.xid_age or 0, default=None)
-    if oldest is not None and (server.retained_wal_bytes or 0) > BEHIND_BYTES:
-        kind = "prepared transaction" if oldest.kind == "prepared" else "transaction of"
-        return f"the {kind} {oldest.name}"
-    return "nothing"
 
 
 def _invalidation(server: ServerSlot) -> Iterator[Fact]:

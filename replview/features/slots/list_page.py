@@ -12,7 +12,7 @@ from replview.health.queries import Pace
 from replview.health.slot_steps import WAITS_FOR_NONE, drop_statement
 from replview.health.states import Level, urgency
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
-from replview.health.watched import OtherView, other_view
+from replview.health.watched import Causes, OtherView, other_view
 from replview.store.models import Source, WatchedSlot
 from replview.text.formats import plural
 
@@ -183,7 +183,7 @@ def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotRow]:
     found = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
     for row in found[:ROWS]:
         row.source = sources[row.source_id]
-        yield _other(other_view(row, Pace(), fleet.now), fleet)
+        yield _other(other_view(row, Pace(), fleet.now, Causes(fleet.now)), fleet)
 
 
 def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:

@@ -21,7 +21,7 @@ from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
 from replview.health.fleet import SlotView
 from replview.health.queries import Pace
-from replview.health.watched import OtherView, other_view
+from replview.health.watched import Causes, OtherView, other_view
 from replview.store.failover_readiness import read_failover_settings, waits_for_none
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
@@ -183,7 +183,7 @@ def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherV
         return found
     rows = WatchedSlot.objects.filter(source__name=source_name, name=slot_name, slot=None)
     row = rows.select_related("source").first()
-    return None if row is None else other_view(row, Pace(), fleet.now)
+    return None if row is None else other_view(row, Pace(), fleet.now, Causes(fleet.now))
 
 
 def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
@@ -249,7 +249,7 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
     }
     if own is not None:
         # Nobody drops it as somebody else's.
-        page |= {"steps": [], "held": ""}
+        page["steps"] = []
     htmx = request.headers.get("HX-Request") == "true"
     return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
 

@@ -15,6 +15,7 @@ from replview.catalog.connections import reading
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import PLUGIN_OPTIONS, SlotRequest, parse_columns
+from replview.health.fleet import SlotView, read_fleet
 from replview.jobs import baselines
 from replview.management import slot_reports, slot_settings
 from replview.management.commands import baseline
@@ -118,7 +119,9 @@ class Command(Actions, InstanceCommand):
                  "how far they are")  # fmt: skip
 
     def _list(self, options: dict[str, Any]) -> None:
-        slots = [_facts(slot) for slot in Slot.objects.select_related("source")]
+        slots = [
+            _facts(view) for view in sorted(read_fleet().slots, key=lambda view: view.full_name)
+        ]
         empty = "no slots yet: replview slot add SOURCE NAME"
         self.say_facts(slots, options["format"], empty, row=_row)
 
@@ -181,7 +184,8 @@ def parse_options(texts: list[str]) -> dict[str, object]:
     return found
 
 
-def _facts(slot: Slot) -> dict[str, object]:
+def _facts(view: SlotView) -> dict[str, object]:
+    slot, health = view.slot, view.health
     removing = slot.desired == Slot.Desired.REMOVING
     return {
         "source": slot.source.name,
@@ -200,6 +204,9 @@ def _facts(slot: Slot) -> dict[str, object]:
         "changes_stored": slot.changes_stored,
         "problem": slot.problem_cause or None,
         "remedy": slot.problem_remedy or None,
+        "health": health.title,
+        "cause": health.cause or None,
+        "next_step": health.next_step or None,
     }
 
 
@@ -210,6 +217,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
         "stored_up_to": facts["checkpoint_lsn"] or "unknown",
         "transactions": f"{facts['transactions_stored']:,}",
         "changes": f"{facts['changes_stored']:,}",
+        "health": facts["health"],
         "problem": facts["problem"],
     }
 

@@ -174,7 +174,7 @@ def test_the_drawer_says_what_it_blocks_and_holds(
     assert "Connect to database crm first" in said
     assert "Needs crm_batch or a superuser." in said
     assert (
-        "crm_batch_20261119_2 pins restart_lsn: 4 GB of the 4 GB kept are since its first" in said
+        "crm_batch_20261119_2 pins restart_lsn (4 GB of the 4 GB kept are since its first" in said
     )
     assert "412,880 changes so far not committed" in said
 
