@@ -179,10 +179,9 @@ class Assembler(FastRoad):
         xid = message.xid
         if xid is None and current is not None:
             xid = current.xid
-        if changed:
-            # The changes so far are of the old shape.
-            self._end_run()
-            self._learn_insert_shape(relation)
+        # The changes so far are of the old shape.
+        self._end_run()
+        self._learn_insert_shape(relation)
         self._events.append(RelationSeen(relation, wal_start, xid, current, changed))
 
     def _add(

@@ -96,7 +96,7 @@ class ChangeRun(NamedTuple):
 class RelationSeen:
     """A Relation message arrived, before the changes that use it."""
 
-    #: The relation now in force: the one already known, if this says the same.
+    #: The relation now in force, which the changes after it name.
     relation: Relation
     #: 0/0 in a live stream, where a Relation has no position.
     lsn: LSN

@@ -68,12 +68,12 @@ class SessionState:
         return relation
 
     def learn_relation(self, relation: Relation) -> tuple[Relation, bool]:
-        """The relation to use from here on, the known one if it is the same; whether it is new."""
+        """The relation to use from here on, and whether it differs from the known one. One that is
+        the same is used, too: ALTER TABLE may have done what no message shows.
+        """
         known = self.relations.get(relation.oid)
-        if known == relation and known is not None:
-            return known, False
         self.relations[relation.oid] = relation
-        return relation, True
+        return relation, known != relation
 
 
 # A named tuple's own constructor costs twice as much.

@@ -27,6 +27,17 @@ STREAM_SHAPE = Query(
          ORDER BY a.attnum
     """,
 )
+COLUMNS_MADE = Query(
+    name="columns_made",
+    about="Of each column of a table its number, the transaction that altered it last, and the "
+    "file of the table's rows (0: it has none of its own); anyone may read it.",
+    sql="""
+        SELECT a.attname::text AS name, a.attnum::int AS number, a.xmin::text::bigint AS xid,
+               c.relfilenode::bigint AS file
+          FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+         WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+    """,
+)
 # pg_class and pg_inherits tell what our snapshot sees, the functions what is there now.
 MOVED = Query(
     name="rows_moved",
@@ -85,6 +96,14 @@ def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> 
             if row["name"] in sent
         ),
     )
+
+
+def columns_made(connection: Connection, oid: int) -> dict[str, list[int]]:
+    """What tells a column from one of the same name that it replaced, or from itself before its
+    values were rewritten: ``{name: [number, transaction, file]}``.
+    """
+    found = COLUMNS_MADE.rows(connection, oid)
+    return {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
 
 
 def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:

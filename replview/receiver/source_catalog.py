@@ -15,6 +15,7 @@ from replview.catalog.connections import connect, cut_after
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
+from replview.catalog.stream_shape import columns_made
 from replview.catalog.tables import NamedTable, primary_key_columns, read_named_table
 from replview.receiver.connecting import given_up_after
 
@@ -46,6 +47,10 @@ class SourceCatalog:
     def primary_key(self, relation_oid: int) -> Sequence[str] | None:
         """The table's primary key now; None where the catalog cannot be asked."""
         return self._ask(lambda connection: primary_key_columns(connection, relation_oid))
+
+    def columns_made(self, relation_oid: int) -> dict[str, list[int]]:
+        """As ``catalog.stream_shape`` has it; empty where the catalog cannot be asked."""
+        return self._ask(lambda connection: columns_made(connection, relation_oid)) or {}
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:
         """The table of this name now. Raises ``psycopg.Error`` where nobody can say."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from replview.store.read.relation_shapes import made_anew
 from replview.text.formats import FIRST_USER_OID, plural, short_type
 
 # PostgreSQL keeps the order of columns and adds new ones at the end. So a new name between columns
@@ -42,6 +43,8 @@ class Shape:
     replica_identity: str
     columns: tuple[Column, ...]
     key_columns: tuple[str, ...] = ()
+    #: ``RelationVersion.made``.
+    made: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape:
@@ -53,9 +56,8 @@ def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape
         name = column.get("type") or known.get(oid) or ""
         type_id = (oid, int(column.get("typmod") or -1)) if oid else (0, hash(name))
         columns.append(Column(column["name"], short_type(name), type_id, column["name"] in key))
-    return Shape(
-        version.number, version.schema, version.table, version.replica_identity, tuple(columns), key
-    )
+    names = version.schema, version.table, version.replica_identity
+    return Shape(version.number, *names, tuple(columns), key, version.made or {})
 
 
 #: Of rows changed on both sides so many, none with the same value, tell that nothing was renamed.
@@ -223,6 +225,8 @@ def compare(
             continue
         notes[pair[0]] = notes[pair[1]] = f"not renamed: {carried_words(carried, pair)}"
         del pairs[pair]
+    told = made_anew(before.made, after.made)
+    anew = {name for name in told if before.made[name] and after.made[name]}
     renamed_to = {new_name: old_name for old_name, new_name in pairs}
     rows = []
     for column in after.columns:
@@ -235,7 +239,8 @@ def compare(
         elif column.name not in old:
             rows.append(ColumnChange("added", None, column, ("added",), notes.get(column.name, "")))
         else:
-            rows.append(_both(old[column.name], column, column.name in stable))
+            both = old[column.name], column
+            rows.append(_both(*both, column.name in stable, column.name in anew))
     gone = {old_name for old_name, _ in pairs}
     for place, column in enumerate(before.columns):
         if column.name not in new and column.name not in gone:
@@ -257,7 +262,7 @@ def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str
     return ", ".join(shown) or "the same again"
 
 
-def _both(old: Column, new: Column, stable: bool) -> ColumnChange:
+def _both(old: Column, new: Column, stable: bool, anew: bool) -> ColumnChange:
     words, reasons = [], []
     if old.type_id != new.type_id:
         words.append("type changed")
@@ -269,6 +274,9 @@ def _both(old: Column, new: Column, stable: bool) -> ColumnChange:
     if not stable:
         words.append("moved")
         reasons.append("dropped and added anew, or the table was: its values may be others")
+    elif anew and not words:
+        words.append("rewritten")
+        reasons.append("the source's catalog: dropped and added anew, or its values rewritten")
     return ColumnChange("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
 
 

@@ -193,7 +193,9 @@ def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[
 
 
 def _entry(entry: Entry, table: TableRows) -> dict[str, object]:
-    """One change of the row; ``before_kind`` says how ``before`` is known."""
+    """One change of the row; ``before_kind`` says how ``before`` is known, ``altered`` which
+    columns it lacks because ALTER TABLE or this change changed them.
+    """
     step, version = entry.step, table.shapes.versions.get(entry.step.version_id)
     return {
         "transaction": step.transaction_id,
@@ -209,6 +211,7 @@ def _entry(entry: Entry, table: TableRows) -> dict[str, object]:
         "actor_grade": step.actor_grade or ("claimed" if step.actor else "unknown"),
         "before_kind": entry.before_kind,
         "before": dict(entry.before.values) if entry.before.exists else None,
+        "altered": sorted(entry.before.altered),
         "after": dict(entry.after.values) if entry.after.exists else None,
     }
 

@@ -361,8 +361,9 @@ def _told_block(entry: Entry, version: Version | None) -> Block | None:
     if entry.before_kind == "derived" and known.last is not None:
         last = known.last
         before[step.transaction_id, step.seq] = Before(
-            dict(known.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op
-        )
+            dict(known.values), last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
+            known.altered,
+        )  # fmt: skip
     return blocks_of([change], before=before)[0]
 
 

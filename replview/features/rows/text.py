@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.changes.values import same_value
+from replview.store.read.changes.values import ALTERED, same_value
 from replview.store.read.coverage import Coverage, Gap
 from replview.store.read.row_history.as_of import RowState
 from replview.store.read.row_history.history import RowHistory, changed_columns
@@ -80,7 +80,11 @@ def _updated(entry: Entry, key_columns: Sequence[str], types: Mapping[str, str])
         line.unknown_why = UNKNOWN_WHY.get(entry.before.why, "")
     moved = [name for name in changed if name in key_columns and name in before]
     line.key_changed = bool(moved)
-    shown = moved or ([telling] if (telling := most_telling(changed, types)) else [])
+    altered = [name for name in changed if name in entry.before.altered]
+    if altered:
+        line.unknown_why = f"{', '.join(altered)}, {ALTERED}"
+    likely = [name for name in changed if name not in altered] or changed
+    shown = moved or ([telling] if (telling := most_telling(likely, types)) else [])
     for name in shown:
         was = short(before[name]) if name in before else Cell("unknown", "unknown")
         line.parts.append(Part(name, was, short(new[name])))

@@ -312,6 +312,7 @@ def _writer(
         system_identifier=opened.system_identifier,
         primary_key=opened.source.primary_key,
         type_names=opened.source.type_names,
+        columns_made=opened.source.columns_made,
         named=opened.tables,
         column_rules=slot.column_rules,
     )

@@ -13,11 +13,13 @@ from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.source_catalog import NamedTables
 from replview.store.read.mask_rules import NamedColumn
 from replview.store.write.copy_rows import row_table
-from replview.store.write.shapes import ColumnShape, Shape, StoredShape, store_shape
+from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, store_shape
 
 #: Answers for a table's primary key and for the names of types, from the source's catalog.
 PrimaryKeyReader = Callable[[int], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
+#: Answers what ``catalog.stream_shape.columns_made`` does.
+ColumnsMadeReader = Callable[[int], Mapping[str, list[int]]]
 
 _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
 
@@ -92,6 +94,7 @@ class TablePlans:
         type_names: TypeNameReader,
         column_rules: ColumnRules,
         named: NamedTables | None = None,
+        columns_made: ColumnsMadeReader = lambda oid: {},
     ) -> None:
         """``named``: tables whose oids the stream does not tell."""
         self._named = named or NamedTables(lambda schema, table: None)
@@ -99,17 +102,21 @@ class TablePlans:
         self._system_identifier = system_identifier
         self._primary_key = primary_key
         self._type_names = type_names
+        self._columns_made = columns_made
+        #: The catalog's answers for the portion that is being stored.
+        self._made_now: dict[int, Mapping[str, list[int]]] = {}
         self._rules = MaskRules(slot_id, column_rules)
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
         self._plans: dict[int, TablePlan] = {}
-        #: The shape of each table that the store has as its current one.
-        self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape]] = {}
+        #: The shape of each table that the store has as its current one, and how it was made.
+        self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape, Made]] = {}
 
     def keep_up(self, connection: psycopg.Connection[Any], mark: str | None = None) -> None:
         """Obey the mask rules as they are in the store now; ``mark``: see ``MaskRules.read``."""
+        self._made_now.clear()
         if self._rules.read(connection, mark):
-            current = (plan for plan, _ in self._current.values())
+            current = (known[0] for known in self._current.values())
             for plan in {id(plan): plan for plan in (*self._plans.values(), *current)}.values():
                 self._apply(plan)
 
@@ -143,9 +150,9 @@ class TablePlans:
 
         ``in_force`` False: it was read from the catalog, apart from the stream.
         """
-        known = self._current.get(_table(relation))
-        if known is not None and known[0].relation == relation:
-            # Sent once more, by the next peek: nothing has changed, in the store either.
+        known, made = self._current.get(_table(relation)), self._made(relation, xid)
+        if known is not None and known[0].relation == relation and known[2] == made:
+            # Sent once more: nothing has changed, in the store either.
             plan = replace(known[0], relation=relation)
             self._plans[id(relation)] = plan
             return plan, replace(known[1], is_new=False)
@@ -158,13 +165,26 @@ class TablePlans:
             lsn=lsn,
             xid=xid,
             in_force=in_force,
+            made=made,
         )
         names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
         plan = _plan(relation, stored, shape, names)
         self._apply(plan)
         self._plans[id(relation)] = plan
-        self._current[_table(relation)] = plan, stored
+        self._current[_table(relation)] = plan, stored, made
         return plan, stored
+
+    def _made(self, relation: Relation, xid: int | None) -> Made:
+        """How the catalog says that its columns were made; empty for one that a transaction altered
+        that began after this one: what it was here, the catalog does not know any more.
+        """
+        oid = relation.oid
+        if oid and oid not in self._made_now:
+            self._made_now[oid] = self._columns_made(oid)
+        return {
+            name: [] if xid is not None and 0 < (made[1] - xid) % (1 << 32) < 1 << 31 else made
+            for name, made in self._made_now.get(oid, {}).items()
+        }
 
     def _shape(self, relation: Relation) -> Shape:
         """The relation as the store keeps it, with what only the source's catalog knows of it."""

@@ -42,7 +42,8 @@ class RelationVersion(models.Model):
     relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="versions")
     #: 1 for the first shape seen.
     number = models.IntegerField()
-    #: SHA-256 of names, columns and replica identity.
+    #: SHA-256 of names, columns and replica identity; ``-1`` and so on behind it for one that looks
+    #: the same but has a column that was made anew.
     digest = models.TextField()
     schema = models.TextField()
     table = models.TextField()
@@ -58,6 +59,9 @@ class RelationVersion(models.Model):
     #: ``[{"lsn", "xid", "at"}]``: each time this shape came into force (again). A walsender sends
     #: Relation messages without a position; ``at`` is our clock when it was stored.
     intervals = models.JSONField(default=list)
+    #: ``{column: [number, transaction, file]}``: what the source's catalog told of each while the
+    #: shape was in force (``catalog.stream_shape``); an empty list: of a later state alone.
+    made = models.JSONField(null=True)
 
     objects = SeenOfRelation()
 

@@ -2,7 +2,7 @@
 how wide a table's rows are, from a bounded sample.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,23 @@ class VersionShape:
     #: ``[{"name", "type_oid", "type", "typmod", "key"}]`` in the stream's order.
     columns: list[dict[str, Any]]
     key_columns: list[str]
+
+
+def made_anew(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> set[str]:
+    """The columns that another one of the same name replaced, or whose values were rewritten: as
+    ``relation_version.made`` tells two columns apart. One that is not told is the same.
+    """
+    found = set()
+    for name in before.keys() & after.keys():
+        one, two = before[name], after[name]
+        if one == two:
+            continue
+        # ALTER TABLE that rewrites gives the rows another file; VACUUM FULL does, too.
+        is_same_file = one and two and one[2] and one[2] == two[2]
+        is_same = one and two and one[0] == two[0] and (one[1] == two[1] or is_same_file)
+        if not is_same:
+            found.add(name)
+    return found
 
 
 _SHAPES = """

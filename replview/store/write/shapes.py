@@ -5,7 +5,7 @@ A version is a new shape, not a new message: the server repeats Relation message
 
 import datetime as dt
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from decoder.scalars import LSN
+from replview.store.read.relation_shapes import made_anew
+
+#: Of each column what the source's catalog tells it by: ``relation_version.made``.
+Made = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,15 @@ _BACK_IN_FORCE = """
 """
 
 
+# The one in force first: it is meant where the catalog tells nothing.
+_ALIKE = """
+    SELECT v.id, v.number, v.made FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    WHERE v.relation_id = %s AND split_part(v.digest, '-', 1) = %s
+    ORDER BY v.id = r.current_version_id DESC NULLS LAST, v.number DESC
+"""
+_MADE = "UPDATE relation_version SET made = %s WHERE id = %s AND made IS DISTINCT FROM %s"
+
+
 def store_shape(
     connection: psycopg.Connection[Any],
     slot_id: int,
@@ -81,16 +94,18 @@ def store_shape(
     lsn: int,
     xid: int | None,
     in_force: bool = True,
+    made: Made | None = None,
 ) -> StoredShape:
     """Find or make the relation and the version of ``shape``, and note that it is in force (unless
     read apart from the stream), under the lock of the slot's row, so that no two can race.
+
+    ``made``: how the catalog says that its columns were made. A shape that looks as it did but has
+    a column that was made anew is another version.
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
-    found = connection.execute(
-        "SELECT id, number FROM relation_version WHERE relation_id = %s AND digest = %s",
-        [relation_id, digest],
-    ).fetchone()
+    alike = connection.execute(_ALIKE, [relation_id, digest]).fetchall()
+    found = next((row for row in alike if not made_anew(row[2] or {}, made or {})), None)
     at = dt.datetime.now(tz=dt.UTC).isoformat()
     interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}])
     if found is not None:
@@ -99,7 +114,10 @@ def store_shape(
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
+        digest += f"-{len(alike)}" if alike else ""
         stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
+    if made:
+        connection.execute(_MADE, [Jsonb(made), stored.version_id, Jsonb(made)])
     connection.execute(
         "UPDATE relation SET current_version_id = %s "
         "WHERE id = %s AND (%s OR current_version_id IS NULL)",

@@ -10,7 +10,7 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import undo_problem
-from replview.store.read.changes.values import same_value
+from replview.store.read.changes.values import ALTERED, same_value
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
@@ -55,6 +55,7 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
     new, sent_old = change.new or {}, change.old or {}
     before = _before_of_update(block, change, previous)
     unknown_before = block.before in ("unknown", "key")
+    altered = () if previous is None else previous.altered
     #: Of a masked value nobody can say whether it changed.
     unsure = False
     for name, type_name in _columns(change, new, before):
@@ -66,7 +67,8 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
         after = cell(new[name], "new", json=json)
         if name not in before:
             # Nobody knows whether it changed; the key did not, or it would have been sent.
-            unknown = None if unknown_before else Cell("unknown", "unknown")
+            words = ALTERED if name in altered else "unknown"
+            unknown = None if unknown_before else Cell(words, "unknown")
             line = ColumnLine(name, type_name, None if key else unknown, after, key=key, same=key)
             (block.folded if key else block.lines).append(line)
         elif (same := same_value(before[name], new[name])) is not False:
@@ -122,10 +124,15 @@ def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) 
     deleted = change.op == "D"
     image = (change.old if deleted else change.new) or {}
     sent = set(image)
+    altered = previous.altered if deleted and previous is not None else ()
     if deleted:
         image = _before_of_delete(block, change, image, previous)
     lines = []
     for name, type_name in _columns(change, image):
+        if name in altered:
+            unknown = Cell("unknown since ALTER TABLE", "unknown")
+            lines.append(ColumnLine(name, type_name, unknown, None))
+            continue
         if name not in image:
             block.not_sent.append(name)
             continue

@@ -5,11 +5,11 @@ Pure. Nothing is guessed: where the old row is not wholly known there is no undo
 ``before`` is the row before a change that did not bring it, derived from the record, as is said.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replview.store.read.changes.values import mark_of, same_value
+from replview.store.read.changes.values import ALTERED, mark_of, same_value
 from replview.store.read.row_history.before_images import Before
 from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
@@ -73,7 +73,10 @@ def undo_sql(change: ChangeRow, before: Before | None = None) -> Statement:
     text = _derived_words(change, before)
     if change.op == "D":
         return Statement(text + _insert(change, table, known))
-    changed = _changed(change, known)
+    altered = _altered(change, before)
+    if altered:
+        text += comment(f"Left out, {ALTERED}: {', '.join(altered)}.")
+    changed = [name for name in _changed(change, known) if name not in altered]
     if not changed:
         return Statement(f"{text}-- No column differs: there is nothing to take back.")
     where, _ = _where(change, change.new or {}, after=True, before=known)
@@ -95,7 +98,7 @@ def undo_problem(change: ChangeRow, before: Before | None = None) -> str:
     if change.op == "I":
         return _where(change, change.new or {}, after=True)[1]
     known = _known_before(change, before)
-    reason = _unknown_before(change, known)
+    reason = _unknown_before(change, known, _altered(change, before))
     if reason or change.op == "D":
         return reason
     return _where(change, change.new or {}, after=True, before=known)[1]
@@ -107,24 +110,37 @@ def _hidden(change: ChangeRow) -> str:
     return f"you have {NO_RIGHT} of {what}"
 
 
-def _unknown_before(change: ChangeRow, known: Mapping[str, object]) -> str:
+def _altered(change: ChangeRow, before: Before | None) -> list[str]:
+    """The columns that ALTER TABLE or the change itself changed: nobody knows which."""
+    altered = () if before is None else before.altered
+    sent = altered if change.op == "D" else change.new or {}
+    return [name for name in _names(change) if name in altered and name in sent]
+
+
+def _unknown_before(
+    change: ChangeRow, known: Mapping[str, object], altered: Collection[str]
+) -> str:
     new = change.new or {}
     if change.op == "D":
         missing = [name for name in _names(change) if name not in known]
         marked = known
     else:
         # What the server did not send stayed as it was.
-        missing = [name for name in _names(change) if name in new and name not in known]
+        unsent = [name for name in _names(change) if name in new and name not in known]
+        missing = [name for name in unsent if name not in altered]
         differ = [name for name in new if name in known]
         marked = {n: known[n] for n in differ if same_value(known[n], new[n]) is not True}
+        if altered and not marked:
+            missing = unsent
     if missing:
         sent = "the server sent only the key" if change.old else "the server sent no old row"
-        if not known or set(known) <= set(change.key_columns):
+        if not altered and set(known) <= set(change.key_columns):
             return f"old row unknown: {sent}, and no earlier change of the row is in the record"
         more = len(missing) - _MOST_NAMES
         listed = ", ".join(missing[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
         are = "is" if len(missing) == 1 else "are"
-        return f"old row not wholly known: {listed} {are} unknown before this change"
+        since = ", as ALTER TABLE changed the table" if {*missing} & {*altered} else ""
+        return f"old row not wholly known: {listed} {are} unknown before this change{since}"
     return _unwritable(marked)
 
 

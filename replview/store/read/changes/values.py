@@ -14,6 +14,8 @@ MARKS = {
     "$binary": "in binary form and was not decoded",
     "$bytes": "bytes that are not text in the stream's encoding",
 }
+#: Of a column whose value before an update is not known, as its table was altered since.
+ALTERED = "changed by ALTER TABLE or by this update"
 
 
 def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:

@@ -83,6 +83,8 @@ class Before:
     xid: int | None
     commit_time: dt.datetime | None
     op: str
+    #: Columns that are unknown because they were changed by ALTER TABLE or by the change itself.
+    altered: frozenset[str] = frozenset()
     #: Where a value that earlier changes tell is: transaction, seq, side.
     origins: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
 
@@ -212,8 +214,9 @@ def _at(past: RowPast) -> tuple[int, int]:
 
 def _before(past: RowPast, last: Step) -> Before:
     return Before(
-        past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op, past.origins
-    )
+        past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
+        frozenset(past.altered), past.origins,
+    )  # fmt: skip
 
 
 def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bool]:

@@ -29,6 +29,8 @@ class Known:
     #: Why it does not exist, or cannot be told: ``deleted``, ``truncated``, ``gap``, ``left out``,
     #: ``unpublished``, ``table``, or empty where no earlier change is recorded.
     why: str = ""
+    #: Columns that are unknown because ALTER TABLE changed them since.
+    altered: frozenset[str] = frozenset()
 
 
 NOTHING = Known()
@@ -75,7 +77,8 @@ class Replay:
                 version = self._shapes.versions.get(step.version_id)
                 names = version.kinds() if version else {}
                 values = {name: value for name, value in before.values.items() if name in names}
-                after = Known(True, {**values, **step.after}, step)
+                values |= step.after
+                after = Known(True, values, step, altered=before.altered - values.keys())
         self.known = after
         return Entry(step, before, after, kind, key_before, key_after)
 
@@ -85,7 +88,11 @@ class Replay:
             return "sent", Known(True, sent, found.last)
         # A row that was not there cannot be changed: what we know of it is not whole.
         if found.exists and found.values:
-            return "derived", Known(True, {**found.values, **sent}, found.last)
+            version, key = self._shapes.versions[step.version_id], self._shapes.key_before(step)
+            values = {**found.values, **dict(zip(version.key_columns, key or (), strict=False))}
+            values |= sent
+            altered = found.altered & version.kinds().keys() - values.keys()
+            return "derived", Known(True, values, found.last, altered=altered)
         return ("key" if sent else "unknown"), Known(True, sent, found.last, found.why)
 
     def carried(self, known: Known, step: Step) -> Known:
@@ -98,7 +105,9 @@ class Replay:
         known = self.until(known, step.incarnation_id, step.place)
         if not known.exists:
             return known
-        return Known(True, self._shapes.outliving(known.values, last, step), last)
+        altered = known.altered | (self._shapes.altered(last, step) or frozenset())
+        values = self._shapes.outliving(known.values, last, step)
+        return Known(True, values, last, altered=altered)
 
     def until(self, known: Known, incarnation_id: int, place: Place) -> Known:
         """What is still known of a row at a place after its last change."""

@@ -6,7 +6,7 @@ together, the index of each partition is walked through once, for the keys in th
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,8 +166,10 @@ class RowPast:
     partial: bool = False
     #: The change that left the row so.
     last: Step | None = None
-    #: What the server sent of the old row (its key), and what earlier changes tell.
+    #: The row's key and what else the server sent of it, and what earlier changes tell.
     image: dict[str, Any] = field(default_factory=dict)
+    #: Columns of which earlier changes tell nothing: ALTER TABLE came in between.
+    altered: set[str] = field(default_factory=set)
     #: Where a value that earlier changes tell is: transaction, seq, side.
     origins: dict[str, tuple[int, int, str]] = field(default_factory=dict)
 
@@ -195,15 +197,17 @@ def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast 
 
 
 def past_of_step(
-    step: Step, key_columns: Iterable[str], columns: Iterable[Mapping[str, Any]]
+    step: Step, key_columns: Collection[str], columns: Iterable[Mapping[str, Any]]
 ) -> RowPast | None:
     key = key_values(key_columns, step.old, step.new)
     key_hash = step.key_hash if step.old_key_hash is None else step.old_key_hash
     if key is None or key_hash is None:
         return None
     sent = dict(step.old or {})
-    missing = {str(column["name"]) for column in columns} - sent.keys()
-    return RowPast(step, key, key_hash, (step.lsn, step.seq), step.place, missing, image=sent)
+    # A key that had changed would have been sent.
+    image = {**dict(zip(key_columns, key, strict=True)), **sent}
+    missing = {str(column["name"]) for column in columns} - image.keys()
+    return RowPast(step, key, key_hash, (step.lsn, step.seq), step.place, missing, image=image)
 
 
 def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> None:
@@ -243,6 +247,8 @@ def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
     past.last = past.last or step
     past.upper = step.place
     lasting = shapes.outliving(step.after, step, past.change)
+    past.altered |= past.missing & (shapes.altered(step, past.change) or set())
+    past.missing -= past.altered
     taken = past.missing & lasting.keys()
     past.image |= {name: lasting[name] for name in taken}
     past.origins |= {name: (step.transaction_id, step.seq, step.side(name)) for name in taken}

@@ -2,18 +2,19 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import orjson
 
 from decoder.scalars import LSN
-from replview.store.read.relation_shapes import VersionShape
+from replview.store.read.relation_shapes import VersionShape, made_anew
 from replview.store.read.rows import Step
 from replview.store.read.session import ReadSession
 
 _VERSIONS = """
     SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
-           v.columns, v.key_columns, v.intervals, v.first_lsn, v.first_seen_at
+           v.columns, v.key_columns, v.intervals, v.made, v.first_lsn, v.first_seen_at
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
     WHERE v.relation_id = ANY(%s) ORDER BY v.relation_id, v.number
 """
@@ -25,6 +26,8 @@ class Version(VersionShape):
 
     #: Where it came into force, each time; None: not told.
     since: tuple[int | None, ...]
+    #: How its columns were made, as far as the source's catalog told: ``made_anew``.
+    made: dict[str, list[int]]
     first_lsn: str | None
     first_seen_at: Any
 
@@ -38,17 +41,18 @@ class Shapes:
     """All versions of some tables, by their number in the store."""
 
     versions: dict[int, Version] = field(default_factory=dict)
+    _altered: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, session: ReadSession, relation_ids: Collection[int]) -> "Shapes":
         """Read from the store, in one query."""
         found = {}
         for row in session.prepared_rows(_VERSIONS, [list(relation_ids)]) if relation_ids else ():
-            columns, keys, intervals = (orjson.loads(row[index]) for index in (7, 8, 9))
+            columns, keys, intervals, made = (orjson.loads(row[n] or "{}") for n in range(7, 11))
             since = tuple(
                 int(LSN.parse(each["lsn"])) if each.get("lsn") else None for each in intervals
             )
-            found[row[0]] = Version(*[*row[:7], columns, keys, since, *row[10:]])
+            found[row[0]] = Version(*[*row[:7], columns, keys, since, made, *row[11:]])
         return cls(found)
 
     def numbered(self, relation_id: int | None, number: int | None) -> Version | None:
@@ -74,38 +78,65 @@ class Shapes:
 
     def outliving(self, values: Mapping[str, object], step: Step, later: Step) -> dict[str, object]:
         """Of a row's values after ``step`` those that must still be so before ``later``: not of a
-        column that was dropped, renamed or given another type in between.
+        column that was altered in between.
         """
-        if step.version_id == later.version_id and not self._between(step, later):
-            return dict(values)
-        passed = [step.version_id, *self._between(step, later), later.version_id]
-        kinds = [v.kinds() for v in (self.versions.get(each) for each in passed) if v is not None]
-        if step.relation_id != later.relation_id or len(kinds) != len(passed):
+        altered = self.altered(step, later)
+        if altered is None:
             return {}
-        return {
-            name: value
-            for name, value in values.items()
-            if all(kind.get(name, ()) == kinds[0].get(name, ()) for kind in kinds)
-        }
+        return {name: value for name, value in values.items() if name not in altered}
+
+    def altered(self, step: Step, later: Step) -> frozenset[str] | None:
+        """The columns that ALTER TABLE added, dropped or rewrote between two changes; None: perhaps
+        all of them, the table is another or its shapes are not known.
+        """
+        passed = [step.version_id, *self._between(step, later), later.version_id]
+        if step.relation_id != later.relation_id or not self.versions.keys() >= {*passed}:
+            return None
+        return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
+
+    def _altered_by(self, before: int, after: int) -> frozenset[str]:
+        if (before, after) not in self._altered:
+            found = altered_columns(self.versions[before], self.versions[after])
+            self._altered[before, after] = found
+        return self._altered[before, after]
 
     def _between(self, step: Step, later: Step) -> list[int]:
-        """Other versions that came into force between two steps of one table."""
+        """Other versions that came into force between two steps of one table, in their order."""
         if step.relation_id != later.relation_id:
             return []
-        return [
-            version.id
+        found = (
+            version
             for version in self.versions.values()
             if version.relation_id == step.relation_id
             and version.id not in (step.version_id, later.version_id)
             and any(at is None or step.lsn < at <= later.lsn for at in version.since)
             and (None not in version.since or self._numbered_between(version, step, later))
-        ]
+        )
+        return [version.id for version in sorted(found, key=lambda version: version.number)]
 
     def _numbered_between(self, version: Version, step: Step, later: Step) -> bool:
         """Where no position was told, the order of first sight must do."""
         ends = [self.versions.get(each.version_id) for each in (step, later)]
         numbers = [each.number for each in ends if each is not None]
         return len(numbers) == 2 and min(numbers) < version.number < max(numbers)
+
+
+def altered_columns(before: Version, after: Version) -> frozenset[str]:
+    """The columns whose values in one shape tell nothing of the next: it alone has them, their type
+    is another, they were dropped and added again, or rewritten.
+
+    PostgreSQL adds a column behind all others: where one has come to stand behind a column that it
+    stood before, it and all that follow are new.
+    """
+    old, new = before.kinds(), after.kinds()
+    places = {name: place for place, name in enumerate(old)}
+    found, last = (old.keys() ^ new.keys()) | made_anew(before.made, after.made), -1
+    for name, kind in new.items():
+        place = places.get(name, last)
+        if place < last or old.get(name, kind) != kind:
+            found.add(name)
+        last = place if place >= last else len(places)
+    return frozenset(found)
 
 
 def key_values(

@@ -1,0 +1,121 @@
+"""What ALTER TABLE did to a row is not said to be an update's: real tables, altered between."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from replview.access.visibility import reading_session
+from replview.store.models import Relation
+from replview.store.read.changes.as_sql import Statement, undo_sql
+from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.replay import Entry
+from replview.store.read.rows import ChangeRow
+from tests.conftest import SourceDatabase
+from tests.receiver.conftest import Recording
+from tests.receiver.conftest import record as record  # a fixture
+
+pytestmark = pytest.mark.slow
+
+Record = Callable[..., Recording]
+
+
+def play(
+    source: SourceDatabase, record: Record, *statements: str, behind: bool = False
+) -> Recording:
+    """One transaction after another, with a receiver that keeps up, or one that comes later."""
+    source.run("CREATE TABLE t (id int PRIMARY KEY, a text, amount int, b bool)")
+    recording = record(source, start=not behind)
+    for statement in ("INSERT INTO t VALUES (1, 'x', 5, true)", *statements):
+        source.run(statement)
+        if not behind:
+            recording.caught_up()
+    if behind:
+        recording.start()
+        recording.caught_up()
+    recording.end()
+    return recording
+
+
+def last_change(recording: Recording) -> tuple[ChangeRow, Before]:
+    """With the row before it."""
+    [change] = changes_of(reading_session(), recording.transactions()[-1].pk)
+    before = before_images(reading_session(), [change])
+    return change, before[change.transaction_id, change.seq]
+
+
+def last_entry(recording: Recording) -> Entry:
+    """The same as the row's history has it."""
+    relation = Relation.objects.get(slot=recording.slot, table="t")
+    page = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})
+    return page.entries[0]
+
+
+@pytest.mark.parametrize(
+    ("alter", "altered"),
+    [
+        (["DROP b", "ADD b text DEFAULT 'no'"], {"b"}),
+        (["ALTER amount TYPE numeric USING amount * 100"], {"amount"}),
+        (["ADD c int DEFAULT 7"], {"c"}),
+        (["RENAME amount TO price"], {"price"}),
+        (["ALTER id TYPE bigint"], set()),
+        # The table looks as it did, but for the place of the column.
+        (["DROP amount", "ADD amount int DEFAULT 7"], {"amount"}),
+        # It looks as it did.
+        (["DROP b", "ADD b bool DEFAULT false"], {"b"}),
+        (["ALTER amount TYPE int USING amount * 100"], {"amount"}),
+        # It is as it was.
+        (["ALTER amount SET NOT NULL", "ALTER b SET DEFAULT true"], set()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("behind", [False, True], ids=["in time", "behind"])
+def test_what_alter_table_changed_is_not_the_updates(
+    source: SourceDatabase, record: Record, alter: Sequence[str], altered: set[str], behind: bool
+) -> None:
+    alters = [f"ALTER TABLE t {each}" for each in alter]
+    recording = play(source, record, *alters, "UPDATE t SET a = 'xx' WHERE id = 1", behind=behind)
+    change, before = last_change(recording)
+    entry = last_entry(recording)
+
+    assert before.altered == altered or (behind and not altered)
+    assert altered.isdisjoint(before.image)
+    assert (entry.before.altered, entry.before.values) == (before.altered, before.image)
+    with source.connect() as session:
+        was = dict(zip(*_row(session), strict=True))
+        made = undo_sql(change, before)
+        assert made.sql is not None, made.reason
+        session.execute(made.sql)
+        assert dict(zip(*_row(session), strict=True)) == {**was, "a": "x"}
+    for name in altered:
+        assert f"changed by ALTER TABLE or by this update: {name}." in made.sql
+
+
+def _row(session: Any) -> tuple[list[str], Any]:
+    found = session.execute("SELECT * FROM t")
+    return [column.name for column in found.description], found.fetchone()
+
+
+def test_an_update_of_nothing_else_is_not_undone(source: SourceDatabase, record: Record) -> None:
+    made = undone(play(source, record, "ALTER TABLE t ALTER amount TYPE numeric USING amount * 100",
+                       "UPDATE t SET amount = 7"))  # fmt: skip
+
+    assert made.sql is None
+    assert made.reason == (
+        "old row not wholly known: amount is unknown before this change, "
+        "as ALTER TABLE changed the table"
+    )
+
+
+def test_a_deleted_row_is_not_made_up(source: SourceDatabase, record: Record) -> None:
+    made = undone(play(source, record, "ALTER TABLE t ADD c int DEFAULT 7", "DELETE FROM t"))
+
+    assert made.sql is None
+    assert "c is unknown before this change, as ALTER TABLE changed" in made.reason
+
+
+def undone(recording: Recording) -> Statement:
+    """The undo of the last change."""
+    return undo_sql(*last_change(recording))
