@@ -5,21 +5,26 @@ when a past sample was taken. None is unknown. No queries.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 
 from replview.health.states import Reading
 from replview.store.models import AlertRule, Slot, Source, WatchedSlot
-from replview.text.formats import bytes_words
+from replview.text.formats import age_words, bytes_words
 
-#: The pace at which WAL grows towards a loss is that of the last minutes.
-GROWTH_WINDOW = timedelta(minutes=5)
-GROWTH_LEAST = timedelta(seconds=20)
+#: Growth is measured over each of these: a checkpoint, and much WAL with it, comes every five
+#: minutes by default.
+GROWTH_WINDOWS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=10))
+#: Samples that span less tell no pace.
+GROWTH_LEAST = timedelta(seconds=30)
+#: A slower pace than this is none: the server writes about so much when nobody works.
+STEADY_BYTES_PER_SECOND = 1024
 #: Loss is foretold once this share of the limit is used: before that, any burst of writing would
-#: look like one.
-_FORETOLD_FROM = 0.1
+#: look like one. A pace of minutes foretells no more than a week.
+_FORETOLD_FROM, _FORETOLD_SECONDS = 0.1, 7 * 86400
 #: With less than this left to confirm, a reader that is connected has no lag worth a name: a
 #: walsender that has nothing to measure reports none.
 _CAUGHT_UP_BYTES = 16 << 20
@@ -104,16 +109,71 @@ def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> f
     return min(known, default=None)
 
 
-def loss_seconds(
-    source: Source, reading: Reading, now: datetime, slot: Slot | None = None
-) -> float | None:
-    """Until the slot is lost, at the pace of the last minutes; None: not foreseeable."""
-    growth = reading.growth_bytes_per_second
-    if not growth or growth <= 0 or reading.lost or not reading.fresh(now):
+def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | None:
+    """Bytes a second at which retained WAL grows, with the slowest and the fastest of the windows;
+    ``rates`` over each of ``GROWTH_WINDOWS``. None: the samples are too few.
+
+    It is the median, so that neither a burst nor a pause decides; but what stopped growing within
+    the last minute does not grow.
+    """
+    known = [rate for rate in rates if rate is not None]
+    if not known:
         return None
-    limit = limit_of(source, slot, reading, losing=True)
-    left = left_bytes(reading.retained_wal_bytes, reading.safe_wal_bytes, limit)
-    return None if left is None else max(left, 0) / growth
+    still = rates[0] is not None and rates[0] < STEADY_BYTES_PER_SECOND
+    return known[0] if still else median(known), min(known), max(known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """In how many seconds a slot is lost: about, at the soonest, at the latest; infinite: no loss
+    is in sight.
+    """
+
+    seconds: float
+    soonest: float
+    latest: float
+
+    @property
+    def span(self) -> str:
+        """``25 min to 46 min``; empty where it is as good as exact."""
+        if self.latest - self.soonest < 0.1 * self.seconds or self.seconds == math.inf:
+            return ""
+        if self.latest > _FORETOLD_SECONDS:
+            return f"{age_words(self.soonest)} at the soonest"
+        return f"{age_words(self.soonest)} to {age_words(self.latest)}"
+
+
+_NONE_IN_SIGHT = Loss(seconds=math.inf, soonest=math.inf, latest=math.inf)
+
+
+def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
+    """The one estimate, of pages, charts, alerts and the API; None: it is not known, or nothing
+    limits the slot.
+    """
+    retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading, losing=True)
+    left = left_bytes(retained, reading.safe_wal_bytes, limit)
+    if left is None or retained is None or reading.lost:
+        return None
+    if left <= 0:
+        return Loss(seconds=0.0, soonest=0.0, latest=0.0)
+    pace = reading.growth_bytes_per_second
+    if retained < _FORETOLD_FROM * (limit.size_bytes or 1):
+        return _NONE_IN_SIGHT
+    if pace is None:
+        return None
+    if pace < STEADY_BYTES_PER_SECOND or left > pace * _FORETOLD_SECONDS:
+        return _NONE_IN_SIGHT
+    slowest, fastest = reading.growth_between or (pace, pace)
+    latest = left / slowest if slowest > 0 else math.inf
+    return Loss(seconds=left / pace, soonest=left / fastest, latest=latest)
+
+
+def foreseen_loss(
+    source: Source, reading: Reading, now: datetime, slot: Slot | None = None
+) -> Loss | None:
+    """``time_to_loss`` where it tells of the present, and a loss is in sight."""
+    loss = time_to_loss(source, reading, slot) if reading.fresh(now) else None
+    return None if loss is None or loss.seconds == math.inf else loss
 
 
 def lost_reason(facts: Mapping[str, object], server_version: int | None = None) -> str:
@@ -141,13 +201,26 @@ class Observation:
     facts: Mapping[str, Any]
     #: Since when nobody reads it.
     inactive_since: datetime | None = None
-    #: How fast retained WAL has grown over ``GROWTH_WINDOW``.
-    growth_bytes_per_second: float | None = None
+    #: As ``growth_of`` gives it.
+    growth: tuple[float, float, float] | None = None
 
     def number(self, name: str) -> float | None:
         """A fact that counts something."""
         value = self.facts.get(name)
         return None if value is None else float(value)
+
+    def reading(self) -> Reading:
+        """What pages are told of its WAL."""
+        retained, safe = self.number("retained_wal_bytes"), self.number("safe_wal_size")
+        pace, *between = self.growth or (None,)
+        return Reading(
+            sampled_at=self.at,
+            retained_wal_bytes=None if retained is None else int(retained),
+            safe_wal_bytes=None if safe is None else int(safe),
+            wal_status=self.facts.get("wal_status"),
+            growth_bytes_per_second=pace,
+            growth_between=(between[0], between[1]) if between else None,
+        )
 
 
 def retained_bytes(slot: WatchedSlot, seen: Observation) -> float | None:
@@ -171,16 +244,8 @@ def retained_share(slot: WatchedSlot, seen: Observation) -> float | None:
 
 def seconds_to_loss(slot: WatchedSlot, seen: Observation) -> float | None:
     """Until the source removes WAL that the slot needs; infinite: no loss is in sight."""
-    limit, retained = limit_of(slot.source), retained_bytes(slot, seen)
-    left = left_bytes(retained, seen.number("safe_wal_size"), limit)
-    if left is None or retained is None:
-        return None
-    if retained < _FORETOLD_FROM * (limit.size_bytes or 1):
-        return math.inf
-    growth = seen.growth_bytes_per_second
-    if growth is None:
-        return None
-    return max(left, 0.0) / growth if growth > 0 else math.inf
+    loss = time_to_loss(slot.source, seen.reading(), slot.slot)
+    return None if loss is None else loss.seconds
 
 
 def lag_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
@@ -225,6 +290,6 @@ def concerns(kind: str, slot: WatchedSlot, *, own_rule: bool) -> bool:
         limited = share_limit_bytes(slot) is not None
         return limited if kind == _K.RETAINED_SHARE else own_rule or not limited
     if kind == _K.TIME_TO_LOSS:
-        return limit_of(slot.source).size_bytes is not None
+        return limit_of(slot.source, slot.slot, losing=True).size_bytes is not None
     # A slot that is synchronised from the primary is never read on a standby.
     return kind != _K.SLOT_INACTIVE or not (slot.facts.get("synced") is True or slot.temporary)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from replview.health.conditions import loss_seconds
+from replview.health.conditions import Loss, foreseen_loss
 from replview.health.findings_wal import behind, lost, of_holder, of_wal
 from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
@@ -35,8 +35,15 @@ def slot_health(
     cause: Cause | None = None,
 ) -> Health:
     """The worst that is to be said of a slot; ``cause``: what holds it, where that was asked."""
-    loss = loss_seconds(slot.source, reading, now, slot)
-    return replace(worst(_findings(slot, reading, prepared, now, cause)), loss_seconds=loss)
+    loss = foreseen_loss(slot.source, reading, now, slot)
+    return _with_loss(worst(_findings(slot, reading, prepared, now, cause)), loss)
+
+
+def _with_loss(health: Health, loss: Loss | None) -> Health:
+    """What is to be said, with the estimate, whether that is what is said or not."""
+    if loss is None:
+        return replace(health, loss_seconds=None)
+    return replace(health, loss_seconds=loss.seconds, loss_span=loss.span)
 
 
 def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Health:
@@ -233,8 +240,8 @@ def watched_health(
     slot: ServerSlot, reading: Reading, now: datetime, cause: Cause | None = None
 ) -> Health:
     """The worst that is to be said of it; ``cause``: what holds it, where that was asked."""
-    loss = loss_seconds(slot.source, reading, now)
-    return replace(worst(_watched_findings(slot, reading, now, cause)), loss_seconds=loss)
+    loss = foreseen_loss(slot.source, reading, now)
+    return _with_loss(worst(_watched_findings(slot, reading, now, cause)), loss)
 
 
 def forgotten(slot: ServerSlot, now: datetime) -> bool:

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from replview.health.conditions import WalLimit, limit_of, loss_seconds
+from replview.health.conditions import (
+    STEADY_BYTES_PER_SECOND,
+    WalLimit,
+    foreseen_loss,
+    limit_of,
+)
 from replview.health.holding import BEHIND_BYTES, SHARE, Cause
 from replview.health.open_transactions import LONG
 from replview.health.states import Health, Level, Reading
@@ -72,8 +77,6 @@ LOSS_AHEAD_SECONDS = 24 * 3600
 FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
 #: Without a limit on the source, retained WAL worth a look.
 MUCH_WAL_BYTES = 8 << 30
-#: A slower pace than this is none.
-_STEADY_BYTES_PER_SECOND = 1024
 
 
 def lost(name: str, reading: Reading) -> Health | None:
@@ -113,7 +116,8 @@ def of_wal(
                 next_step=next_step or "set max_slot_wal_keep_size.",
             )
         return
-    loss = loss_seconds(source, reading, now, slot)
+    foreseen = foreseen_loss(source, reading, now, slot)
+    loss = foreseen.seconds if foreseen is not None else None
     level = _level(limit, retained, reading, loss)
     if level is not None:
         near = _near_limit(name, level, limit, retained, reading, loss)
@@ -194,12 +198,12 @@ def behind_words(behind: int, growth: float | None) -> str:
     words = f"Behind by {bytes_words(behind)}"
     if growth is None:
         return words
-    if growth < -_STEADY_BYTES_PER_SECOND:
+    if growth < -STEADY_BYTES_PER_SECOND:
         seconds = behind / -growth
         # Up to two minutes, seconds are read more easily than minutes and seconds.
         left = f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)
         return f"{words}, catching up at {bytes_words(-growth)}/s, about {left} to go"
-    if growth > _STEADY_BYTES_PER_SECOND:
+    if growth > STEADY_BYTES_PER_SECOND:
         return f"{words} and falling behind, by {bytes_words(growth)}/s"
     return f"{words}, neither catching up nor falling back"
 
@@ -207,7 +211,7 @@ def behind_words(behind: int, growth: float | None) -> str:
 def behind(reading: Reading, behind_bytes: int) -> Health:
     """A reader that has WAL to go; falling behind needs a look sooner than catching up."""
     growth = reading.behind_growth_bytes_per_second
-    falling = growth is not None and growth > _STEADY_BYTES_PER_SECOND
+    falling = growth is not None and growth > STEADY_BYTES_PER_SECOND
     far = behind_bytes > (4 * BEHIND_BYTES if falling else FAR_BEHIND_BYTES)
     return Health(
         level=Level.LOOK if far else Level.OK,

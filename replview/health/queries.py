@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
+from replview.health.conditions import GROWTH_WINDOWS, growth_of
 from replview.health.states import Level, Prepared, Reading
 from replview.store.models import Slot, Source, Transaction
 from replview.store.models.seen import seen_ids
@@ -32,19 +33,16 @@ class AlertCounts:
 
 
 #: Of each slot: what the last sample says of its WAL (a lost slot has no position and retains
-#: nothing, so that may not be the next one); the last sample that tells retained WAL, one up to
-#: ten minutes older (its growth), one ten seconds to a minute older (its rate), and the delay of
-#: the last commits. Every part has a constant bound: the planner then leaves out the partitions of
-#: other days at once, rather than plan ninety of them four times over on every page.
+#: nothing, so that may not be the next one); the last sample that tells retained WAL, one ten
+#: seconds to a minute older (its rate), and the delay of the last commits. Every part has a
+#: constant bound: the planner then leaves out the partitions of other days at once, rather than
+#: plan ninety of them four times over on every page.
 READINGS = """
 SELECT s.id,
        latest.sampled_at, latest.retained_wal_bytes, latest.safe_wal_bytes, present.wal_status,
-       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
-            THEN (latest.retained_wal_bytes - older.retained_wal_bytes)
-                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
        (latest.transactions_stored - before.transactions_stored)
            / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8,
-       delay.p50, delay.p99
+       delay.p50, delay.p99, NULL::float8, NULL::float8
   FROM slot s
   LEFT JOIN LATERAL (
        SELECT wal_status FROM slot_sample
@@ -55,12 +53,6 @@ SELECT s.id,
         WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL
           AND sampled_at > %(since)s
         ORDER BY sampled_at DESC LIMIT 1) latest ON true
-  LEFT JOIN LATERAL (
-       SELECT sampled_at, retained_wal_bytes FROM slot_sample
-        WHERE slot_id = s.id AND retained_wal_bytes IS NOT NULL
-          AND sampled_at >= latest.sampled_at - interval '10 minutes'
-          AND sampled_at > %(since_growth)s
-        ORDER BY sampled_at LIMIT 1) older ON true
   LEFT JOIN LATERAL (
        SELECT sampled_at, transactions_stored FROM slot_sample
         WHERE slot_id = s.id AND transactions_stored IS NOT NULL
@@ -77,37 +69,35 @@ SELECT s.id,
                 ORDER BY commit_seq DESC LIMIT 100) recent) delay ON true
 """
 
-# How fast things go, of every slot on a server, ours or not: retained WAL and the server's
-# position over ten minutes, what is not confirmed yet (of a physical slot: what is retained) over
-# forty seconds. The constant bounds leave out the partitions of other days.
-_PACES = """
+_PACE = """CASE WHEN latest.sampled_at - {0}.sampled_at >= interval '30 seconds'
+            THEN (latest.{1} - {0}.{1})::float8
+                 / extract(epoch FROM latest.sampled_at - {0}.sampled_at)::float8 END"""
+_FIRST = """
+  LEFT JOIN LATERAL (
+       SELECT * FROM slot_sample
+        WHERE slot_id = w.id AND sampled_at > %({0}_since)s
+        ORDER BY sampled_at LIMIT 1) {0} ON true"""
+# How fast things go, of every slot on a server, ours or not: retained WAL over each of
+# ``GROWTH_WINDOWS``, the server's position over the longest, and over the shortest what is not
+# confirmed yet (of a physical slot: what is retained). The constant bounds leave out the
+# partitions of other days.
+_PACES = f"""
 SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
-       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
-            THEN (latest.retained_wal_bytes - older.retained_wal_bytes)
-                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
-       CASE WHEN latest.sampled_at - older.sampled_at > interval '20 seconds'
-            THEN (latest.current_lsn - older.current_lsn)::float8
-                 / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8 END,
-       CASE WHEN latest.sampled_at - before.sampled_at > interval '9 seconds'
+       {_PACE.format("a", "retained_wal_bytes")},
+       {_PACE.format("b", "retained_wal_bytes")},
+       {_PACE.format("c", "retained_wal_bytes")},
+       {_PACE.format("c", "current_lsn")},
+       CASE WHEN latest.sampled_at - a.sampled_at > interval '9 seconds'
             THEN (coalesce(latest.unconfirmed_wal_bytes, latest.retained_wal_bytes)
-                  - coalesce(before.unconfirmed_wal_bytes, before.retained_wal_bytes))
-                 / extract(epoch FROM latest.sampled_at - before.sampled_at)::float8 END,
-       NULL::float8
-  FROM watched_slot w
+                  - coalesce(a.unconfirmed_wal_bytes, a.retained_wal_bytes))
+                 / extract(epoch FROM latest.sampled_at - a.sampled_at)::float8 END
+  FROM (SELECT id FROM watched_slot WHERE gone_at IS NULL UNION SELECT id FROM slot) w
  CROSS JOIN LATERAL (
        SELECT * FROM slot_sample
-        WHERE slot_id = w.id AND sampled_at > %(just_now)s
+        WHERE slot_id = w.id AND sampled_at > %(just_now)s AND sampled_at <= %(now)s
         ORDER BY sampled_at DESC LIMIT 1) latest
-  LEFT JOIN LATERAL (
-       SELECT sampled_at, retained_wal_bytes, current_lsn FROM slot_sample
-        WHERE slot_id = w.id AND sampled_at > %(minutes_ago)s
-        ORDER BY sampled_at LIMIT 1) older ON true
-  LEFT JOIN LATERAL (
-       SELECT sampled_at, retained_wal_bytes, unconfirmed_wal_bytes FROM slot_sample
-        WHERE slot_id = w.id AND sampled_at > %(just_now)s
-        ORDER BY sampled_at LIMIT 1) before ON true
- WHERE w.gone_at IS NULL
-"""
+  {"".join(_FIRST.format(name) for name in "abc")}
+"""  # noqa: S608 (of constants)
 
 _PRESENT = f"SELECT true, r.* FROM ({READINGS}) r UNION ALL {_PACES}"  # noqa: S608 (of constants)
 
@@ -129,8 +119,36 @@ class Pace:
     """How fast a slot's numbers move, in bytes a second; None is unknown."""
 
     growth: float | None = None
+    #: The slowest and the fastest that it may be.
+    between: tuple[float, float] | None = None
     wal: float | None = None
     behind: float | None = None
+
+
+def _pace(*rates: float | None) -> Pace:
+    """Of the last five columns of ``_PACES``."""
+    *growths, wal, behind = rates
+    growth, *between = growth_of(growths) or (None,)
+    return Pace(
+        growth=growth,
+        between=(between[0], between[1]) if between else None,
+        wal=wal,
+        behind=behind,
+    )
+
+
+def _bounds(now: datetime) -> dict[str, datetime]:
+    since = {
+        f"{key}_since": now - window for key, window in zip("abc", GROWTH_WINDOWS, strict=True)
+    }
+    return {"now": now, "just_now": now - timedelta(seconds=40), **since}
+
+
+def read_paces(now: datetime) -> dict[int, Pace]:
+    """How fast things went at a moment, of every slot that is on its server, by its samples' id."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PACES, _bounds(now))
+        return {row[1]: _pace(*row[6:]) for row in cursor}
 
 
 def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
@@ -141,28 +159,26 @@ def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
     since = now - timedelta(days=1)
     bounds = {
         "since": since,
-        "since_growth": since - timedelta(minutes=10),
         "since_rate": since - timedelta(minutes=1),
-        "just_now": now - timedelta(seconds=40),
-        "minutes_ago": now - timedelta(minutes=10),
+        **_bounds(now),
     }
     readings, paces = {}, {}
     with connection.cursor() as cursor:
         cursor.execute(_PRESENT, bounds)
-        for ours, slot_id, at, retained, safe, status, growth, rate, p50, p99 in cursor:
+        for ours, slot_id, at, retained, safe, status, *rates in cursor:
             if ours:
+                rate, p50, p99 = rates[:3]
                 readings[slot_id] = Reading(
                     sampled_at=at,
                     retained_wal_bytes=retained,
                     safe_wal_bytes=safe,
                     wal_status=status,
-                    growth_bytes_per_second=growth,
                     transactions_per_second=rate,
                     stored_after_p50_us=p50,
                     stored_after_p99_us=p99,
                 )
             else:
-                paces[slot_id] = Pace(growth=growth, wal=rate, behind=p50)
+                paces[slot_id] = _pace(*rates)
     return readings, paces
 
 

@@ -53,9 +53,10 @@ class Reading:
     invalidated: str = ""
     #: The first look that did not find it on its server.
     gone_at: datetime | None = None
-    #: How fast retained WAL has grown over the last minutes.
+    #: How fast retained WAL grows, and the slowest and fastest it may: ``conditions.growth_of``.
     growth_bytes_per_second: float | None = None
-    #: How fast what is unconfirmed has grown over the last half minute; negative: it is read
+    growth_between: tuple[float, float] | None = None
+    #: How fast what is unconfirmed has grown over the last minute; negative: it is read
     #: faster than it is written.
     behind_growth_bytes_per_second: float | None = None
     #: How fast the source has written WAL over the last minutes.
@@ -93,6 +94,8 @@ class Health:
     next_step: str = ""
     #: Until the source removes WAL which the slot needs.
     loss_seconds: float | None = None
+    #: ``25 min to 46 min``; empty where there is none to say.
+    loss_span: str = ""
 
 
 def worst(findings: Iterable[Health]) -> Health:

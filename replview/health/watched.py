@@ -168,6 +168,7 @@ def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
         invalidated=server.lost,
         gone_at=server.gone_at,
         growth_bytes_per_second=pace.growth,
+        growth_between=pace.between,
         behind_growth_bytes_per_second=pace.behind,
         wal_bytes_per_second=pace.wal,
     )
@@ -185,6 +186,8 @@ def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
         safe_wal_bytes=None if lost else reading.safe_wal_bytes,
         invalidated=invalidated,
         gone_at=server.gone_at if server is not None else None,
+        growth_bytes_per_second=pace.growth,
+        growth_between=pace.between,
         behind_growth_bytes_per_second=pace.behind,
         wal_bytes_per_second=pace.wal,
     )

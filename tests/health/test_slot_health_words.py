@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from decoder.scalars import LSN
-from replview.health.conditions import limit_of, loss_seconds, lost_reason
+from replview.health.conditions import foreseen_loss, limit_of, lost_reason
 from replview.health.findings import forgotten, slot_health, watched_health
 from replview.health.findings_wal import behind_words
 from replview.health.holding import cause_of
@@ -237,7 +237,9 @@ def test_the_budget_is_the_limit_where_it_is_reached_first() -> None:
     slot = ours(wal_budget_bytes=8 * GB)
 
     assert limit_of(slot.source, slot).by == "budget"
-    assert loss_seconds(slot.source, growing, NOW, slot) == 1024
+    loss = foreseen_loss(slot.source, growing, NOW, slot)
+    assert loss is not None
+    assert loss.seconds == 1024
     assert "drops the slot, to protect the database" in slot_health(slot, growing, None, NOW).cause
 
 

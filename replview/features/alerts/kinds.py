@@ -67,8 +67,9 @@ KINDS: dict[str, Kind] = {
     ),
     _K.TIME_TO_LOSS: Kind(
         "Time to loss", Unit.SECONDS, Subject.SLOT,
-        "How long until the source removes WAL that the slot needs, at the pace of the last "
-        "minutes. Foretold once a tenth of the limit is used.",
+        "How long until the source removes WAL that the slot needs, or replview drops the slot at "
+        "its budget, at the median pace of the last one, five and ten minutes. Foretold once a "
+        "tenth of the limit is used.",
         "Let its consumer read on, raise max_slot_wal_keep_size, or drop the slot.", below=True,
     ),
     _K.RETAINED_SHARE: Kind(

@@ -18,6 +18,7 @@ from replview.health.conditions import (
     concerns,
     lost_reason,
     share_limit_bytes,
+    time_to_loss,
 )
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
@@ -48,13 +49,12 @@ class Measured:
 def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
     """What ``health.conditions`` measures of the slots that are there and not lost."""
     rows = [row for row in _present(snapshot) if concerns(kind, row, own_rule=True)]
-    growth = snapshot.growth([row.pk for row in rows]) if kind == _K.TIME_TO_LOSS and rows else {}
     for row in rows:
         seen = Observation(
             at=snapshot.now,
             facts=row.facts if _fresh(snapshot, row) else {},
             inactive_since=row.inactive_since,
-            growth_bytes_per_second=growth.get(row.pk),
+            growth=_growth(snapshot, row) if kind == _K.TIME_TO_LOSS else None,
         )
         yield _of_slot(
             row,
@@ -64,13 +64,22 @@ def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
         )
 
 
+def _growth(snapshot: Snapshot, row: WatchedSlot) -> tuple[float, float, float] | None:
+    pace = snapshot.paces.get(row.pk)
+    if pace is None or pace.growth is None or pace.between is None:
+        return None
+    return pace.growth, *pace.between
+
+
 def _detail(kind: str, row: WatchedSlot, seen: Observation) -> dict[str, object]:
     retained = seen.number("retained_wal_bytes")
     if kind == _K.RETAINED_SHARE:
         return {"retained_wal_bytes": retained, "limit_bytes": share_limit_bytes(row)}
     if kind == _K.TIME_TO_LOSS:
-        growth = seen.growth_bytes_per_second
-        return {"retained_wal_bytes": retained, "growth_bytes_per_second": growth}
+        loss = time_to_loss(row.source, seen.reading(), row.slot)
+        growth = seen.growth and seen.growth[0]
+        span = loss.span if loss is not None else ""
+        return {"retained_wal_bytes": retained, "growth_bytes_per_second": growth, "span": span}
     if kind == _K.SLOT_INACTIVE:
         return {"inactive_since": row.inactive_since and row.inactive_since.isoformat()}
     return {}

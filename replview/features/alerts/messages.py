@@ -32,7 +32,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
         _K.RETAINED_WAL: f"{name} retains {amount} of WAL, and nothing limits it.",
         _K.RETAINED_SHARE: f"{name} retains {amount} of what it may"
         f"{_of(detail, 'retained_wal_bytes', 'limit_bytes')}.",
-        _K.TIME_TO_LOSS: f"{name} will be lost in about {amount}{_pace(detail)}.",
+        _K.TIME_TO_LOSS: f"{name} will be lost in about {amount}{_span(detail)}{_pace(detail)}.",
         _K.LAG: f"{name} lags by {amount}.",
         _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_problem(detail)}.",
         _K.SLOT_LOST: f"{name} is lost: "
@@ -76,6 +76,10 @@ def _of(detail: dict[str, Any], part: str, whole: str) -> str:
 def _pace(detail: dict[str, Any]) -> str:
     pace = detail.get("growth_bytes_per_second")
     return f": retained WAL grows by {amount_words(pace, Unit.BYTES)}/s" if pace else ""
+
+
+def _span(detail: dict[str, Any]) -> str:
+    return f" ({detail['span']})" if detail.get("span") else ""
 
 
 def _problem(detail: dict[str, Any]) -> str:

@@ -9,28 +9,11 @@ from typing import Any
 from django.db import connection
 from django.db.models import Max
 
-from replview.health.conditions import GROWTH_LEAST, GROWTH_WINDOW
+from replview.health.queries import Pace, read_paces
 from replview.health.source_state import stale_after
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
 from replview.store.same_server import one_a_server, one_a_slot
 
-_GROWTH = """
-SELECT w.id,
-       (latest.retained_wal_bytes - older.retained_wal_bytes)
-           / extract(epoch FROM latest.sampled_at - older.sampled_at)::float8
-  FROM watched_slot w
-  JOIN LATERAL (
-       SELECT sampled_at, retained_wal_bytes FROM slot_sample
-        WHERE slot_id = w.id AND retained_wal_bytes IS NOT NULL
-          AND sampled_at > %(since)s AND sampled_at <= %(now)s
-        ORDER BY sampled_at DESC LIMIT 1) latest ON true
-  JOIN LATERAL (
-       SELECT sampled_at, retained_wal_bytes FROM slot_sample
-        WHERE slot_id = w.id AND retained_wal_bytes IS NOT NULL
-          AND sampled_at > %(since)s AND sampled_at <= latest.sampled_at - %(least)s
-        ORDER BY sampled_at LIMIT 1) older ON true
- WHERE w.id = ANY(%(slots)s)
-"""
 _PAST = """
 SELECT DISTINCT ON (slot_id, date_bin(%(bin)s, sampled_at, %(since)s))
        slot_id, sampled_at, retained_wal_bytes, unconfirmed_wal_bytes, safe_wal_bytes, wal_status,
@@ -115,15 +98,10 @@ class Snapshot:
         """The last look at each source, by its id."""
         return SourceLook.objects.in_bulk()
 
-    def growth(self, slot_ids: Collection[int]) -> dict[int, float]:
-        """Bytes a second by which retained WAL has grown over ``GROWTH_WINDOW``, by the slot's id;
-        absent: the samples do not span ``GROWTH_LEAST``.
-        """
-        parameters: dict[str, Any] = {"now": self.now, "since": self.now - GROWTH_WINDOW}
-        parameters |= {"least": GROWTH_LEAST, "slots": list(slot_ids)}
-        with connection.cursor() as cursor:
-            cursor.execute(_GROWTH, parameters)
-            return dict(cursor.fetchall())
+    @cached_property
+    def paces(self) -> dict[int, Pace]:
+        """How fast things go, by the slot's id."""
+        return read_paces(self.now)
 
     def reached_at(self, source_ids: list[int]) -> dict[int, dt.datetime]:
         """When these sources last reported their state; absent: not within a week."""

@@ -12,10 +12,11 @@ from replview.features.alerts.schema_changes import matches
 from replview.features.alerts.snapshot import past_samples
 from replview.health.conditions import (
     GROWTH_LEAST,
-    GROWTH_WINDOW,
+    GROWTH_WINDOWS,
     MEASURES,
     Observation,
     concerns,
+    growth_of,
     unread_seconds,
 )
 from replview.store.models import (
@@ -78,10 +79,11 @@ def _slots(
 
 def _observations(rows: list[Row]) -> Iterator[Observation]:
     """The samples of one slot, oldest first, with what each adds to those before it."""
-    first, since = 0, None
+    first, since = dict.fromkeys(GROWTH_WINDOWS, 0), None
     for row in rows:
-        while row["at"] - rows[first]["at"] > GROWTH_WINDOW:
-            first += 1
+        for window in GROWTH_WINDOWS:
+            while row["at"] - rows[first[window]]["at"] > window:
+                first[window] += 1
         if row["active"]:
             since = None
         elif row["active"] is False:
@@ -92,7 +94,7 @@ def _observations(rows: list[Row]) -> Iterator[Observation]:
             at=row["at"],
             facts=row,
             inactive_since=since,
-            growth_bytes_per_second=_growth(rows[first], row),
+            growth=growth_of([_growth(rows[first[window]], row) for window in GROWTH_WINDOWS]),
         )
 
 

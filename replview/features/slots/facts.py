@@ -9,7 +9,7 @@ from datetime import datetime
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.health.conditions import WalLimit, limit_of
+from replview.health.conditions import STEADY_BYTES_PER_SECOND, WalLimit, limit_of
 from replview.health.findings_wal import lost_short
 from replview.health.fleet import SlotView
 from replview.health.holding import Cause, cause_of
@@ -57,7 +57,7 @@ def _pace(reading: Reading) -> str:
     growth = reading.growth_bytes_per_second
     if growth is None:
         return "pace not known yet"
-    if abs(growth) < 1024:
+    if abs(growth) < STEADY_BYTES_PER_SECOND:
         return "steady"
     return f"{'growing' if growth > 0 else 'falling'} {bytes_words(abs(growth))}/s"
 
@@ -68,9 +68,10 @@ def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimi
         return ""
     safe = reading.safe_wal_bytes if limit.by == "server" else None
     left = bytes_words(max(limit.size_bytes - retained, 0) if safe is None else max(safe, 0))
-    loss = health.loss_seconds
-    minded = loss is not None and health.level in (Level.NOW, Level.LOOK)
-    return f"{left} left" + (f", lost in about {age_words(loss)}" if minded and loss else "")
+    if not health.loss_seconds or health.level not in (Level.NOW, Level.LOOK):
+        return f"{left} left"
+    span = f" ({health.loss_span})" if health.loss_span else ""
+    return f"{left} left, lost in about {age_words(health.loss_seconds)}{span}"
 
 
 def _width(retained: int, limit: int) -> int:
