@@ -133,6 +133,11 @@ class Loss:
     soonest: float
     latest: float
 
+    def as_json(self) -> dict[str, float | None]:
+        """In seconds; ``latest`` null: perhaps never."""
+        latest = None if self.latest == math.inf else round(self.latest)
+        return {"seconds": round(self.seconds), "soonest": round(self.soonest), "latest": latest}
+
     @property
     def span(self) -> str:
         """``25 min to 46 min``; empty where it is as good as exact."""

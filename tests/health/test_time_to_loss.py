@@ -7,9 +7,11 @@ besides, and of bulk imports of random size at random intervals.
 
 import json
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -21,11 +23,11 @@ from replview.health.conditions import (
     time_to_loss,
 )
 from replview.health.findings import watched_health
-from replview.health.queries import read_paces
+from replview.health.queries import read_paces, read_present
 from replview.health.server_slot import server_slot
 from replview.health.states import Reading
 from replview.health.watched import reading_of
-from replview.store.models import Slot, SlotSample, Source, WatchedSlot
+from replview.store.models import Slot, SlotSample, Source, SourceLook, WatchedSlot
 from replview.store.retention.tidy import make_partitions
 
 RECORDED = json.loads((Path(__file__).parent / "recorded_wal.json").read_text())
@@ -152,3 +154,39 @@ def test_the_budget_of_our_own_slot_counts_for_alerts_too() -> None:
     seen = Observation(at=NOW, facts={"retained_wal_bytes": 6 * GB}, growth=(MB, MB, MB))
 
     assert seconds_to_loss(watched(slot=ours), seen) == 1024
+
+
+def test_the_api_tells_state_cause_remedy_and_time_to_loss(signed_in: Any, scene: Any) -> None:
+    told = signed_in.get("/api/v1/slots/billing-eu/replview_billing/health").json()
+    page = signed_in.get("/slots/billing-eu/replview_billing/").content.decode()
+
+    assert told["state"] == "now"
+    assert f"<b>{told['title']}</b>" in page
+    assert f"Next: {told['remedy']}" in page
+    assert (told["limit_by"], told["limit_bytes"]) == ("server", 64 * GB)
+    # 32.2 of 64 GB, at the pace of the samples.
+    pace = read_present()[1][scene.slots["billing-eu/replview_billing"].pk].growth
+    left = 64 * GB - told["retained_bytes"]
+    assert told["time_to_loss"]["seconds"] == pytest.approx(left / (pace or 1), rel=0.01)
+    assert told["time_to_loss"]["soonest"] <= told["time_to_loss"]["seconds"]
+    assert signed_in.get("/api/v1/slots/billing-eu/none/health").status_code == 404
+
+
+def test_wal_of_one_server_counts_once(signed_in: Any, scene: Any) -> None:
+    """As two sources lead to it; a standby has the same identifier, and started at another time."""
+
+    def retained() -> str:
+        page = signed_in.get("/").content.decode().split("Retained WAL")[1]
+        return re.sub(r"<[^>]+>|\s", "", page)[:12]
+
+    names = ("billing-eu", "crm")
+    alone = retained()
+    Source.objects.filter(name__in=names).update(system_identifier="7")
+    for name in names:
+        SourceLook.objects.update_or_create(
+            source=scene.sources[name],
+            defaults={"looked_at": scene.now, "holders": {"started_at": "2026-11-20"}},
+        )
+    assert retained() != alone
+    SourceLook.objects.filter(source=scene.sources["crm"]).update(holders={"started_at": "later"})
+    assert retained() == alone

@@ -1,6 +1,6 @@
 """The overview: must I do something? Figures, sources worst first, what is open, what happened."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -17,7 +17,8 @@ from replview.health.fleet import Fleet, SourceView
 from replview.health.open_transactions import OpenRow
 from replview.health.queries import OPEN_STATES, AlertCounts, read_history, read_window
 from replview.health.states import Level
-from replview.store.models import SlotEvent, Transaction
+from replview.store.models import SlotEvent, SourceLook, Transaction
+from replview.store.same_server import server_of
 from replview.text.formats import (
     age_words,
     bytes_words,
@@ -63,10 +64,16 @@ def _loss(fleet: Fleet) -> Figure:
 
 
 def _retained(fleet: Fleet) -> Figure:
-    sizes = [
-        source.retained_wal_bytes if source.present_known else None for source in fleet.sources
-    ]
-    return _summed("Retained WAL", sizes, bytes_words)
+    by_server: dict[Hashable, float | None] = {}
+    sources = [view.source for view in fleet.sources]
+    alike = len({source.system_identifier for source in sources}) < len(sources)
+    looks = SourceLook.objects.in_bulk() if alike else {}
+    for view in fleet.sources:
+        # Sources of one server share its WAL.
+        server = server_of(view.source, looks) or view.source.pk
+        size, known = view.retained_wal_bytes if view.present_known else None, by_server.get(server)
+        by_server[server] = size if known is None else max(known, size or 0)
+    return _summed("Retained WAL", list(by_server.values()), bytes_words)
 
 
 def _rate(fleet: Fleet) -> Figure:

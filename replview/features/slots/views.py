@@ -23,7 +23,7 @@ from replview.health.fleet import SlotView
 from replview.health.queries import Pace
 from replview.health.watched import Causes, OtherView, other_view
 from replview.store.failover_readiness import read_failover_settings, waits_for_none
-from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source, WatchedSlot
+from replview.store.models import Slot, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
 from replview.store.same_server import recorded_elsewhere
 from replview.store.slot_control import DROPPED, change_budget
@@ -288,15 +288,6 @@ def _log(request: HttpRequest, row: Slot) -> dict[str, object]:
         "newest": query_of(kinds),
         "older": query_of(kinds, page.older.pk) if page.older else "",
     }
-
-
-def _start(request: HttpRequest, row: Slot) -> SlotEvent | None:
-    if not request.GET.get("from", ""):
-        return None
-    line = line_of(row, Params(request.GET).number("from") or 0)
-    if line is None:
-        raise Http404("the slot's log has no such line")
-    return line
 
 
 @page(role=OPERATOR, of=OF_SLOT)

@@ -9,12 +9,16 @@ from ninja import Router, Schema
 
 from replview.access.page import VIEWER, page
 from replview.access.visibility import reading_session
-from replview.store.models import Slot
+from replview.health.conditions import foreseen_loss, limit_of
+from replview.health.holding import cause_of
+from replview.health.source_state import SourceState
+from replview.store.models import Slot, SourceLook
 from replview.store.read.changes.records import utc_text
 from replview.store.read.coverage import Gap, coverage_of
 from replview.store.read.rows import Slot as SlotOnRecord
 from replview.store.read.table_coverage import TableCoverage
 from replview.ui.api.answers import BadRequest
+from replview.ui.shell import fleet_of
 
 router = Router(tags=["slots"])
 
@@ -66,6 +70,40 @@ def _facts(slot: Slot) -> dict[str, object]:
         "last_commit_time": slot.last_commit_time,
         "transactions_stored": slot.transactions_stored,
         "changes_stored": slot.changes_stored,
+    }
+
+
+@page(role=VIEWER)
+@router.get(
+    "/slots/{source}/{slot}/health",
+    response=dict[str, Any],
+    summary="What holds a slot, until when",
+)
+def slot_health(request: HttpRequest, source: str, slot: str) -> dict[str, object]:
+    """The state of any slot of a source, what holds it, what to do, and when it is lost; as pages
+    say it. ``time_to_loss`` null: no loss is in sight, or it is not known.
+    """
+    fleet, name = fleet_of(request), f"{source}/{slot}"
+    view = fleet.find_slot(name) or fleet.find_other(name)
+    if view is None:
+        raise Http404(f"there is no slot {name!r}: see /api/v1/slots for replview's own")
+    ours, health, server = getattr(view, "slot", None), view.health, view.server
+    at = ours.source if ours is not None else view.server.source  # type: ignore[union-attr]
+    limit = limit_of(at, ours, view.reading)
+    state = SourceState(SourceLook.objects.filter(source=at).first(), fleet.now)
+    cause = None if server is None else cause_of(server, state, fleet.now, ours)
+    loss = foreseen_loss(at, view.reading, fleet.now, ours)
+    return {
+        "slot": name,
+        "state": str(health.level),
+        "title": health.title,
+        "cause": health.cause,
+        "remedy": health.next_step,
+        "held_by": None if cause is None or cause.kind == "unknown" else cause.words,
+        "retained_bytes": view.retained_wal_bytes,
+        "limit_bytes": limit.size_bytes,
+        "limit_by": limit.by,
+        "time_to_loss": None if loss is None else loss.as_json(),
     }
 
 
