@@ -130,7 +130,6 @@ export class Panel {
       if (line.meta.word && (this.lines.length > 1)) this.at.append(` ${line.meta.word}`);
     }
     if (values.length > shown.length) this.at.append(` and ${values.length - shown.length} more`);
-    this.at.append(this.lossWords(page, at, values[0]?.[1] ?? null));
     this.place(axis, ms, values);
     this.plot.setAttribute("aria-valuenow", Math.round(at));
     this.plot.setAttribute("aria-valuetext", words);
@@ -138,18 +137,6 @@ export class Panel {
   }
 
   newest() { return Math.max(...this.lines.map((line) => line.x.at(-1) ?? 0)) || null; }
-
-  // From the slope of the ten minutes (or tenth of the stretch) before: when the limit is reached.
-  lossWords(page, at, value) {
-    const limit = this.chart.key === "retained" && this.chart.figure.layout.shapes.find((shape) => shape.name === "del");
-    if (!limit || value === null) return "";
-    const back = Math.min(600e3, page.axis.span / 10);
-    const before = page.valueAt(this.lines[0], at - back);
-    if (before === null || value <= before) return "";
-    const seconds = (limit.y0 - value) / ((value - before) / (back / 1000));
-    const about = Math.max(60, Math.round(seconds / 60) * 60);
-    return seconds > 0 && seconds < 7 * 86400 ? ` · loss in about ${valueWords("seconds", about)}` : "";
-  }
 
   place(axis, ms, values) {
     const shown = ms !== null && ms >= axis.since && ms <= axis.until;
