@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos spark-artefact wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos spark-artefact histories wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -55,6 +55,9 @@ bench-spark: install-test ## Measure the Spark pipeline over two million changes
 
 chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 minutes (CHAOS_ARGS=)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+histories: install-test ## Hold every answer against 1,000 random histories: about 20 minutes (HISTORIES=)
+	HISTORIES=$(or $(HISTORIES),1000) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store/read/test_histories.py
 
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip
 	@$(BIN)/python -m replview.spark.artefact build

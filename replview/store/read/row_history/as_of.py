@@ -8,11 +8,12 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.coverage import Coverage
 from replview.store.read.days import is_deleted
+from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.events import Event, Span
 from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import LAST, Known, Replay
+from replview.store.read.row_history.replay import FIRST, LAST, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.rows import OPEN_END, Place, Slot, Step
@@ -211,6 +212,8 @@ class _State:
         self._row = row
         self._shapes = finder.table.shapes
         self._unpublished = False
+        #: What stands between the moment and the next change, and after that.
+        self._later = Breaks()
 
     def read(self) -> RowState:
         """The state, from the changes before the moment and the one after it."""
@@ -218,8 +221,9 @@ class _State:
         assert moment.incarnation is not None
         past = [event for event in self._row.events if moment.covers(event)]
         next_event = next((e for e in self._row.events if not moment.covers(e)), None)
-        breaks = finder.breaks(past[-LOOK_BACK * 2 :])
+        breaks = self._later = finder.breaks(past[-LOOK_BACK * 2 :])
         if moment.time is not None:
+            self._later = breaks.committed_by(moment.time, after=True)
             breaks = breaks.committed_by(moment.time)
         self._unpublished = bool(breaks.unpublished)
         replay = Replay(finder, breaks)
@@ -248,7 +252,10 @@ class _State:
             exists, why = self._from_next(following, why)
         if following is not None and exists and following.op in ("U", "D"):
             values = {**self._sent_by(following, known.last), **values}
-        if exists is None and not why:
+        if exists is None and known.last is None:
+            # Nor is it known what it was called.
+            key, why = None, why or "no change"
+        elif exists is None and not why:
             why = "no change"
         version = self._version(known.last, following)
         return RowState(
@@ -266,6 +273,14 @@ class _State:
         """What the next change says of a row of which nothing is known before it."""
         if why == "left out" or self._unpublished:
             return None, why or "unpublished"
+        at = self._moment
+        here = FIRST if at.time is not None else at.before[1:]
+        there = following.incarnation_id, here, following.place
+        if self._later.left_out_between(*there):
+            return None, "left out"
+        if self._later.truncated(following.relation_id, *there):
+            # Another row may have had the key until then, and that it ended is not told by its key.
+            return None, "no change"
         if following.op == "I":
             return False, "not created"
         return True, why

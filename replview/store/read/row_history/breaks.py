@@ -94,14 +94,14 @@ class Breaks:
         self._left_out.append((incarnation, place, commit_time))
         insort(self.left_out.setdefault(incarnation, []), place)
 
-    def committed_by(self, until: dt.datetime) -> "Breaks":
-        """Only of what had committed by then."""
+    def committed_by(self, until: dt.datetime, *, after: bool = False) -> "Breaks":
+        """Only of what had committed by then, or of what had not."""
         found = Breaks(baselines=self.baselines, unpublished=self.unpublished)
         for each in self.truncations:
-            if each.commit_time is not None and each.commit_time <= until:
+            if each.commit_time is not None and (each.commit_time > until) is after:
                 found.add(each)
         for incarnation, place, commit_time in self._left_out:
-            if commit_time is not None and commit_time <= until:
+            if commit_time is not None and (commit_time > until) is after:
                 found.leave_out(incarnation, place, commit_time)
         return found
 

@@ -213,7 +213,7 @@ class RowFinder(SoughtRow):
         Else as far back as these changes reach, and again where others reach further.
         """
         is_keyed = all(version.key_columns for version in self.table.shapes.versions.values())
-        low = 0 if is_keyed else min((event.at[3] for event in events), default=OPEN_END)
+        low = 0 if is_keyed else min((event.at[3] for event in events), default=0)
         if self._breaks is None or low < self._breaks_low:
             ids = {each.id for each in self.incarnations}
             self._breaks = read_breaks(self.session, self.table.relation_ids, ids, low, OPEN_END)

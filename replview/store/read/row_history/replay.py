@@ -13,7 +13,7 @@ from replview.store.read.row_history.sought_row import SoughtRow
 from replview.store.read.rows import OPEN_END, Place, Step
 
 #: Before and after every place of an incarnation.
-_FIRST: Place = (-1, 0, 0, 0)
+FIRST: Place = (-1, 0, 0, 0)
 LAST: Place = (OPEN_END, 1, OPEN_END, 1 << 31)
 
 
@@ -120,7 +120,7 @@ class Replay:
         if last.incarnation_id != incarnation_id:
             if not self._is_seamless(last.incarnation_id, incarnation_id):
                 return Known(None, last=last, why="gap")
-            spans = [(last.incarnation_id, last.place, LAST), (incarnation_id, _FIRST, place)]
+            spans = [(last.incarnation_id, last.place, LAST), (incarnation_id, FIRST, place)]
         for incarnation, after, before in spans:
             if self._breaks.left_out_between(incarnation, after, before):
                 return Known(None, last=last, why="left out")

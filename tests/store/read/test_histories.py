@@ -1,0 +1,481 @@
+"""Every answer over the record is what the source's own triggers noted of random histories.
+
+50 histories, or as many as ``HISTORIES`` says; ``SEEDS`` repeats the ones that a failure names.
+"""
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from decoder.scalars import LSN
+from replview.access.visibility import reading_session
+from replview.store.models import Relation, Transaction
+from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.row_history import events
+from replview.store.read.row_history.as_of import RowState, row_as_of
+from replview.store.read.row_history.before_images import before_images
+from replview.store.read.row_history.finding import Row as FoundRow
+from replview.store.read.row_history.finding import RowFinder
+from replview.store.read.row_history.history import history_of
+from replview.store.read.row_history.keys import TableRows, table_of
+from replview.store.read.row_history.replay import Entry
+from replview.store.read.rows import ChangeRow
+from tests.receiver.conftest import Recording
+from tests.receiver.conftest import record as record  # a fixture
+from tests.store.read.histories import BETWEEN, KEYS, Content, Fact, Histories, Row, Table
+from tests.ui.api.conftest import program as program  # a fixture
+from tests.ui.api.conftest import user as user  # a fixture
+
+pytestmark = pytest.mark.slow
+
+_TABLES = 10
+_COMMITS = 250
+#: What every table has from its creation to its end.
+_BASE = ("rid", "id", "part", "a", "n", "big")
+_COUNT = int(os.environ.get("HISTORIES", "50"))
+_SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "").split()] or range(-(-_COUNT // _TABLES))
+#: A change: transaction and seq.
+Place = tuple[int, int]
+
+
+@dataclass
+class Played:
+    """Histories, the record of them, and where in it each noted change is."""
+
+    histories: Histories
+    recording: Recording
+    transactions: dict[int, Transaction]
+    #: Of each commit: its changes with what was noted of them.
+    changes: dict[int, list[tuple[ChangeRow, Fact]]]
+
+    def table(self, table: Table) -> TableRows:
+        relation = Relation.objects.get(slot=self.recording.slot, table=table.name)
+        found = table_of(reading_session(), self.recording.slot, relation.pk)
+        assert found is not None
+        return found
+
+    def finder(self, table: Table, key: int) -> RowFinder:
+        rows = self.table(table)
+        hashes = rows.hashes(table.key(key))
+        return RowFinder(reading_session(), self.recording.slot, rows, hashes)
+
+    def lsn(self, xid: int) -> int:
+        return int(LSN(self.transactions[xid].commit_lsn))
+
+
+@pytest.fixture(params=_SEEDS)
+def played(request: pytest.FixtureRequest, source: Any, record: Callable[..., Recording]) -> Played:
+    """Ten histories that were played and recorded from the beginning."""
+    histories = Histories(source, request.param)
+    histories.create(_TABLES)
+    recording = record(source, publish="TABLES IN SCHEMA public")
+    histories.play(_COMMITS)
+    recording.caught_up()
+    recording.end()
+    transactions = {t.xid: t for t in recording.transactions(state="committed")}
+    changes = {}
+    for commit in histories.commits:
+        found = [
+            change
+            for change in changes_of(
+                reading_session(), transactions[commit.xid].pk, limit=1_000_000
+            )
+            if change.op != "M"
+        ]
+        assert [(c.table, c.op) for c in found] == [(f.table, f.op) for f in commit.facts]
+        changes[commit.xid] = list(zip(found, commit.facts, strict=True))
+    return Played(histories, recording, transactions, changes)
+
+
+def test_every_answer_is_what_the_source_knows(played: Played, program: Client, user: User) -> None:
+    assert {t.state for t in played.recording.transactions()} <= {
+        "committed", "aborted", "rolled back", "message"
+    }  # fmt: skip
+    assert any(t.streamed for t in played.transactions.values())
+    _holds_values(played)
+    _holds_before_images(played)
+    _holds_counts(played, program)
+    _holds_filters(played, program)
+    _holds_find(played, program)
+    browser = Client()
+    browser.force_login(user)
+    _holds_search(played, browser)
+    for table in played.histories.tables:
+        _holds_histories(played, table)
+        _holds_keys(played, table)
+        _holds_rows(played, table)
+
+
+def test_what_is_read_in_parts_is_the_same_or_said_to_be_unknown(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = played.histories.random.sample(played.histories.tables, 3)
+    whole = {}
+    for table, key in itertools.product(tables, KEYS):
+        finder = played.finder(table, key)
+        for span in finder.spans:
+            whole[span.events[-1].name] = finder.whole(finder.follow(span))
+    monkeypatch.setattr(events, "MOST_EVENTS", 5)
+    limited = 0
+    for table, key in itertools.product(tables, KEYS):
+        finder = played.finder(table, key)
+        limited += finder.limited
+        for span in finder.spans:
+            row = finder.follow(span)
+            if not row.cut:
+                assert finder.whole(row) == whole[span.events[-1].name]
+    assert limited > 2
+    for table in tables:
+        _holds_keys(played, table, limited=True)
+
+
+def _known(found: Row, noted: Row | None, where: object) -> None:
+    """What is told of a row was so."""
+    assert noted is not None, where
+    assert found.items() <= noted.items(), (where, dict(found.items() - noted.items()), noted)
+
+
+def _base(row: Row) -> Row:
+    return {name: row[name] for name in _BASE if name in row}
+
+
+def _holds_values(played: Played) -> None:
+    for change, fact in (pair for pairs in played.changes.values() for pair in pairs):
+        if change.op in "IU":
+            _known(change.new or {}, fact.new, change)
+        if change.op in "UD" and change.old_kind == "O":
+            assert _base(change.old or {}) == _base(fact.old or {})
+
+
+def _holds_before_images(played: Played) -> None:
+    """The row before each change was so, and is known whole of a row that the record saw made."""
+    pairs = [pair for each in played.changes.values() for pair in each]
+    found = before_images(reading_session(), [change for change, _ in pairs])
+    for change, fact in pairs:
+        before = found.get((change.transaction_id, change.seq))
+        if before is not None:
+            _known(before.image, fact.old, change)
+        if fact.op in "UD" and (fact.rid or 0) > 0 and change.old_kind != "O":
+            assert before is not None, (change, fact)
+            assert _base(dict(before.image)) == _base(fact.old or {}), (change, fact)
+
+
+def _pages(program: Client, address: str, **words: object) -> Iterator[dict[str, Any]]:
+    """All items of a list of the API."""
+    cursor: object = ""
+    while cursor is not None:
+        answer = program.get(address, {**words, "cursor": cursor, "limit": 200})
+        assert answer.status_code == 200, answer.content
+        page = answer.json()
+        yield from page["items"]
+        cursor = page["older"] if "older" in page else page["next"]
+
+
+_OPS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
+
+
+def _tally(facts: list[Fact]) -> dict[str, int]:
+    counted = Counter(fact.op for fact in facts)
+    return {word: counted[letter] for letter, word in _OPS.items()}
+
+
+def _holds_counts(played: Played, program: Client) -> None:
+    slot = str(played.recording.slot)
+    commits = played.histories.commits
+    listed = {t["id"]: t for t in _pages(program, "/api/v1/transactions", slot=slot)}
+    for commit in commits:
+        told = listed[played.transactions[commit.xid].pk]
+        counts = {word: told["counts"][word] for word in _OPS.values()}
+        assert counts == _tally(commit.facts), (commit.xid, told)
+        by_table = {each["table"]: each for each in told["tables"] if each["table"]}
+        for name in {fact.table for fact in commit.facts}:
+            mine = _tally([fact for fact in commit.facts if fact.table == name])
+            assert {word: by_table[name][word] for word in _OPS.values()} == mine, (told, name)
+    everything = [fact for commit in commits for fact in commit.facts]
+    relations = program.get("/api/v1/relations", {"slot": slot}).json()["items"]
+    for relation in relations:
+        mine = _tally([fact for fact in everything if fact.table == relation["table"]])
+        assert {word: relation[f"{word}s"] for word in _OPS.values()} == mine, relation
+    actors = program.get("/api/v1/actors", {"slot": slot}).json()["items"]
+    for actor in actors:
+        mine = _tally([f for c in commits if c.actor == (actor["actor"] or "") for f in c.facts])
+        assert {word: actor[f"{word}s"] for word in _OPS.values()} == mine, actor
+
+
+def _holds_filters(played: Played, program: Client) -> None:
+    slot = str(played.recording.slot)
+    random, commits = played.histories.random, played.histories.commits
+    ordered = [played.transactions[c.xid] for c in commits]
+    low, high = sorted(random.sample(range(len(ordered)), 2))
+    table, other = (f"public.{t.name}" for t in random.sample(played.histories.tables, 2))
+    letters = "".join(random.sample("IUDT", 2))
+    at_least = random.randrange(2, 6)
+    actor = random.choice([c.actor for c in commits if c.actor])
+    some = random.choice(commits)
+
+    def touched(facts: list[Fact], ops: str = "IUDT", names: str = f"{table},{other}") -> bool:
+        return any(f"public.{f.table}" in names.split(",") and f.op in ops for f in facts)
+
+    asked: list[tuple[dict[str, object], Callable[[int], bool]]] = [
+        ({"tables": table}, lambda n: touched(commits[n].facts, names=table)),
+        ({"tables": f"{table},{other}"}, lambda n: touched(commits[n].facts)),
+        ({"tables": table, "ops": letters},
+         lambda n: touched(commits[n].facts, letters, table)),
+        ({"ops": letters}, lambda n: any(f.op in letters for f in commits[n].facts)),
+        ({"actor": actor}, lambda n: commits[n].actor == actor),
+        ({"actor": "?"}, lambda n: not commits[n].actor),
+        ({"id": some.xid}, lambda n: commits[n].xid == some.xid),
+        ({"min_changes": at_least},
+         lambda n: len(commits[n].facts) + bool(commits[n].actor) >= at_least),
+        ({"from_lsn": ordered[low].commit_lsn, "to_lsn": ordered[high].commit_lsn},
+         lambda n: low <= n <= high),
+        ({"since": ordered[low].commit_time.isoformat(),
+          "until": ordered[high].commit_time.isoformat()},
+         lambda n: ordered[low].commit_time <= ordered[n].commit_time
+         < ordered[high].commit_time),
+    ]  # fmt: skip
+    of_histories = {t.pk for t in ordered}
+    for words, holds in asked:
+        address = "/api/v1/transactions"
+        items = _pages(program, address, slot=slot, states="committed", **words)
+        found = {t["id"] for t in items} & of_histories
+        assert found == {t.pk for n, t in enumerate(ordered) if holds(n)}, words
+
+
+def _holds_find(played: Played, program: Client) -> None:
+    """Found is what matches; what is not found is counted as unknown."""
+    random = played.histories.random
+    for table in random.sample(played.histories.tables, 4):
+        pairs = [p for each in played.changes.values() for p in each if p[1].table == table.name]
+        values = [row["a"] for _, f in pairs for row in (f.old, f.new) if row and row["a"]]
+        one, other = random.choice(values), random.choice(values)
+        moved = [
+            f for _, f in pairs if f.op == "U" and f.old and f.new and f.old["a"] != f.new["a"]
+        ]
+        changed = random.choice(moved) if moved else None
+        before, after = (
+            (changed.old["a"], changed.new["a"]) if changed and changed.old and changed.new
+            else (one, other)
+        )  # fmt: skip
+        asked: list[tuple[str, Callable[[Row | None, Row], bool]]] = [
+            (f"a = {one}", lambda old, row, v=one: row["a"] == v),
+            (f"a != {one}", lambda old, row, v=one: row["a"] not in (v, None)),
+            ("a is null", lambda old, row: row["a"] is None),
+            ("n > 9", lambda old, row: float(row["n"] or 0) > 9),
+            ("n <= 100.5", lambda old, row: float(row["n"] or 0) <= 100.5),
+            (f"big ~ {other}", lambda old, row, v=other: v in (row["big"] or "")),
+            ("a changed", lambda old, row: bool(old and old["a"] != row["a"])),
+            ("id changed", lambda old, row: bool(old and old["id"] != row["id"])),
+            (f"a: {before or 'null'} -> {after or 'null'}",
+             lambda old, row, b=before, a=after: bool(old and (old["a"], row["a"]) == (b, a))),
+        ]  # fmt: skip
+        for where, holds in asked:
+            _holds_condition(played, program, table, where, holds)
+
+
+def _holds_condition(
+    played: Played,
+    program: Client,
+    table: Table,
+    where: str,
+    holds: Callable[[Row | None, Row], bool],
+) -> None:
+    words = {"slot": str(played.recording.slot), "tables": f"public.{table.name}", "where": where}
+    found: set[Place] = set()
+    unknown, cursor = 0, ""
+    while cursor is not None:
+        page = program.get("/api/v1/changes", {**words, "cursor": cursor, "limit": 1000}).json()
+        found |= {(one["transaction"], one["seq"]) for one in page["items"]}
+        unknown, cursor = unknown + page["unknown"], page["next"]
+    expected = set()
+    for change, fact in (pair for pairs in played.changes.values() for pair in pairs):
+        row = fact.old if fact.op == "D" else fact.new
+        if fact.table == table.name and row is not None:
+            both = fact.old if fact.op == "U" else None
+            if holds(both, row):
+                expected.add((change.transaction_id, change.seq))
+    assert found <= expected, (words, found - expected)
+    assert len(expected - found) <= unknown, (words, expected - found)
+
+
+def _holds_search(played: Played, browser: Client) -> None:
+    for commit in played.histories.random.sample(played.histories.commits, 5):
+        transaction = played.transactions[commit.xid]
+        for text in (str(commit.xid), transaction.commit_lsn, transaction.gid):
+            if text:
+                answer = browser.get("/search/", {"q": text})
+                assert answer.status_code == 302, (text, transaction)
+                assert answer["Location"] == f"/transactions/{transaction.pk}/", text
+
+
+def _history(played: Played, table: Table, key: int, change: Place) -> Iterator[Entry]:
+    """The whole history of a row, newest first, a few changes a page."""
+    cursor: str | None = None
+    while True:
+        finder = played.finder(table, key)
+        page = history_of(finder, change=change, cursor=cursor, limit=7)
+        yield from page.entries
+        cursor = page.older
+        if cursor is None:
+            return
+
+
+#: What happened to a row, in order: operation and the key it left.
+Story = list[tuple[str, tuple[Any, ...]]]
+
+
+def _told(entries: list[Entry], first: tuple[Any, ...]) -> tuple[set[int], Story]:
+    """Whose rows the values are, and what happened, oldest first."""
+    values = [state.values for entry in entries for state in (entry.before, entry.after)]
+    rids = {int(each["rid"]) for each in values if "rid" in each}
+    key, story = first, Story()
+    for entry in reversed(entries):
+        key = key if entry.step.op == "T" else (entry.key_after or entry.key_before or ("?",))
+        story.append((entry.step.op, key))
+    return rids, story
+
+
+def _noted(table: Table, facts: list[Fact], first: tuple[Any, ...]) -> Story:
+    key, story = first, Story()
+    for fact in facts:
+        row = fact.new or fact.old
+        key = tuple(row[name] for name in table.key_columns) if row else key
+        story.append((fact.op, key))
+    return story
+
+
+def _stories(played: Played, table: Table) -> dict[int, list[Fact]]:
+    """Those of rows that keys lead to; bulk rows are too many to ask for each."""
+    found = played.histories.stories(table.name)
+    return {
+        rid: facts
+        for rid, facts in found.items()
+        if not any(row and row["a"] == "bulk" for row in (facts[0].old, facts[0].new))
+    }
+
+
+def _first_key(table: Table, rid: int) -> tuple[Any, ...]:
+    """Of a row from before the record."""
+    return tuple(table.key(-rid).values()) if rid < 0 else ()
+
+
+def _holds_histories(played: Played, table: Table) -> None:
+    """Every history is of one row, from its birth (or the record's beginning) to its end."""
+    stories = {
+        rid: _noted(table, facts, _first_key(table, rid))
+        for rid, facts in _stories(played, table).items()
+    }
+    told: dict[int, Story] = {}
+    nameless: list[Story] = []
+    for key in (*KEYS, BETWEEN):
+        finder = played.finder(table, key)
+        assert not finder.limited
+        for span in finder.spans:
+            entries = list(_history(played, table, key, span.events[-1].name))
+            rids, story = _told(entries, tuple(table.key(key).values()))
+            assert len(rids) <= 1, (table, key, rids, story)
+            if rids:
+                told[rids.pop()] = story
+            elif story not in nameless:
+                nameless.append(story)
+    # Of a row from before the record of which nothing but keys was sent the number is not told.
+    left = {rid: story for rid, story in stories.items() if rid not in told}
+    assert told == {rid: stories[rid] for rid in told}, table
+    assert all(rid < 0 for rid in left), (table, left)
+    kept = [story for story in left.values() if [op for op, _ in story] != ["T"]]
+    assert sorted(kept) == sorted(s for s in nameless if [op for op, _ in s] != ["T"]), table
+
+
+@dataclass(frozen=True)
+class Moment:
+    """After a commit: what a table held."""
+
+    lsn: int
+    content: Content
+    #: Columns it no longer had. The record tells of that only with the table's next change.
+    dropped: set[str]
+
+    def holds(self, state: RowState, rid: int, where: object, *, limited: bool = False) -> None:
+        """What is told of a row is so; all is, of one that was made within the record."""
+        where = (where, str(LSN(self.lsn)), state)
+        if rid < 0 and state.exists is None:
+            return
+        assert state.exists, where
+        row = self.content[rid]
+        values = {n: v for n, v in state.values.items() if n not in self.dropped}
+        if rid < 0:  # the next change tells of it, which columns that came later may be in
+            values = {n: v for n, v in values.items() if n in row}
+        _known(values, row, where)
+        assert rid < 0 or limited or _base(values) == _base(row), where
+
+
+def _moments(played: Played, table: Table, number: int) -> Iterator[Moment]:
+    """Some commits."""
+    all_of_them = list(zip(played.histories.commits, played.histories.contents(table), strict=True))
+    for commit, (content, dropped) in played.histories.random.sample(all_of_them, number):
+        yield Moment(played.lsn(commit.xid), content, dropped)
+
+
+def _holds_keys(played: Played, table: Table, *, limited: bool = False) -> None:
+    """The row that had a key as of a commit is the one that the table held; ``limited``: or it is
+    said that not everything was looked at.
+    """
+    relation = played.table(table).relation.pk
+    for moment in _moments(played, table, 8):
+        held = {
+            tuple(row[n] for n in table.key_columns): rid for rid, row in moment.content.items()
+        }
+        for key in KEYS:
+            words, slot = table.key(key), played.recording.slot
+            state = row_as_of(reading_session(), slot, relation, words, lsn=moment.lsn)
+            where = (table, words)
+            mine = tuple(words.values())
+            if limited and state.exists is None:
+                continue
+            if mine in held:
+                moment.holds(state, held[mine], where, limited=limited)
+                assert state.key in (mine, None), (where, moment.lsn, state)
+            elif state.exists and "rid" in state.values:
+                moment.holds(state, int(state.values["rid"]), where, limited=limited)
+
+
+def _holds_rows(played: Played, table: Table) -> None:
+    """Rows as of commits, each asked for by the last key it had."""
+    stories = list(_stories(played, table).items())
+    moments = list(_moments(played, table, 6))
+    keys = {tuple(table.key(n).values()): n for n in (*KEYS, BETWEEN)}
+    for rid, facts in played.histories.random.sample(stories, min(6, len(stories))):
+        last = _noted(table, facts, _first_key(table, rid))[-1][1]
+        finder = played.finder(table, keys[last])
+        rows = map(finder.follow, finder.spans)
+        row = next((found for found in rows if _rid(finder, found) == rid), None)
+        if row is None:
+            assert rid < 0, (table, rid)
+            continue
+        for moment in moments:
+            state = row_as_of(
+                reading_session(),
+                played.recording.slot,
+                0,
+                {},
+                lsn=moment.lsn,
+                finder=finder,
+                row=row,
+            )
+            if rid in moment.content:
+                moment.holds(state, rid, (table, rid))
+            else:
+                assert not state.exists, (table, rid, moment.lsn, state)
+
+
+def _rid(finder: RowFinder, row: FoundRow) -> int | None:
+    """The number of a row, as the first change that has it tells."""
+    steps = finder.steps(row.events)
+    return next((int(s.after["rid"]) for s in steps if "rid" in s.after), None)
