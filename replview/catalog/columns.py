@@ -5,7 +5,7 @@ whose names look as if they held something about a person, or a secret.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from replview.catalog.connections import Connection, Query
 
@@ -90,6 +90,37 @@ def read_columns(connection: Connection, oids: Iterable[int]) -> dict[int, list[
     for row in TABLE_COLUMNS.rows(connection, list(oids)):
         found.setdefault(row["oid"], []).append(ColumnFacts(row["name"], row["type_name"]))
     return found
+
+
+TYPE_BASES = Query(
+    name="type_bases",
+    about="What domains, and arrays of types that are not built in, are over, and the labels of "
+    "enums in their order; anyone may read it.",
+    sql="""
+        WITH RECURSIVE walk (wanted, oid, in_array) AS (
+            SELECT oid, oid, FALSE FROM pg_type WHERE oid = ANY (%s::oid[])
+            UNION ALL
+            SELECT w.wanted, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+                   w.in_array OR t.typtype <> 'd'
+              FROM walk AS w JOIN pg_type AS t ON t.oid = w.oid
+             WHERE t.typtype = 'd' OR (t.oid >= 10000 AND t.typcategory = 'A' AND t.typelem <> 0)
+        )
+        SELECT w.wanted, t.oid, t.typname::text AS name, w.in_array AS "array",
+               (SELECT array_agg(enumlabel::text ORDER BY enumsortorder)
+                  FROM pg_enum WHERE enumtypid = t.oid) AS labels
+          FROM walk AS w JOIN pg_type AS t ON t.oid = w.oid
+         WHERE t.typtype <> 'd' AND (t.oid < 10000 OR t.typcategory <> 'A' OR t.typelem = 0)
+    """,
+)
+
+
+def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """What types that are not built in are over in the end: ``{oid: {"oid", "name", "array",
+    "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else None.
+    """
+    wanted = sorted({oid for oid in oids if oid >= 10000})
+    rows = TYPE_BASES.rows(connection, wanted) if wanted else []
+    return {row.pop("wanted"): row for row in rows}
 
 
 Kind = Literal["enum", "domain", "array", "composite", "range", "multirange"]

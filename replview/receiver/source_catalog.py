@@ -10,7 +10,7 @@ from psycopg import conninfo as libpq
 
 from decoder.binary import UserType
 from decoder.messages import Column, Relation
-from replview.catalog.columns import format_types, read_user_types
+from replview.catalog.columns import format_types, read_user_types, type_bases
 from replview.catalog.connections import connect, cut_after
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_server_facts
@@ -62,6 +62,10 @@ class SourceCatalog:
     def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
         """Types as SQL writes them; empty where the catalog cannot be asked."""
         return self._ask(lambda connection: format_types(connection, wanted)) or {}
+
+    def type_bases(self, oids: Sequence[int]) -> Mapping[int, dict[str, Any]]:
+        """What types that are not built in are over; empty where the catalog cannot be asked."""
+        return self._ask(lambda connection: type_bases(connection, oids)) or {}
 
     def published_tables(self, publications: Sequence[str]) -> int | None:
         """How many tables these publish; None where the catalog cannot be asked."""

@@ -91,7 +91,8 @@ def test_what_a_server_says_of_data_is_told_by_its_sqlstate_alone() -> None:
 _FOLDERS = ("decoder", "replview/receiver", "replview/parquet", "replview/store/read",
             "replview/spark")  # fmt: skip
 _PROBLEMS = {"Problem", "SourceProblem", "StoreProblem", "TargetProblem", "Incompatible",
-             "SparkProblem", "KeyProblem", "WhereProblem", "ProtocolError", "Culprit"}  # fmt: skip
+             "SparkProblem", "KeyProblem", "WhereProblem", "_NoValueOfType", "ProtocolError",
+             "Culprit"}  # fmt: skip
 #: Names of what holds values, or of an error whose text may quote one.
 _SUSPECT = {"error", "exc", "value", "values", "row", "rows", "raw", "payload", "content", "old",
             "new", "data", "cell", "cells", "text"}  # fmt: skip

@@ -132,7 +132,7 @@ def test_a_date_that_is_none_fails_nothing(history) -> None:
 
 
 @pytest.mark.parametrize(
-    "type_name", ["numeric", "timestamp without time zone", "boolean", "x", ""]
+    "type_name", ["numeric", "timestamp without time zone", "boolean", "uuid", "inet[]", ""]
 )
 @pytest.mark.parametrize("operator", ["=", "!=", "<", ">=", "~"])
 def test_no_value_makes_it_fail(history, type_name, operator) -> None:
@@ -148,8 +148,16 @@ def test_no_value_makes_it_fail(history, type_name, operator) -> None:
         {"$masked": 1},
     ]
     typed(history, type_name, *rubbish)
-    value = "2026-01-01" if "time" in type_name else "5"
+    values = {"boolean": "true", "uuid": "6f1c5f0e9d0a4f0e8f0e1d2c3b4a5968", "inet[]": "{::1}"}
+    value = values.get(type_name, "2026-01-01" if "time" in type_name else "5")
     matches(history, f"v {operator} {value}")
+
+
+def test_of_a_type_that_only_its_source_knows_it_says_why(history) -> None:
+    typed(history, "public.mood", "sad")
+    with pytest.raises(WhereProblem, match=r"v is of a type public\.mood: only its own server"):
+        matches(history, "v = sad")
+    assert matches(history, "v ~ sad") == ["0"]
 
 
 def test_booleans_by_any_of_their_words(history) -> None:
@@ -260,7 +268,7 @@ def test_shapes_compare_each_by_their_own_type(history) -> None:
     ("where", "cause"),
     [
         ("statuz = x", "no column statuz; there are id, status, note"),
-        ("n > abc", "n holds numbers, and abc is none"),
+        ("n > abc", "n is of type integer, and abc is no value of it"),
     ],
 )
 def test_what_cannot_be_asked_is_said(history, where, cause) -> None:

@@ -17,7 +17,7 @@ from psycopg import errors, sql
 
 from decoder.messages import Column, Relation
 from decoder.scalars import LSN, us_from_datetime
-from replview.catalog.columns import format_types
+from replview.catalog.columns import format_types, type_bases
 from replview.catalog.connections import cut_after
 from replview.catalog.published import Published, read_published
 from replview.catalog.server import ServerFacts, read_server_facts
@@ -56,9 +56,10 @@ class Snapshot:
     #: When it was taken, by the source's clock: microseconds since 2000-01-01 UTC.
     taken_at_us: int
     relation: Relation
-    #: Primary key and names of types, as ``TablePlans`` asks for them.
+    #: Primary key, names of types and what they are over, as ``TablePlans`` asks for them.
     primary_key: Sequence[str]
     type_names: dict[tuple[int, int], str]
+    type_bases: dict[int, dict[str, Any]]
     #: By the server's statistics; None: they do not tell.
     estimated_rows: int | None
     #: Python's name of the encoding that rows arrive in.
@@ -117,13 +118,14 @@ class SnapshotReader:
             relation = _relation(published, shape)
             wanted = [(c.type_oid, c.typmod) for c in relation.columns]
             type_names = format_types(self.connection, wanted)
+            bases = type_bases(self.connection, [oid for oid, _ in wanted])
             primary_key = primary_key_columns(self.connection, relation.oid)
             encoding = self._set_encoding()
             self.connection.execute("SET LOCAL search_path TO DEFAULT")
         query = _copy(published, shape).as_string(self.connection).encode(encoding)
         return Snapshot(
-            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, estimated,
-            encoding, query,
+            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, bases,
+            estimated, encoding, query,
         )  # fmt: skip
 
     def rows(

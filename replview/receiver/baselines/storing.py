@@ -90,6 +90,7 @@ class BaselineWriter:
             system_identifier=system_identifier,
             primary_key=lambda oid: snapshot.primary_key,
             type_names=lambda wanted: snapshot.type_names,
+            type_bases=lambda oids: snapshot.type_bases,
             column_rules=column_rules,
         )
         row = _hidden_row(identifier, claim.incarnation_id, snapshot)

@@ -313,6 +313,7 @@ def _writer(
         primary_key=opened.source.primary_key,
         type_names=opened.source.type_names,
         columns_made=opened.source.columns_made,
+        type_bases=opened.source.type_bases,
         named=opened.tables,
         column_rules=slot.column_rules,
     )

@@ -15,11 +15,13 @@ from replview.store.read.mask_rules import NamedColumn
 from replview.store.write.copy_rows import row_table
 from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, store_shape
 
-#: Answers for a table's primary key and for the names of types, from the source's catalog.
+#: Answers for a table's primary key, the names of types and what they are over, from the source's
+#: catalog.
 PrimaryKeyReader = Callable[[int], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
 #: Answers what ``catalog.stream_shape.columns_made`` does.
 ColumnsMadeReader = Callable[[int], Mapping[str, list[int]]]
+TypeBaseReader = Callable[[Sequence[int]], Mapping[int, dict[str, Any]]]
 
 _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
 
@@ -92,6 +94,7 @@ class TablePlans:
         system_identifier: str,
         primary_key: PrimaryKeyReader,
         type_names: TypeNameReader,
+        type_bases: TypeBaseReader,
         column_rules: ColumnRules,
         named: NamedTables | None = None,
         columns_made: ColumnsMadeReader = lambda oid: {},
@@ -105,6 +108,7 @@ class TablePlans:
         self._columns_made = columns_made
         #: The catalog's answers for the portion that is being stored.
         self._made_now: dict[int, Mapping[str, list[int]]] = {}
+        self._type_bases = type_bases
         self._rules = MaskRules(slot_id, column_rules)
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
@@ -193,6 +197,7 @@ class TablePlans:
         if not relation.oid:
             columns = tuple(self._named.column_of(relation, column) for column in columns)
         type_names = self._type_names([(c.type_oid, c.typmod) for c in columns])
+        type_bases = self._type_bases([c.type_oid for c in columns])
         return Shape(
             oid=self._named.oid_of(relation),
             schema=relation.namespace,
@@ -205,6 +210,7 @@ class TablePlans:
                     c.typmod,
                     type_names.get((c.type_oid, c.typmod), c.type_name),
                     c.is_key,
+                    type_bases.get(c.type_oid),
                 )
                 for c in columns
             ],

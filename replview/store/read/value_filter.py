@@ -5,7 +5,7 @@ them. Nothing here reaches SQL but as a parameter.
 
 =====================================  ========================================================
 ``status = paid``, ``!=``              the column after the change (of a deleted row: before it)
-``amount > 100``, ``>= < <=``          compared as the column's type: numbers, times, else text
+``amount > 100``, ``>= < <=``          compared as the column's type, as PostgreSQL compares it
 ``note ~ urgent``                      contains, whatever the case
 ``note is null``, ``is not null``      SQL NULL
 ``status changed``                     an update gave the column another value

@@ -4,38 +4,37 @@ Three-valued: NULL where the change alone does not tell, since the server did no
 unchanged TOAST value, the old row) or the store holds a mark in its place. That is asked again with
 the row's before image filled in, by the same SQL.
 
-Numbers and times are read as such, which their source had checked. Where that fails all the same,
-the careful form is asked instead, several times as slow: what is no number or time is neither more
-nor less.
+Values are cast to their column's type, and PostgreSQL's own operator compares them. Their source
+has checked them; where a cast fails all the same, the careful form is asked instead, several times
+as slow: whether what is no value of the type matches is unknown. Text is ordered by its bytes
+(collation "C"), since a source's collation is not known here; an enum by its labels.
 """
 
-import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from psycopg.errors import UndefinedFunction
+
+from replview.store.read.printed import (
+    FIRST_OWN_OID,
+    ColumnType,
+    NotOfTypeError,
+    checked,
+    type_of,
+)
 from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession
 from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
 
-_BY_OID = {
-    **dict.fromkeys((20, 21, 23, 26), "integer"), **dict.fromkeys((700, 701, 1700), "number"),
-    **dict.fromkeys((1082, 1114, 1184), "time"), 16: "boolean",
-}  # fmt: skip
-#: The first identifier of what is not built in: a domain, an enum.
-_FIRST_OWN_OID = 16384
-_BY_NAME = (
-    (re.compile(r"(smallint|integer|bigint|oid)$"), "integer"),
-    (re.compile(r"(numeric|decimal|real|double precision)\b[^\[]*$"), "number"),
-    (re.compile(r"(date|timestamp)\b[^\[]*$"), "time"),
-    (re.compile(r"boolean$"), "boolean"),
-)
-_BOOLEANS = {"true": "t", "t": "t", "yes": "t", "on": "t", "1": "t",
-             "false": "f", "f": "f", "no": "f", "off": "f", "0": "f"}  # fmt: skip
-#: What a number to compare with looks like.
-_NUMBER = r"^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|NaN|-?Infinity)$"
+#: Types of which equal values are printed alike: compared without reading each as its type.
+_ALIKE = re.compile(r'text|pg_catalog."(int[248]|oid|bool|uuid|text|varchar|name)"')
+_NUMERIC = 'pg_catalog."numeric"'
+#: Whole numbers of so many digits are of the type.
+_DIGITS = {'pg_catalog."int2"': 4, 'pg_catalog."int4"': 9, 'pg_catalog."oid"': 9,
+           'pg_catalog."int8"': 18}  # fmt: skip
 #: Such a number has fewer characters.
 _LONGEST_NUMBER = 400
 
@@ -48,17 +47,6 @@ class Predicate:
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def family_of(column: dict[str, Any]) -> str:
-    """``integer``, ``number``, ``time``, ``boolean``, ``text``; ``unknown``: no built-in type."""
-    oid, name = column.get("type_oid"), str(column.get("type") or "")
-    if oid in _BY_OID:
-        return _BY_OID[oid]
-    for pattern, family in _BY_NAME:
-        if pattern.match(name):
-            return family
-    return "unknown" if (oid or _FIRST_OWN_OID) >= _FIRST_OWN_OID else "text"
-
-
 def predicate_for(
     session: ReadSession,
     where: ValueFilter,
@@ -66,19 +54,21 @@ def predicate_for(
     *,
     careful: bool = False,
 ) -> Predicate:
-    """The conditions over changes of these shapes of tables; a shape without one of the columns
-    has no match.
+    """The conditions over changes of these shapes of tables; a shape without one of the columns,
+    or with one of a type that what to compare with is no value of, has no match.
 
-    ``careful``: no value makes it fail. Raises ``WhereProblem`` where no shape has a column, or
-    what to compare with does not fit any type the column has.
+    ``careful``: no value makes it fail. Raises ``WhereProblem`` where no shape has a column, where
+    what to compare with is no value of any type the column has, and where PostgreSQL, or the store,
+    cannot compare values of a type.
     """
     built = Predicate("")
+    comparing = _Comparing(session, built.parameters, careful, _bases(shapes))
     groups: dict[str, list[int]] = {}
     trouble: WhereProblem | None = None
     for shape in shapes:
         try:
-            sql = _all_of(session, where, shape, built.parameters, careful)
-        except WhereProblem as error:
+            sql = _all_of(comparing, where, shape)
+        except _NoValueOfType as error:
             trouble = error
             continue
         if sql is not None:
@@ -97,6 +87,16 @@ def predicate_for(
     return built
 
 
+def _bases(shapes: Iterable[VersionShape]) -> dict[int, dict[str, Any]]:
+    """What types of the source's own are made of; of an enum as last read, with most labels."""
+    found: dict[int, dict[str, Any]] = {}
+    for column in (column for shape in shapes for column in shape.columns if column.get("base")):
+        base, oid = column["base"], int(column["type_oid"])
+        if len(base["labels"] or ()) >= len(found.get(oid, base)["labels"] or ()):
+            found[oid] = base
+    return found
+
+
 def _no_column(where: ValueFilter, shapes: Iterable[VersionShape]) -> str:
     known = list(dict.fromkeys(c["name"] for shape in shapes for c in shape.columns))
     missing = [column for column in where.columns if column not in known] or where.columns
@@ -106,37 +106,28 @@ def _no_column(where: ValueFilter, shapes: Iterable[VersionShape]) -> str:
     return f"there is no column {missing[0]}; there are {names}"
 
 
-def _all_of(
-    session: ReadSession,
-    where: ValueFilter,
-    shape: VersionShape,
-    parameters: dict[str, Any],
-    careful: bool,
-) -> str | None:
+def _all_of(comparing: "_Comparing", where: ValueFilter, shape: VersionShape) -> str | None:
     """All conditions over one shape; None where it lacks a column."""
     columns = {column["name"]: column for column in shape.columns}
     if any(name not in columns for name in where.columns):
         return None
     parts = []
     for number, condition in enumerate(where.conditions):
-        family = family_of(columns[condition.column])
-        parameters[f"column{number}"] = condition.column
+        comparing.parameters[f"column{number}"] = condition.column
         known_key = condition.column in shape.key_columns and shape.replica_identity != "FULL"
-        builder = _Builder(session, condition, number, family, parameters, careful)
-        parts.append(builder.build(known_key=known_key))
+        column = columns[condition.column]
+        parts.append(_Builder(comparing, condition, number, column).build(known_key=known_key))
     return "(" + " AND ".join(parts) + ")"
 
 
 @dataclass(slots=True)
 class _Builder:
-    """One condition over a column of one family of types."""
+    """One condition over one column of a shape."""
 
-    session: ReadSession
+    comparing: "_Comparing"
     condition: Condition
     number: int
-    family: str
-    parameters: dict[str, Any]
-    careful: bool
+    column: dict[str, Any]
 
     def build(self, *, known_key: bool) -> str:
         """``known_key``: the server would have sent the old value, had it changed."""
@@ -146,36 +137,37 @@ class _Builder:
         if operator == "->":
             sides = [self._changed(known_key)]
             if value is not None:
-                sides.append(self._is("c.new", value, "after"))
+                sides.append(self._is("c.new", value))
             if self.condition.before is not None:
-                sides.append(self._is("c.old", self.condition.before, "before"))
+                sides.append(self._is("c.old", self.condition.before))
             return "(" + " AND ".join(sides) + ")"
         row = "coalesce(c.new, c.old)"
         if operator in ("is null", "is not null"):
             found = self._case(row, null="TRUE", text="FALSE")
             return found if operator == "is null" else f"NOT {found}"
         assert value is not None
-        return self._is(row, value, "after", operator)
+        return self._is(row, value, operator)
 
     @property
-    def _column(self) -> str:
+    def _name(self) -> str:
         return f"%(column{self.number})s"
 
     def _case(self, row: str, *, null: str, text: str) -> str:
         """NULL where the value was not sent or is a mark."""
-        kind = f"jsonb_typeof({row}->{self._column})"
+        kind = f"jsonb_typeof({row}->{self._name})"
         return f"(CASE {kind} WHEN 'string' THEN {text} WHEN 'null' THEN {null} END)"
 
-    def _is(self, row: str, value: Value, side: str, operator: str = "=") -> str:
+    def _is(self, row: str, value: Value, operator: str = "=") -> str:
         if value.text is None:
             return self._case(row, null="TRUE", text="FALSE")
-        compared = self._compared(f"({row}->>{self._column})", operator, value.text, side)
+        text = f"({row}->>{self._name})"
+        compared = self.comparing.compared(text, self.column, operator, value.text)
         return self._case(row, null="FALSE", text=compared)
 
     def _changed(self, known_key: bool) -> str:
         """A column absent from the new row is unchanged TOAST."""
-        column, unsent = self._column, "FALSE" if known_key else "NULL::boolean"
-        new, old = f"c.new->{column}", f"c.old->{column}"
+        unsent = "FALSE" if known_key else "NULL::boolean"
+        new, old = f"c.new->{self._name}", f"c.old->{self._name}"
         return (
             f"(CASE WHEN c.op <> 'U' THEN FALSE WHEN {new} IS NULL THEN FALSE "
             f"WHEN {old} IS NULL THEN {unsent} "
@@ -183,64 +175,128 @@ class _Builder:
             f"ELSE {old} <> {new} END)"
         )
 
-    def _compared(self, text: str, operator: str, value: str, side: str) -> str:
-        """``text`` holds a string; the comparison as the column's type."""
-        name = f"{self.family}_{side}{self.number}"
-        sign = "<>" if operator == "!=" else operator
+
+class _NoValueOfType(WhereProblem):
+    """What to compare with is no value of the column's type."""
+
+
+@dataclass(slots=True)
+class _Comparing:
+    """Comparisons as SQL, for all conditions and shapes: each type is looked at once."""
+
+    session: ReadSession
+    parameters: dict[str, Any]
+    careful: bool
+    bases: dict[int, dict[str, Any]]
+    _types: dict[tuple[object, ...], ColumnType | None] = field(default_factory=dict)
+    _made: dict[tuple[object, ...], str | _NoValueOfType] = field(default_factory=dict)
+
+    def compared(self, text: str, column: dict[str, Any], operator: str, value: str) -> str:
+        """``text`` is SQL for a string; the comparison as the column's type. Raises
+        ``WhereProblem``.
+        """
         if operator == "~":
-            self.parameters[name] = pattern_of(value)
-            return f"{text} ILIKE %({name})s"
-        equal = operator in ("=", "!=")
-        if self.family == "boolean" and equal:
-            value = _BOOLEANS.get(value.lower(), value)
-        if self.family == "integer" and equal and re.fullmatch(r"[-+]?[0-9]{1,30}", value):
-            # Whole numbers are written in one way alone: no need to read each.
-            self.parameters[name] = str(int(value))
-            return f"{text} {sign} %({name})s"
-        if self._is_number(value, equal=equal):
-            self.parameters[name] = str(value)
-            return self._cast(text, "numeric", f"{sign} %({name})s::numeric")
-        if self.family == "time":
-            self.parameters[name] = _moment(self.condition.column, value)
-            return self._cast(text, "timestamptz", f"{sign} %({name})s::timestamptz")
-        self.parameters[name] = value
-        return f'{text} COLLATE "C" {sign} %({name})s'
+            return f"{text} ILIKE {self._parameter(pattern_of(value))}"
+        oid = int(column.get("type_oid") or 0)
+        identity = oid, column.get("typmod"), column.get("type")
+        if identity not in self._types:
+            base = self.bases.get(oid)
+            self._types[identity] = type_of(self.session, {**column, "base": base})
+        kind = self._types[identity]
+        if kind is None:
+            raise WhereProblem(_not_comparable(column, known=oid in self.bases))
+        key = text, kind, operator, value
+        if key not in self._made:
+            try:
+                sign = "<>" if operator == "!=" else operator
+                self._made[key] = self._as_type(text, kind, sign, value)
+            except NotOfTypeError:
+                known = ""
+                if kind.labels is not None:
+                    known = f": when it was last read from the source, it had {_some(kind.labels)}"
+                self._made[key] = _NoValueOfType(
+                    f"{column['name']} is of type {kind.full}, and {value} is no value of it{known}"
+                )
+        made = self._made[key]
+        if isinstance(made, _NoValueOfType):
+            raise made
+        return made
 
-    def _cast(self, text: str, type_name: str, comparison: str) -> str:
-        """Compared as a type; of a type that is not built in nothing can be taken for granted."""
-        cast = f"{text}::{type_name} {comparison}"
-        if not self.careful and self.family != "unknown":
+    def _parameter(self, value: object) -> str:
+        name = next((n for n, known in self.parameters.items() if known == value), None)
+        if name is None:
+            name = f"value{len(self.parameters)}"
+            self.parameters[name] = value
+        return f"%({name})s"
+
+    def _as_type(self, text: str, kind: ColumnType, sign: str, value: str) -> str:
+        """Raises ``NotOfTypeError``, and ``WhereProblem`` where the type has no such operator."""
+        if kind.labels is not None:
+            if value not in kind.labels:
+                raise NotOfTypeError(kind.full)
+            if sign not in ("=", "<>"):
+                labels = f"{self._parameter(list(kind.labels))}::text[]"
+                places = (f"array_position({labels}, {one})" for one in (text, self._text(value)))
+                return f" {sign} ".join(places)
+        elif kind.sql in _DIGITS and not re.fullmatch(
+            rf"\s*[-+]?[0-9]{{1,{_DIGITS[kind.sql]}}}\s*", value
+        ):
+            # More than 1.5: PostgreSQL compares it as a number, too.
+            kind = replace(kind, sql=_NUMERIC)
+        made = f"format('%%s', typed.value::{kind.sql})"
+        printed = checked(self.session, kind.sql, made, value)
+        if not kind.ordered:
+            self._operator_of(kind, sign)
+        if kind.caseless:
+            # The built-in collation knows all letters, whatever the locale of this database.
+            known = self.session.server_version >= 170000
+            collation = ' COLLATE "pg_c_utf8"' if known else ""
+            return f"lower({text}{collation}) {sign} lower({self._text(value)}{collation})"
+        if sign in ("=", "<>") and _ALIKE.fullmatch(kind.sql):
+            return f'{text} COLLATE "C" {sign} {self._parameter(printed)}'
+        collation = ' COLLATE "C"' if kind.collatable else ""
+        cast = f"{text}::{kind.sql}{collation} {sign} {self._parameter(value)}::{kind.sql}"
+        if not self.careful:
             return cast
-        return f"(CASE WHEN {_valid(self.session, text, type_name)} THEN {cast} END)"
+        return f"(CASE WHEN {_valid(self.session, text, kind.sql)} THEN {cast} END)"
 
-    def _is_number(self, value: str, *, equal: bool) -> bool:
-        """Whether to compare as numbers; of an unknown type only more and less."""
-        known = self.family in ("integer", "number")
-        if not known and (equal or self.family != "unknown"):
-            return False
-        number = re.fullmatch(_NUMBER, value) is not None and len(value) < _LONGEST_NUMBER
-        if known and not number:
-            raise WhereProblem(f"{self.condition.column} holds numbers, and {value} is none")
-        return number
+    def _text(self, value: str) -> str:
+        return f"{self._parameter(value)}::text"
+
+    def _operator_of(self, kind: ColumnType, sign: str) -> None:
+        # Of arrays only a value has PostgreSQL look for the operator of their elements.
+        one = ("'{}'" if kind.is_array else "NULL") + f"::{kind.sql}"
+        collation = ' COLLATE "C"' if kind.collatable else ""
+        try:
+            with self.session.savepoint():
+                self.session.rows(f"SELECT {one}{collation} {sign} {one}")
+        except self.session.database_error as error:
+            if not isinstance(error.__cause__ or error, UndefinedFunction):
+                raise
+            named = "=" if sign == "<>" else sign
+            raise WhereProblem(
+                f"PostgreSQL has no operator {named} for the type {kind.full}: look for a text in "
+                "its values with ~"
+            ) from None
+
+
+def _not_comparable(column: dict[str, Any], *, known: bool) -> str:
+    name, type_name = column["name"], column.get("type") or "that is not recorded"
+    of_source = int(column.get("type_oid") or 0) >= FIRST_OWN_OID
+    why = "only its own server knows how its values compare"
+    if of_source and not known:
+        why = "how its values compare is read when the slot's receiver next connects to the source"
+    return f"{name} is of a type {type_name}: {why}; look for a text in its values with ~"
+
+
+def _some(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:20]) + (" …" if len(labels) > 20 else "")
 
 
 def _valid(session: ReadSession, text: str, type_name: str) -> str:
-    """Whether a text is of the type; before PostgreSQL 16 only plain numbers, no times, pass."""
+    """Whether a text is of the type; before PostgreSQL 16 only plain numbers pass."""
     if session.server_version >= 160000:
         return f"pg_input_is_valid({text}, '{type_name}')"
-    if type_name == "numeric":
+    if type_name == _NUMERIC:
         return f"length({text}) < {_LONGEST_NUMBER} AND {text} ~ '^-?[0-9]+([.][0-9]+)?$'"
     return "FALSE"
-
-
-def _moment(column: str, value: str) -> str:
-    """What a time is compared with, UTC where it names no zone."""
-    if value.lower() in ("infinity", "-infinity"):
-        return value.lower()
-    try:
-        found = dt.datetime.fromisoformat(value)
-    except ValueError:
-        raise WhereProblem(
-            f"{column} holds times: write one like 2026-11-20 or 2026-11-20 07:57, not {value}"
-        ) from None
-    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).isoformat()

@@ -28,6 +28,8 @@ class ColumnShape:
     #: The type as ``format_type()`` writes it; None where no catalog or Type message told.
     type_name: str | None
     is_key: bool
+    #: What a type that is not built in is over, as ``catalog.columns.type_bases`` has it.
+    base: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class Shape:
     key_columns: Sequence[str]
 
     def digest(self) -> str:
-        """SHA-256 of all that makes a version; type names excepted, which can be learnt later."""
+        """SHA-256 of all that makes a version, but for what may be learnt later: types' names
+        and what they are over.
+        """
         columns = [[c.name, c.type_oid, c.typmod, c.is_key] for c in self.columns]
         names = [self.schema, self.table, self.replica_identity]
         document = [*names, columns, list(self.key_columns)]
@@ -53,7 +57,7 @@ class Shape:
         """The columns as ``relation_version.columns`` keeps them."""
         return [
             {"name": c.name, "type_oid": c.type_oid, "type": c.type_name, "typmod": c.typmod,
-             "key": c.is_key}
+             "key": c.is_key, **({"base": c.base} if c.base else {})}
             for c in self.columns
         ]  # fmt: skip
 
@@ -78,7 +82,8 @@ _BACK_IN_FORCE = """
 
 # The one in force first: it is meant where the catalog tells nothing.
 _ALIKE = """
-    SELECT v.id, v.number, v.made FROM relation_version v JOIN relation r ON r.id = v.relation_id
+    SELECT v.id, v.number, v.made, v.columns
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
     WHERE v.relation_id = %s AND split_part(v.digest, '-', 1) = %s
     ORDER BY v.id = r.current_version_id DESC NULLS LAST, v.number DESC
 """
@@ -112,6 +117,7 @@ def store_shape(
         if in_force:
             # Back in force only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
+        _learn_types(connection, found[0], found[3], shape)
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
         digest += f"-{len(alike)}" if alike else ""
@@ -124,6 +130,17 @@ def store_shape(
         [stored.version_id, relation_id, in_force],
     )
     return stored
+
+
+def _learn_types(
+    connection: psycopg.Connection[Any], version: int, known: list[dict[str, Any]], shape: Shape
+) -> None:
+    """What the catalog now says of the columns' types: an enum may have more labels."""
+    said = ({k: v for k, v in c.items() if v is not None} for c in shape.columns_json())
+    columns = [{**was, **now} for was, now in zip(known, said, strict=True)]
+    if columns != known:
+        sql = "UPDATE relation_version SET columns = %s WHERE id = %s"
+        connection.execute(sql, [Jsonb(columns), version])
 
 
 def _relation(

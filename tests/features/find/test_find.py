@@ -138,9 +138,10 @@ def test_the_columns_of_a_table_are_told(signed_in, history) -> None:
 
 
 def test_few_queries(signed_in, history, django_assert_max_num_queries) -> None:
-    # Session and user, the frame around the page, the mask rules, the access record, and (in a test
+    # Session and user, the frame around the page, the mask rules, the access record, the column's
+    # type and whether what is typed is a value of it, and (in a test
     # alone) a savepoint among them.
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(28):
         text(signed_in, slot="shop/replview", table="public.orders", where="status = paid")
 
 
