@@ -61,7 +61,7 @@ def blames_data(error: Exception) -> bool:
 
 
 def undecodable(error: ProtocolError) -> Culprit:
-    """The message that the decoder could not take."""
+    """Return the culprit for a message that the decoder could not decode."""
     frame = error.frame or b""
     payload = frame[_HEADER_BYTES:]
     return Culprit(

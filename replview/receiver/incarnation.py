@@ -51,7 +51,9 @@ def temporary_incarnation(
     identity: SystemIdentity,
     started: LSN,
 ) -> Incarnation:
-    """Each connection of a temporary slot is an incarnation; the time between is a gap."""
+    """Begin a new incarnation for a temporary slot: each of its connections is one, and the time
+    between two is a gap.
+    """
     same = slot.system_identifier == identity.system_identifier
     new = NewIncarnation("temporary", started, started if same else None)
     return _begin(store, lease, slot, identity, new)
@@ -67,7 +69,9 @@ def incarnation_of(
     in_recovery: bool,
     fork_of: ForkReader = lambda timeline: None,
 ) -> Incarnation:
-    """The current incarnation, or a new one where LSNs no longer compare or history was skipped."""
+    """Return the slot's current incarnation, or begin a new one where LSNs no longer compare, or
+    where history was skipped. Raises ``Fenced``.
+    """
     confirmed = facts.confirmed_flush_lsn or LSN(0)
     new = new_incarnation(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
     if new is None:

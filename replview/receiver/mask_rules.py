@@ -50,7 +50,9 @@ class MaskRules:
         self._mark: str | None = None
 
     def read(self, connection: psycopg.Connection[Any], mark: str | None = None) -> bool:
-        """Read the rules anew unless ``mark`` is theirs; whether they are others than before."""
+        """Read the rules anew, unless ``mark`` says that they are unchanged. Returns whether they
+        differ from those before.
+        """
         if mark is None:
             row = connection.execute(f"SELECT {MARK}").fetchone()
             mark = None if row is None else str(row[0])

@@ -186,18 +186,20 @@ class Findings:
         return self.changes >= max_changes
 
     def end(self, open_streams: Iterable[OpenTransaction]) -> None:
-        """The look came to its end; these have not ended on the source."""
+        """Take note that the peek came to its end; transactions that are open now have not ended on
+        the source.
+        """
         for transaction in open_streams:
             waiting: Waiting | None = transaction.tag
             if waiting is not None:
                 waiting.state = "streaming"
 
     def stop(self, bound: str) -> None:
-        """It was cut off: by ``changes`` or by ``seconds``."""
+        """Take note that the peek was cut off: by its limit in ``changes`` or in ``seconds``."""
         self.stopped_by, self.complete = bound, False
 
     def result(self, plugin: str, *, seconds: float) -> dict[str, object]:
-        """All of it, in JSON's types."""
+        """Return everything found, as JSON types."""
         waiting = [item for item in self._waiting if item.state]
         committed = [item for item in waiting if item.state == "committed"]
         times = [item.commit_time_us for item in committed if item.commit_time_us is not None]

@@ -54,10 +54,11 @@ def choose(
     slot_two_phase: bool,
     owned: bool,
 ) -> StreamOptions:
-    """The best the server can do, unless ``wanted`` (``slot.options``) says otherwise.
+    """Return the best options that the server supports, unless ``wanted`` (``slot.options``) says
+    otherwise.
 
-    ``two_phase`` is given only for a slot we created as two-phase: given to another it would
-    switch that slot for good.
+    ``two_phase`` is set only for a slot that was created with it: it would switch another slot to
+    two-phase for good.
     """
     major = server_version // 10000
     best = 4 if major >= 16 else 3 if major == 15 else 2 if major == 14 else 1
@@ -93,7 +94,9 @@ def quote_literal(text: str) -> str:
 
 
 class TextDecoder:
-    """The frames of a plugin that writes text; to its readers as pgoutput's ``Assembler``."""
+    """Decodes the frames of a plugin that writes text; it has the methods of pgoutput's
+    ``Assembler``.
+    """
 
     #: Whether the last frame was inside a stream block.
     in_stream = False
@@ -110,7 +113,9 @@ class TextDecoder:
 
     @property
     def passed_lsn(self) -> int:
-        """Where the last transaction ended: these plugins tell of empty ones, too."""
+        """Where the last transaction ended: these plugins also send the begin and end of empty
+        ones.
+        """
         return self._assembler.last_end_lsn or 0
 
     @property
@@ -119,7 +124,9 @@ class TextDecoder:
         return self._assembler.open_streams
 
     def feed(self, frames: Sequence[bytes]) -> list[Event]:
-        """The events they make; bytes that are no text in the encoding come as ``\\xff``."""
+        r"""Return the events that the frames make; bytes that are no text in the encoding become
+        ``\xff``. Raises ``ProtocolError``.
+        """
         encoding = self._encoding
         rows = [
             (
@@ -143,7 +150,9 @@ Decoder = Assembler | TextDecoder
 def plugin_arguments(
     plugin: str, options: StreamOptions, wanted: Mapping[str, object]
 ) -> dict[str, str]:
-    """The options as the server takes them. ``wanted``: ``slot.options``."""
+    """Return the plugin's options as the server takes them, by name. ``wanted``:
+    ``slot.options``.
+    """
     if plugin == "test_decoding":
         return dict(TEST_DECODING_OPTIONS)
     if plugin == "wal2json":
@@ -165,7 +174,7 @@ def new_decoder(
     tables: NamedTables,
     user_types: Mapping[int, UserType],
 ) -> Decoder:
-    """The decoder for a session, or a peek, that begins to be read."""
+    """Make the decoder for a session, or a peek, that begins."""
     columns_of = tables.columns_of
     if plugin == "test_decoding":
         return TextDecoder(TestDecodingAssembler(columns_of=columns_of), encoding, tables)

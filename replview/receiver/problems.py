@@ -184,7 +184,9 @@ _PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up", "other_server
 
 
 def trouble(code: str, **facts: object) -> SourceProblem:
-    """The trouble of this code; ``facts`` fill the places in its sentences, never with a value."""
+    """Return the problem of this code; ``facts`` (names, positions, versions; never a value of a
+    row) fill the places in its sentences.
+    """
     cause, remedy = TROUBLES[code]
     return SourceProblem(code, cause.format(**facts), remedy.format(**facts))
 
@@ -196,7 +198,7 @@ class StreamEnded(Exception):
 def name_trouble(
     error: Exception, *, conninfo: str, slot: str, publications: list[str]
 ) -> SourceProblem:
-    """The trouble behind whatever ended a session (or kept it from starting)."""
+    """Return the problem behind the exception that ended a session, or kept it from starting."""
     if isinstance(error, SourceProblem):
         return error
     if isinstance(error, StreamEnded):
@@ -227,7 +229,7 @@ def where_it_failed(error: Exception) -> str:
 
 
 def pause_seconds(code: str, attempt: int) -> float:
-    """How long to wait before attempt number ``attempt`` (from 1) after this trouble."""
+    """How many seconds to wait before attempt number ``attempt`` (from 1) after this problem."""
     if code in _LASTING:
         return 30.0
     if code in _PASSING:
@@ -277,12 +279,14 @@ def _prerequisite(text: str, slot: str) -> SourceProblem:
 
 
 def lost(slot: str, reason: str | None = None) -> SourceProblem:
-    """The slot was invalidated; ``reason``: as the server gives it."""
+    """Return the problem of a slot that the server invalidated; ``reason``: as the server
+    gives it.
+    """
     return trouble("slot_lost", slot=slot, why=f" ({reason})" if reason else "")
 
 
 def no_logical(wal_level: str) -> SourceProblem:
-    """No slot can be read or made."""
+    """Return the problem of a server whose ``wal_level`` allows no logical slot."""
     return trouble("wal_level", level=f"{wal_level}, not logical")
 
 

@@ -91,7 +91,9 @@ def release_in_time(lease: Lease) -> None:
 
 
 def let_go(store: psycopg.Connection[object], lease: Lease) -> None:
-    """Free the lease and say so in the slot's log; nothing happens if it was lost."""
+    """Release a slot's lease for a receiver that does not end by itself, and say so in the slot's
+    log. Does nothing where the lease was lost already.
+    """
     with store.transaction():
         if leases.release(store, lease):
             log_event(store, lease.slot_id, "stopped", "Receiver stopped, as asked.")

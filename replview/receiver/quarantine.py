@@ -35,12 +35,14 @@ class Skip:
     by: str
 
     def context(self) -> dict[str, object]:
-        """What the transaction's row tells of it."""
+        """What is noted of the decision in the ``context`` of the transaction that was left out."""
         return {"$skipped": {"quarantine": self.quarantine_id, "by": self.by}}
 
 
 class Skips:
-    """The decisions a session must carry out; nearly always none."""
+    """The decisions to leave something out that a session must carry out; nearly always there is
+    none.
+    """
 
     def __init__(self, skips: Iterable[Skip] = ()) -> None:
         self._skips = list(skips)
@@ -49,7 +51,10 @@ class Skips:
         return bool(self._skips)
 
     def for_transaction(self, xid: int, final_lsn: int | None) -> Skip | None:
-        """The decision about this transaction. An xid alone may be another's, after a wrap."""
+        """Return the decision about this transaction, or None. The xid alone does not identify it,
+        since xids wrap around: the position of its commit or prepare must be the same, too, where
+        it is known.
+        """
         for skip in self._skips:
             both_known = skip.final_lsn is not None and final_lsn is not None
             if skip.xid == xid and (not both_known or skip.final_lsn == final_lsn):
@@ -57,22 +62,26 @@ class Skips:
         return None
 
     def for_message(self, lsn: int) -> Skip | None:
-        """The decision about a message outside any transaction."""
+        """Return the decision about the message outside any transaction at ``lsn``, or None."""
         found = (skip for skip in self._skips if skip.xid is None and skip.lsn == lsn)
         return next(found, None)
 
 
 class Before:
-    """Reads a stream up to where a transaction begins, or a message outside any comes."""
+    """Cuts a stream off where a certain transaction begins, or a certain message outside
+    any comes.
+    """
 
     def __init__(self, xid: int | None, final_lsn: int | None, lsn: int | None = None) -> None:
-        """``lsn``: of the message, where there is no ``xid``."""
+        """``xid`` and ``final_lsn`` (of its commit or prepare) identify a transaction; ``lsn`` a
+        message, where there is no ``xid``.
+        """
         self._there = Skips([Skip(0, xid, final_lsn, lsn, "")])
         #: It has begun: what follows is not for this session.
         self.reached = False
 
     def cut(self, frames: list[bytes]) -> list[bytes]:
-        """The frames before it."""
+        """Return the frames before it, and set ``reached`` when it is among them."""
         for index, frame in enumerate(frames):
             if self._is_there(frame):
                 self.reached = True
@@ -87,7 +96,9 @@ class Before:
 
 
 def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> TransactionFilter:
-    """Drops the rows of these transactions before they are decoded: they may be undecodable."""
+    """Make the filter that drops the rows of these transactions before they are decoded, since they
+    may not be decodable.
+    """
 
     def wanted(xid: int, final_lsn: int | None) -> bool:
         return skips.for_transaction(xid, final_lsn) is not None
@@ -96,7 +107,7 @@ def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> Transactio
 
 
 def read_skips(store: psycopg.Connection[Any], slot_id: int) -> Skips:
-    """The decisions of a slot that have not had their effect yet."""
+    """Read the decisions of a slot to leave something out that have not been carried out yet."""
     rows = store.execute(
         "SELECT id, xid, final_lsn::text, lsn::text, decided_by FROM quarantine "
         "WHERE slot_id = %s AND decision = 'skip' AND settled_at IS NULL",
@@ -109,7 +120,9 @@ def read_skips(store: psycopg.Connection[Any], slot_id: int) -> Skips:
 
 
 def settle(store: psycopg.Connection[Any], quarantine_ids: Iterable[int]) -> None:
-    """The decisions had their effect; runs inside the store transaction that makes it so."""
+    """Note that decisions were carried out, by their identifiers. It runs inside the store
+    transaction that carries them out.
+    """
     store.execute(
         "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = ANY(%s)",
         [list(quarantine_ids)],
@@ -130,7 +143,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A slot that waits for a decision, or has just got one."""
+    """What a slot waits for: a change that could not be stored, and what was decided about it."""
 
     id: int
     cause: str
@@ -141,14 +154,16 @@ class Waiting:
 
     @property
     def trouble(self) -> SourceProblem:
-        """What the slot says of itself meanwhile."""
+        """The problem that the slot shows while it waits."""
         return SourceProblem("quarantined", self.cause, self.remedy)
 
 
 def quarantine(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, culprit: Culprit
 ) -> None:
-    """Keep what stopped the slot, and say so in its log. Raises ``Fenced``."""
+    """Keep what stopped the slot, with its raw message where that may be kept, and write a line
+    into the slot's log. Raises ``Fenced``.
+    """
     where = f", at {LSN(culprit.lsn)}" if culprit.lsn else ""
     of = f" (transaction {culprit.xid}{where})" if culprit.xid is not None else where
     cause = f"{culprit.cause}{of}"
@@ -185,9 +200,11 @@ def quarantine(
 
 
 def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
-    """What the slot must wait for, or a decision to try again that was not obeyed yet.
+    """Return what the slot must wait for; also a decision to try again that was not carried out
+    yet. None: it may be received.
 
-    One to skip does not hold the slot up: it is obeyed while receiving (``receiver.skips``).
+    A decision to leave something out does not hold the slot up: it is carried out while receiving
+    (``read_skips``).
     """
     row = store.execute(
         "SELECT id, cause, remedy, decision, decided_by FROM quarantine "
@@ -198,7 +215,7 @@ def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
 
 
 def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: Waiting) -> None:
-    """Somebody decided to receive it once more."""
+    """Carry out the decision to receive it once more, and write a line into the slot's log."""
     with store.transaction():
         store.execute(
             "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = %s", [found.id]

@@ -19,7 +19,9 @@ from replview.store.write.lease import Lease
 def say_streaming(
     store: psycopg.Connection[Any], lease: Lease, incarnation: Incarnation, *, again: bool
 ) -> str:
-    """The stream has begun; what is desired of the slot. Raises ``Fenced``."""
+    """Note that the stream has begun, in the slot's row and its log. Returns the state that is
+    desired of the slot (``running``, ``stopped``, ``removing``). Raises ``Fenced``.
+    """
     desired = leases.beat(
         store,
         lease,
@@ -53,7 +55,9 @@ def say_trouble(
     *,
     retry_seconds: float | None = None,
 ) -> str:
-    """Something is wrong, tried again in ``retry_seconds``; what is desired. Raises ``Fenced``."""
+    """Note in the slot's row what is wrong, and that it is tried again in ``retry_seconds``.
+    Returns the state that is desired of the slot. Raises ``Fenced``.
+    """
     remedy = trouble.remedy
     if trouble.field == "interface":
         remedy += ": replview slot interface SOURCE NAME sql"
@@ -78,13 +82,13 @@ def say_trouble(
 def log_trouble(
     store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: SourceProblem
 ) -> None:
-    """A line for a trouble that is new."""
+    """Write a line into the slot's log for a trouble that is new."""
     cause = f"{trouble.cause[:1].upper()}{trouble.cause[1:]}."
     log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})
 
 
 def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
-    """The lease of the receiver before us had run out."""
+    """Write into the slot's log that it was taken over from a receiver whose lease had run out."""
     log_event(
         store,
         lease.slot_id,
@@ -94,7 +98,9 @@ def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
 
 
 def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: float) -> None:
-    """The log could not be written while it happened."""
+    """Write into the slot's log that the store could not be reached; while it was away nothing
+    could be written.
+    """
     log_event(
         store,
         lease.slot_id,
@@ -122,14 +128,16 @@ _STATM = Path("/proc/self/statm")
 
 
 class ReceiverFacts:
-    """Of one receiver, as ``slot.receiver_facts`` holds them."""
+    """What one receiver reports about itself in ``slot.receiver_facts``."""
 
     def __init__(self) -> None:
         self._batch: dict[str, float] = {}
         self._told_at = 0.0
 
     def stored(self, portion: Portion, seconds: float) -> None:
-        """A store transaction took so long; one without a change is no batch."""
+        """Take note of how long a store transaction took; one without a change is not counted as a
+        batch.
+        """
         if portion.changes:
             self._batch = {
                 "batch_changes": portion.changes,
@@ -138,7 +146,9 @@ class ReceiverFacts:
             }
 
     def to_tell(self) -> str | None:
-        """JSON for the slot's row; None while what was told last is young."""
+        """Return the JSON for the slot's row; None while what was last reported is recent
+        enough.
+        """
         now = time.monotonic()
         if now - self._told_at < _TELL_SECONDS * 0.9:
             return None

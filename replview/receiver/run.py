@@ -87,7 +87,7 @@ def receive(
 
 
 class Receiver:
-    """One slot under one lease."""
+    """Receives one slot under one lease."""
 
     def __init__(
         self,
@@ -116,7 +116,9 @@ class Receiver:
         self.let_go = False
 
     def run(self) -> None:
-        """Sessions, one after another; closes the connection to the store at the end."""
+        """Run sessions one after another until ``stop`` is set or the lease is lost; then close the
+        connection to the store.
+        """
         try:
             self._run()
         finally:

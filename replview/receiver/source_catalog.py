@@ -32,13 +32,17 @@ class SourceCatalog:
         self._connection: psycopg.Connection[Any] | None = None
 
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection; opened again if it was lost."""
+        """Return the connection; it is opened when first asked for, and again where it was lost.
+        Raises ``psycopg.Error``.
+        """
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._conninfo)
         return self._connection
 
     def facts(self, slot_name: str) -> tuple[ServerFacts, SlotFacts | None]:
-        """The server, and the slot if it is there."""
+        """Return what is known of the server, and of the slot of this name; None where there is no
+        such slot. Raises ``psycopg.Error``.
+        """
         connection = self.connection()
         with cut_after(_ANSWER_SECONDS, connection):
             slots = [facts for facts in read_slots(connection) if facts.slot_name == slot_name]

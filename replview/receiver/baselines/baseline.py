@@ -128,7 +128,7 @@ class _Pace:
         self._from = (time.monotonic(), 0)
 
     def keep(self, rows: int, rate: int | None) -> None:
-        """Wait until ``rows`` may have been read."""
+        """Wait until ``rows`` rows may have been read at this rate."""
         if rate != self._rate:  # another from now on
             self._rate, self._from = rate, (time.monotonic(), rows)
         if rate is None:

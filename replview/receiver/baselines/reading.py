@@ -71,7 +71,7 @@ class SnapshotReader:
     """One walsender session that reads one table."""
 
     def __init__(self, conninfo: str, tick: Tick) -> None:
-        """Connect. Raises ``psycopg.Error``."""
+        """Connect to the source as a walsender session. Raises ``psycopg.Error``."""
         self._conninfo = conninfo
         self._tick = tick
         self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
@@ -84,7 +84,9 @@ class SnapshotReader:
         self._queries = SimpleQueries(self.connection)
 
     def identify(self) -> tuple[str, int]:
-        """System identifier, timeline. Raises ``SourceProblem`` where no snapshot can be given."""
+        """Return the system identifier and the timeline. Raises ``SourceProblem`` where no snapshot
+        can be taken, and ``psycopg.Error``.
+        """
         with cut_after(_ANSWER_SECONDS, self.connection):
             row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
             assert row is not None
@@ -152,7 +154,9 @@ class SnapshotReader:
             yield piece
 
     def close(self) -> None:
-        """End it; a read that has not ended is cancelled first, so the server stops at once."""
+        """Close the connection. A read that has not ended is cancelled first, so that the server
+        stops at once.
+        """
         if self._queries.running:
             self._queries.cancel()
         self.connection.close()

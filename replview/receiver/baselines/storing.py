@@ -73,14 +73,16 @@ class BaselineWriter:
         self.rows_per_second = claim.rows_per_second
 
     def beat(self) -> None:
-        """Give a heartbeat, about once a second. Raises ``Lost``."""
+        """Update the baseline's heartbeat, about once a second. Raises ``Lost``."""
         if time.monotonic() - self._last_beat >= _BEAT_SECONDS:
             self._fence()
 
     def begin(
         self, snapshot: Snapshot, *, system_identifier: str, column_rules: dict[str, dict[str, str]]
     ) -> None:
-        """Store shape and hidden transaction. Raises ``Lost``, ``IncarnationEnded``."""
+        """Store the table's shape and a hidden transaction for its rows. Raises ``Lost``,
+        ``IncarnationEnded``.
+        """
         claim = self._claim
         assert claim.incarnation_id is not None
         identifier = TransactionIds().next(self._store)

@@ -54,7 +54,7 @@ class OpenSession:
     made_progress: bool = False
 
     def new_decoder(self) -> Decoder:
-        """For a stream, or a portion of it, that begins."""
+        """Make the decoder for a stream, or a portion of it, that begins."""
         return new_decoder(
             self.plugin,
             self.options,
@@ -73,7 +73,9 @@ class OpenSession:
 def open_session(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, conninfo: str
 ) -> OpenSession:
-    """Connect, stream from where the store ends. Raises ``psycopg.Error``, ``SourceProblem``."""
+    """Connect to the source, check the server and the slot, and have it stream from where the store
+    ends. Raises ``psycopg.Error``, ``SourceProblem``; no connection is left open then.
+    """
     catalog = SourceCatalog(conninfo)
     session: Session | None = None
     try:

@@ -28,28 +28,29 @@ class Feedback:
     reported_at: float = 0.0
 
     def stored(self, lsn: int) -> None:
-        """The store committed everything up to ``lsn``."""
+        """Take note that the store has committed everything up to ``lsn``."""
         self.stored_lsn = max(self.stored_lsn, lsn)
 
     def is_due(self, now: float, *, reply_requested: bool) -> bool:
-        """Whether to send a status update at ``now`` (seconds, monotonic)."""
+        """Whether a status update is to be sent at ``now`` (seconds, monotonic)."""
         since = now - self.reported_at
         progress = self.stored_lsn > self.confirmed_lsn and since >= PROGRESS_SECONDS
         return reply_requested or progress or since >= ALIVE_SECONDS
 
     def reported(self, now: float) -> None:
-        """A status update with ``stored_lsn`` was sent."""
+        """Take note that a status update with ``stored_lsn`` was sent at ``now``."""
         self.confirmed_lsn = self.stored_lsn
         self.reported_at = now
 
     def seconds_to_next(self, now: float) -> float:
-        """How long until a status update is due, if nothing else happens."""
+        """How many seconds there are until a status update is due, if nothing else happens."""
         limit = PROGRESS_SECONDS if self.stored_lsn > self.confirmed_lsn else ALIVE_SECONDS
         return max(0.0, self.reported_at + limit - now)
 
 
 def idle_position(keepalive_lsn: int, stored_lsn: int, *, pending: bool) -> int | None:
-    """The keepalive's position where nothing received is unstored: an idle slot holds no WAL.
+    """Return the keepalive's position where it may be confirmed: nothing received is unstored, and
+    it is ahead of what is stored. So an idle slot retains no WAL. Else None.
 
     ``pending``: something received is not stored yet, or a transaction is half received. An open
     stream does not count: the server sends it whole again.
@@ -68,19 +69,23 @@ _LONGEST_ANSWER_SECONDS = 640.0
 
 @dataclass(slots=True)
 class Silence:
-    """When the server was last heard, and since when it owes us an answer; monotonic seconds."""
+    """When the server was last heard of, and since when it owes us an answer; seconds,
+    monotonic.
+    """
 
     heard_at: float
     answer_seconds: float = ANSWER_SECONDS
     _asked_at: float | None = None
 
     def heard(self, now: float) -> None:
-        """Something came."""
+        """Take note that something came from the server."""
         self.heard_at = now
         self._asked_at = None
 
     def asks(self, now: float) -> bool:
-        """Whether the status update that is sent now asks for an answer."""
+        """Whether the status update that is sent at ``now`` is to request an answer: after
+        ``ASK_SECONDS`` of silence.
+        """
         if now - self.heard_at < ASK_SECONDS:
             return False
         if self._asked_at is None:
@@ -88,12 +93,16 @@ class Silence:
         return True
 
     def is_over_long(self, now: float) -> bool:
-        """Whether to give the server up."""
+        """Whether a requested answer has not come for so long that the connection is to be given
+        up.
+        """
         return self._asked_at is not None and now - self._asked_at >= self.answer_seconds
 
 
 def patience_seconds(given_up: int) -> float:
-    """How long to wait for an answer after so many sessions in a row were given up in silence."""
+    """How long to wait for an answer where ``given_up`` sessions in a row were given up for the
+    server's silence: twice as long each time.
+    """
     return min(ANSWER_SECONDS * 2.0**given_up, _LONGEST_ANSWER_SECONDS)
 
 
@@ -119,7 +128,7 @@ MOST_STREAMED_CHANGES = 100_000_000
 
 
 class Pacing:
-    """The rhythm of one session."""
+    """When one polling session asks the server again, and for how much."""
 
     def __init__(self) -> None:
         #: Light peeks, and full ones: how many changes to ask for. They grow while that is too
@@ -139,7 +148,7 @@ class Pacing:
         self._page_ended_at = 0.0
 
     def seconds_to_next(self) -> float:
-        """How long until the next look."""
+        """How many seconds there are until the next state query is due."""
         return max(0.0, self._next_at - time.monotonic())
 
     def is_light(self, open_streams: bool) -> bool:
@@ -151,7 +160,7 @@ class Pacing:
         return self._backlog or (open_streams and time.monotonic() < self._full_at)
 
     def begin(self, *, light: bool) -> int:
-        """A peek begins; how many changes to ask for."""
+        """Take note that a peek begins, and return how many changes to ask for."""
         self._began_at = time.monotonic()
         self._decoded_at = None
         self._light = light
@@ -159,11 +168,16 @@ class Pacing:
         return self._most_light if light else self._most_full
 
     def first_row(self) -> None:
-        """The server has decoded all; what is left is to send it."""
+        """Take note that the peek's first row came: the server has decoded everything, and only
+        sends now.
+        """
         self._decoded_at = self._decoded_at or time.monotonic()
 
     def over(self, *, complete: bool, open_streams: bool) -> None:
-        """A peek has been read to its end; ``complete``: it was not cut off at its limit."""
+        """Take note that a peek was read to its end, and work out when the next one is due.
+        ``complete``: it was not cut off at its limit. ``open_streams``: it sent transactions that
+        have not ended.
+        """
         now = time.monotonic()
         decoding = (self._decoded_at or now) - self._began_at
         self._pause_seconds = SHORTEST_SECONDS
@@ -182,7 +196,7 @@ class Pacing:
             self._most_light = min(MOST_CHANGES, self._most_light * 2)
 
     def stored(self) -> None:
-        """All that was read is stored; a full peek has cost until now."""
+        """Take note that everything read is stored: what a full peek costs is known only now."""
         if self._full_began_at is not None:
             now = time.monotonic()
             cost = (now - self._full_began_at) * _FULL_PAUSES
@@ -190,20 +204,22 @@ class Pacing:
             self._full_began_at = None
 
     def nothing_new(self) -> None:
-        """A look found the server where it was."""
+        """Take note that a state query found the server where it was: the next one is due a little
+        later.
+        """
         self._next_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(self._pause_seconds * 1.2, LONGEST_SECONDS)
 
     def later(self, seconds: float) -> None:
-        """Look again after so long."""
+        """Have the next state query wait for so many seconds."""
         self._next_at = time.monotonic() + seconds
 
     def reach(self, position: LSN) -> LSN:
-        """Up to where to peek, the WAL being safe up to ``position``.
+        """Return the position up to which to peek, where the WAL is flushed up to ``position``.
 
-        Where that is the end of a page, it most likely ends within a record, for whose rest the
-        server would wait, for long if nobody commits. So that page is left for later; but not for
-        ever, for a commit may end there by chance.
+        A position at the end of a page most likely lies within a record, for whose rest the server
+        would wait, perhaps for long. So the last page is left for later; but not for ever, since a
+        commit may end there by chance.
         """
         now = time.monotonic()
         if position != self._page_end:

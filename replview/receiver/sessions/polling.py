@@ -39,7 +39,7 @@ class PollingSession:
     """One ordinary connection that peeks and advances, from connecting to closing."""
 
     def __init__(self, conninfo: str, *, client_encoding: str = "UTF8") -> None:
-        """Connect. Raises ``psycopg.OperationalError``."""
+        """Connect to the source by an ordinary connection. Raises ``psycopg.OperationalError``."""
         self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
             polling_conninfo(conninfo), autocommit=True, prepare_threshold=None
         )
@@ -85,7 +85,9 @@ class PollingSession:
         return self.connection.info.server_version
 
     def identify(self) -> SystemIdentity:
-        """What IDENTIFY_SYSTEM says, from the catalog; some services keep the identifier secret."""
+        """Return what IDENTIFY_SYSTEM would say, from the catalog. Some services keep the system
+        identifier secret: then it is empty.
+        """
         server = functions.parse_state(self._ask(functions.state_query(""))[0][0])
         identifier = ""
         with suppress(errors.InsufficientPrivilege):
@@ -98,9 +100,9 @@ class PollingSession:
         return SystemIdentity(identifier, server.timeline, server.position)
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
-        """Where the server's ``timeline`` left the earlier timeline ``left``; None: not known.
-
-        From the timeline's history file, for those who may read it (pg_read_server_files).
+        """Return the position at which the server's ``timeline`` forked off the earlier timeline
+        ``left``; None where that is not known. It reads the timeline's history file, which needs
+        the role pg_read_server_files.
         """
         name = sql.Literal(f"pg_wal/{timeline:08X}.history")
         try:
@@ -110,7 +112,9 @@ class PollingSession:
         return forked_at((rows[0][0] or b"").decode(errors="replace"), left)
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
-        """Try the options on the slot; what is wrong with either shows here."""
+        """Peek at one record with the plugin's ``options``, so that what is wrong with the slot or
+        the options shows here. Raises ``SourceProblem``, ``psycopg.Error``.
+        """
         self._slot, self._options = slot, dict(options)
         self._stored_lsn = lsn
         server = functions.parse_state(self._ask(functions.state_query(slot))[0][0])
@@ -125,13 +129,18 @@ class PollingSession:
         self._queries.watch(descriptor)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Until something can be read or begun, or the time is over; whether the waker woke us."""
+        """Wait until something can be read, or the next query is due, or a waker wakes us, or
+        ``timeout_seconds`` are over. Returns whether a waker woke us.
+        """
         if not self._queries.running and self._settled:
             timeout_seconds = min(timeout_seconds, self._pacing.seconds_to_next())
         return self._queries.wait(timeout_seconds)
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """Frames that have arrived; begins the next state query or peek when it is time."""
+        """Return the frames that have arrived, and begin the next state query or peek when it is
+        due; never blocks. Raises ``SourceProblem`` where the slot is gone, was moved, or is read by
+        others for too long, and ``psycopg.Error``.
+        """
         try:
             rows = self._queries.read(max_frames, max_bytes)
         except errors.ObjectInUse:
@@ -158,7 +167,12 @@ class PollingSession:
         return frames
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
-        """All read is stored: advance, peek again. ``open_xids``: streams whose end is to come."""
+        """Take note that everything read so far is stored, so that the slot may be advanced and the
+        next peek begin.
+
+        ``stored_lsn``: up to where the store has everything. ``open_xids``: streamed transactions
+        whose end is still to come, whose outcome the next state query asks for.
+        """
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self._open_xids = open_xids
         self._settled = True
@@ -166,12 +180,16 @@ class PollingSession:
             self._pacing.stored()
 
     def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
-        """Everything up to ``stored_lsn`` is stored: the next state query advances the slot."""
+        """Take note that everything up to ``stored_lsn`` is stored: the next state query advances
+        the slot to it.
+        """
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self.reply_requested = False
 
     def close(self) -> None:
-        """Cancel what runs, advance the slot to what is stored, and hang up."""
+        """Cancel the query that runs, advance the slot to what is stored, and close the connection.
+        Raises nothing.
+        """
         try:
             if self._queries.running:
                 self.connection.cancel_safe(timeout=_CLOSE_SECONDS)

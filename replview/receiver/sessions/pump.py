@@ -50,7 +50,9 @@ SlotListener = Callable[[int], None]
 
 @dataclass(slots=True)
 class Listeners:
-    """Whom a receiver tells; it knows nothing of Channels."""
+    """Functions that a receiver calls after it has stored something; it knows nothing of
+    Channels.
+    """
 
     committed: CommitListener = lambda slot_id, incarnation_id, commit_seq, open_changed: None
     slot_changed: SlotListener = lambda slot_id: None
@@ -61,7 +63,9 @@ class StoreFailed(Exception):
 
 
 class Pump:
-    """The state of one session's loop."""
+    """The loop of one session: it reads frames, decodes them, hands batches to the writing thread,
+    and confirms what that has stored.
+    """
 
     def __init__(
         self,
@@ -88,7 +92,9 @@ class Pump:
         self._handed_over_at = 0.0
 
     def _begin_decoding(self) -> None:
-        """The server sends relations, types and open streams anew from here on."""
+        """Begin with a new decoder: from here on the server sends relations, types and open streams
+        anew.
+        """
         opened = self._opened
         self._assembler = opened.new_decoder()
         self._left_out = None
@@ -96,7 +102,10 @@ class Pump:
             self._left_out = left_out_of(self._skips, opened.options.streaming, opened.encoding)
 
     def run(self) -> None:
-        """Until told to stop; raises what ended the session otherwise."""
+        """Read and hand over batches until ``stop`` is set, or until everything before the
+        transaction of ``before`` is with the writer. Raises what ended the session otherwise, as
+        ``record``.
+        """
         self._session.add_waker(self._writing.waker)
         more = False
         while not self._stop.is_set() and not self._is_there():
@@ -112,7 +121,9 @@ class Pump:
         return self._before is not None and self._before.reached and not self._batch.events
 
     def finish(self) -> None:
-        """Told to stop: store what was handed over, confirm it, end the stream."""
+        """Store what was handed over, confirm it to the server, and leave the stream to be closed.
+        Nothing is confirmed where the writer failed, or needs longer than ``FINISH_SECONDS``.
+        """
         if not self._writing.finish(FINISH_SECONDS) or self._writing.error:
             return
         self._feedback.stored(self._writing.stored_lsn)
@@ -224,7 +235,7 @@ class SessionLog:
         self._changed = False
 
     def stored(self, portion: Portion, commit_seq: int) -> None:
-        """A portion is in the store."""
+        """Tell the listeners that a portion is in the store."""
         if self._changed:
             self._changed = False
             self._listeners.slot_changed(self._slot_id)
@@ -236,7 +247,9 @@ class SessionLog:
             )
 
     def shape(self, seen: RelationSeen, stored: StoredShape, commit_seq: int) -> None:
-        """A table has another shape; the first one is no news."""
+        """Write into the slot's log that a table has another shape. A table's first shape is no
+        news.
+        """
         if stored.is_new and stored.number > 1:
             relation = seen.relation
             name = f"{relation.namespace}.{relation.name}"
@@ -248,7 +261,7 @@ class SessionLog:
             self.note(Note("schema", message, seen.lsn or None, detail), commit_seq)
 
     def note(self, note: Note, commit_seq: int) -> None:
-        """A line, at its place in history."""
+        """Write a line into the slot's log, at its place in history: after ``commit_seq``."""
         log_event(
             self._store,
             self._slot_id,
@@ -271,7 +284,14 @@ def record(
     listeners: Listeners,
     before: Before | None = None,
 ) -> None:
-    """Record until ``stop`` or ``before``. Raises ``Fenced``, ``StoreFailed``, the source's."""
+    """Read a started stream and store what it sends, until ``stop`` is set, or until the
+    transaction (or message) of ``before`` comes.
+
+    Before it returns it stores what it has read and confirms that to the server. Raises ``Fenced``
+    when another receiver has taken the slot over, ``StoreFailed`` when the store does not take a
+    batch, and whatever ended the session on the source's side: ``StreamEnded``, ``SourceProblem``
+    or ``psycopg.Error``.
+    """
     incarnation = opened.incarnation
     skips = read_skips(store, slot.id)
     session_log = SessionLog(store, slot, opened, listeners)

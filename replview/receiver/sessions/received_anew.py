@@ -43,7 +43,7 @@ class PeekRecorder(Recorder):
     """A recorder that knows transactions again when they come anew, by their xid."""
 
     def __init__(self, **arguments: Any) -> None:
-        """As ``Recorder``."""
+        """Takes the arguments of ``Recorder``."""
         super().__init__(**arguments)
         #: Those that are open and shown, as last received whole.
         self._former: dict[int, OpenTransaction] = {}

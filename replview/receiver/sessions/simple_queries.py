@@ -42,7 +42,9 @@ class SimpleQueries:
         self.results: list[list[tuple[bytes | None, ...]]] = []
 
     def send(self, query: bytes) -> None:
-        """Begin to run a string. Raises ``psycopg.OperationalError`` if the connection is lost."""
+        """Begin to run a query string. Raises ``psycopg.OperationalError`` if the connection is
+        lost.
+        """
         self.results = []
         self._error = None
         self._copying = False
@@ -54,9 +56,11 @@ class SimpleQueries:
             self._pgconn.consume_input()
 
     def read(self, max_rows: int = _ALL, max_bytes: int = _ALL) -> list[bytes]:
-        """What has arrived of a COPY, up to the limits; takes the results of SELECTs in.
+        """Return the rows of a COPY that have arrived, ``max_rows`` or about ``max_bytes`` at most;
+        rows of SELECTs go into ``results``. Never blocks.
 
-        Raises what ended the string, once the connection can be used again.
+        An error of the string is raised when the string has ended, and the connection can be used
+        again.
         """
         rows: list[bytes] = []
         size = 0
@@ -83,13 +87,18 @@ class SimpleQueries:
         return rows
 
     def run(self, query: bytes, deadline: float) -> list[list[tuple[bytes | None, ...]]]:
-        """What a string's SELECTs give. Raises ``psycopg.Error``, also past the ``deadline``."""
+        """Run a query string to its end, and return the rows of its SELECTs: a list for each
+        SELECT, of tuples of the columns' text as bytes (None: NULL). Raises ``psycopg.Error`` as
+        the server gave it, and ``psycopg.OperationalError`` past ``deadline`` (seconds, monotonic).
+        """
         self.send(query)
         self.finish(deadline)
         return self.results
 
     def finish(self, deadline: float) -> None:
-        """Until the string that runs has ended, throwing away what it copies."""
+        """Wait until the string that runs has ended, and throw away what it copies. Raises as
+        ``run``.
+        """
         self.read(max_bytes=1 << 20)
         while self.running:
             left = deadline - time.monotonic()
@@ -99,7 +108,9 @@ class SimpleQueries:
             self.read(max_bytes=1 << 20)
 
     def cancel(self) -> None:
-        """End the string on the server; where it does not end in time, the caller hangs up."""
+        """Have the server cancel the string that runs, and wait for its end. Where it does not end
+        in time, the caller closes the connection.
+        """
         with suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
             with suppress(psycopg.errors.QueryCanceled):
@@ -110,7 +121,9 @@ class SimpleQueries:
         self._woken.register(descriptor, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Until something can be read, or the time is over; whether a watched descriptor can."""
+        """Wait until something can be read, or a watched descriptor is readable, or the time is
+        over. Returns whether a watched descriptor is.
+        """
         ready = self._woken.poll(max(0.0, seconds) * 1000)
         return any(descriptor != self.socket for descriptor, _ in ready)
 

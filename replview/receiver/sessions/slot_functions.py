@@ -55,7 +55,9 @@ class ServerState:
     statuses: Mapping[int, str | None] = field(default_factory=dict)
 
     def slot_lsn(self, column: str) -> LSN:
-        """A position of the slot's row; 0/0 where it has none."""
+        """Return a position of the slot's row by its column's name; 0/0 where the column
+        is NULL.
+        """
         text = (self.slot or {}).get(column)
         return LSN(0) if text is None else LSN.parse(text)
 
@@ -85,7 +87,7 @@ def state_query(slot: str, xids: Collection[int] = ()) -> sql.Composable:
 
 
 def parse_state(row: tuple[bytes | None, ...]) -> ServerState:
-    """The row of ``state_query``."""
+    """Make a ``ServerState`` of the row that a ``state_query`` gave."""
     position, timeline, slot, statuses = row
     return ServerState(
         LSN(0) if position is None else LSN.parse(position.decode()),
@@ -96,7 +98,9 @@ def parse_state(row: tuple[bytes | None, ...]) -> ServerState:
 
 
 def advance(slot: str, lsn: int, timeline: int) -> sql.Composable:
-    """SELECT that moves the slot forward to ``lsn``; never back, and not on another timeline."""
+    """Return the SELECT that moves the slot forward to ``lsn``: never back, and not where the
+    server is on another timeline than ``timeline``.
+    """
     return sql.SQL(
         """
         SELECT pg_catalog.pg_replication_slot_advance(s.slot_name, {lsn})
@@ -133,7 +137,9 @@ def peek(
 
 
 def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> list[sql.Composable]:
-    """SET LOCAL for a peek: text of values, no time limits, a server that notices our end."""
+    """Return the SET LOCAL statements of a peek: values as text, no time limits, and a server that
+    notices when our connection has ended.
+    """
     wanted = {
         **TEXT_SETTINGS,
         "client_encoding": client_encoding,
@@ -153,7 +159,9 @@ def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> li
 
 
 def query_string(statements: list[sql.Composable]) -> bytes:
-    """One transaction that writes nothing, whatever the role's defaults are."""
+    """Join statements to a query string that is one read-only transaction, whatever the role's
+    defaults are.
+    """
     first: list[sql.Composable] = [
         sql.SQL("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
     ]

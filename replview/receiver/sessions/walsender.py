@@ -1,7 +1,7 @@
 """A walsender session: START_REPLICATION and the CopyData frames after it, without blocking.
 
-psycopg has no replication API; everything here stands on its ``pq`` layer. Only the simple
-protocol exists on such a connection, and only in autocommit mode.
+psycopg has no replication API, so everything here uses its ``pq`` layer. Such a connection knows
+only the simple protocol, and only autocommit mode.
 
 Source: PostgreSQL documentation, "Streaming Replication Protocol"; "Logical Streaming Replication
 Protocol".
@@ -35,7 +35,7 @@ class ReplicationSession:
     """One replication connection, from connecting to closing."""
 
     def __init__(self, conninfo: str, *, client_encoding: str = "UTF8") -> None:
-        """Connect. Raises ``psycopg.OperationalError``."""
+        """Connect to the source as a walsender session. Raises ``psycopg.OperationalError``."""
         self.connection: psycopg.Connection[Any] = psycopg.Connection.connect(
             replication_conninfo(conninfo, client_encoding=client_encoding),
             autocommit=True,
@@ -68,13 +68,18 @@ class ReplicationSession:
         return self.connection.info.server_version
 
     def identify(self) -> SystemIdentity:
-        """IDENTIFY_SYSTEM."""
+        """Run IDENTIFY_SYSTEM: which cluster this is, its timeline and its WAL position. Raises
+        ``psycopg.Error``.
+        """
         row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
         assert row is not None
         return SystemIdentity(_text(row[0]), int(row[1]), LSN.parse(_text(row[2])))
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
-        """Where ``timeline`` left the earlier timeline ``left``; None: it did not, or not known."""
+        """Return the position at which the server's ``timeline`` forked off the earlier timeline
+        ``left``, from the timeline's history file. None where it did not fork off that one, or
+        where the server does not have the file.
+        """
         try:
             row = self.connection.execute(f"TIMELINE_HISTORY {int(timeline)}".encode()).fetchone()
         except psycopg.Error:
@@ -82,7 +87,9 @@ class ReplicationSession:
         return None if row is None else forked_at(_text(row[1]), left)
 
     def create_temporary_slot(self, name: str, *, two_phase: bool) -> LSN:
-        """A slot that is gone when this connection closes; returns its consistent point."""
+        """Create a slot that the server drops when this connection closes, and return its
+        consistent point: it sends what commits after that. Raises ``psycopg.Error``.
+        """
         if self.server_version >= 150000:
             options = f"(SNAPSHOT 'nothing'{', TWO_PHASE true' if two_phase else ''})"
         else:
@@ -95,7 +102,9 @@ class ReplicationSession:
         return LSN.parse(_text(row[1]))
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
-        """START_REPLICATION. Raises ``psycopg.Error`` with the server's SQLSTATE."""
+        """Run START_REPLICATION from ``lsn`` on, with the plugin's ``options``. Raises
+        ``psycopg.Error`` with the server's SQLSTATE.
+        """
         given = ", ".join(f"{quote_identifier(n)} {quote_literal(v)}" for n, v in options.items())
         query = f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {lsn} ({given})"
         self._pgconn.send_query(query.encode())
@@ -115,7 +124,9 @@ class ReplicationSession:
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Until something can be read or the time is over; whether the waker woke us."""
+        """Wait until something can be read, or a waker wakes us, or ``timeout_seconds`` are over.
+        Returns whether a waker woke us.
+        """
         ready = self._poll.poll(max(0.0, timeout_seconds) * 1000)
         woken = False
         for descriptor, _ in ready:
@@ -127,10 +138,12 @@ class ReplicationSession:
         return woken
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """XLogData frames that have arrived, up to about the limits; never blocks.
+        """Return the XLogData frames that have arrived, about ``max_frames`` or ``max_bytes`` of
+        them at most; never blocks.
 
-        Keepalives are taken in on the way: ``server_lsn``, ``reply_requested``. Raises
-        ``StreamEnded``, ``SourceProblem``, or ``psycopg.Error`` as the server ended the stream.
+        Keepalives among them are not returned, but set ``server_lsn``, ``keepalive_lsn`` and
+        ``reply_requested``. Raises ``StreamEnded``, ``SourceProblem`` or ``psycopg.Error`` when the
+        server has ended the stream, or has not answered for too long.
         """
         if self._ending is not None:
             raise self._ending
@@ -163,7 +176,9 @@ class ReplicationSession:
         return frames
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
-        """Nothing waits for this here: the server sends on by itself."""
+        """Do nothing: a walsender sends on by itself, whether what it sent is stored or not. A
+        ``PollingSession`` advances the slot and peeks again.
+        """
 
     def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
         """Send a status update: everything up to ``stored_lsn`` is stored, and nothing more.
@@ -185,7 +200,9 @@ class ReplicationSession:
         self.reply_requested = False
 
     def close(self) -> None:
-        """End the stream properly, so that the server has read our last status update."""
+        """End the stream in the protocol's way, so that the server has read our last status update,
+        and close the connection. Raises nothing.
+        """
         try:
             gone = self.silence.is_over_long(time.monotonic())
             if self._streaming and not gone and self._pgconn.status == pq.ConnStatus.OK:
@@ -231,7 +248,9 @@ class ReplicationSession:
 
 
 def forked_at(history: str, left: int) -> LSN | None:
-    """Where ``left`` was left, by a history file. Source: timeline.c, ``readTimeLineHistory()``."""
+    """Return the position at which timeline ``left`` was left, from the text of a history file;
+    None where the file does not name it. Source: timeline.c, ``readTimeLineHistory()``.
+    """
     for line in history.splitlines():
         fields = line.split()
         if len(fields) >= 2 and fields[0] == str(left):

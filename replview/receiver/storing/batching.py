@@ -69,7 +69,7 @@ class Recorder:
         self.sent_again = 0
 
     def digest(self, events: Iterable[Event], received_at_us: int) -> Portion:
-        """Sort the events of one batch into a portion."""
+        """Sort the events of one batch into a portion: what one store transaction is to write."""
         portion = Portion(checkpoint_lsn=self.checkpoint_lsn)
         for event in events:
             kind = event.__class__

@@ -56,7 +56,9 @@ _UNCHANGED = _dumps(UNCHANGED)
 def copying_changes(
     connection: psycopg.Connection[Any], plans: TablePlans
 ) -> Iterator["ChangeEncoder"]:
-    """What is encoded goes into ``change``; ``asides`` are to be stored when the COPY is over."""
+    """Open a COPY into ``change`` for the block, and give its encoder. When the block is over, the
+    caller stores the encoder's ``asides``, values that are too long for JSONB.
+    """
     with connection.cursor().copy(copy_rows.COPY_CHANGES) as copy:
         copy.write(copy_rows.COPY_HEADER)
         encoder = ChangeEncoder(plans, copy.write)
@@ -77,7 +79,7 @@ class ChangeEncoder:
         self.asides: list[LargeText] = []
 
     def flush(self) -> None:
-        """Hand over what is left."""
+        """Write the bytes that have not been written yet."""
         if self._parts:
             self._write(b"".join(self._parts))
             self._parts.clear()

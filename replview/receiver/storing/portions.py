@@ -17,7 +17,9 @@ class Note:
 
 
 def left_out(row: TransactionRow, lsn: int | None) -> Note:
-    """A transaction (or a message outside any) was left out, because somebody decided so."""
+    """Return the log's line for a transaction, or a message outside any, that was left out because
+    somebody decided so.
+    """
     what = "A message" if row.xid is None else f"Transaction {row.xid}"
     by = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
     return Note(
@@ -29,7 +31,9 @@ def left_out(row: TransactionRow, lsn: int | None) -> Note:
 
 
 def resent(transactions: int, lsn: int) -> Note:
-    """The server began before our checkpoint, as it may after it was restarted."""
+    """Return the log's line for a server that began before our checkpoint, as it may after a
+    restart.
+    """
     many = "transaction" if transactions == 1 else "transactions"
     return Note(
         "resent",
@@ -41,7 +45,7 @@ def resent(transactions: int, lsn: int) -> Note:
 
 
 def wrapped(lsn: int | None) -> Note:
-    """The source used up its 32-bit transaction ids and began anew."""
+    """Return the log's line for a source whose 32-bit transaction ids have wrapped around."""
     return Note(
         "wraparound",
         "The source's transaction ids (32 bits) began anew: an xid alone names no transaction "
@@ -114,7 +118,7 @@ class Portion:
     open_changed: bool = False
 
     def discard(self, row: TransactionRow) -> None:
-        """Hide a row, if it has come as far as the store."""
+        """Have a transaction's row discarded, if it has been stored already."""
         row.state = "discarded"
         if row.stored or row.id in self.rows:
             self.rows[row.id] = row

@@ -100,13 +100,15 @@ class StoreWriter:
         self._facts = ReceiverFacts()
 
     def next_id(self) -> int:
-        """An identifier for a transaction first seen now."""
+        """Return an identifier for a transaction that is first seen now."""
         return self._ids.next(self._connection)
 
     def write(self, portion: Portion, server_lsn: int) -> str:
-        """Store one portion; returns what is desired of the slot.
+        """Store one portion in one store transaction, and return the state that is desired of the
+        slot (``running``, ``stopped``, ``removing``).
 
-        Raises ``Fenced``, ``StoreRefused``, or ``psycopg.Error`` when the store is away.
+        Raises ``Fenced`` when another receiver has taken the slot over, ``StoreRefused`` when the
+        store refuses the batch, and ``psycopg.Error`` when the store cannot be reached.
         """
         try:
             began = time.monotonic()
@@ -127,7 +129,9 @@ class StoreWriter:
         frames: Iterable[Sequence[bytes]],
         in_stream: bool,
     ) -> Culprit | None:
-        """The change for which a batch, now undone, was not stored; None: the store is at fault."""
+        """Return the change for which a batch, now rolled back, was not stored; None where no
+        change is to blame.
+        """
         if isinstance(error, StoreRefused) and not error.blames_data:
             return None
         flat = [frame for some in frames for frame in some]

@@ -53,7 +53,9 @@ class TablePlan:
     has_rules: bool = False
 
     def obey(self, rules: Mapping[str, str]) -> None:
-        """From now on by these rules."""
+        """Leave columns out, and mask them, by these rules from now on: ``{column: "drop" |
+        "mask"}``.
+        """
         names = self.names
         self.dropped = tuple(name for name in names if rules.get(name) == "drop")
         self.masked = tuple(name for name in names if rules.get(name) == "mask")
@@ -65,8 +67,8 @@ class TablePlan:
         self.single_key = positions[0] if len(positions) == 1 else -1
 
     def hide(self, row: dict[str, Any]) -> None:
-        """Take out of a whole row what must not be kept; every row of a table with rules comes
-        here. NULL stays NULL, and what was not sent is not sent.
+        """Remove from a whole row what must not be kept, in place; every row of a table with rules
+        comes here. NULL stays NULL, and what was not sent stays so.
         """
         for name in self.masked:
             value = row[name]
@@ -128,7 +130,7 @@ class TablePlans:
         plan.obey(self._rules.of_names(plan.all_names, plan.columns))
 
     def get(self, relation: Relation) -> TablePlan | None:
-        """The plan made for this very object."""
+        """Return the plan that was made for this very object, or None."""
         return self._plans.get(id(relation))
 
     def forget_others(self, relation: Relation) -> None:

@@ -212,7 +212,9 @@ class PreparedEndings:
         )
 
     def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
-        """End one that will never be part of history: its changes count no more, and are swept."""
+        """End a prepared transaction that was rolled back: its changes no longer count, and are
+        deleted later.
+        """
         end_lsn, time_us = event.rollback_end_lsn, event.rollback_time_us
         row = portion.prepared.pop((event.gid, event.xid), None)
         ended = None

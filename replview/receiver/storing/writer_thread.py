@@ -72,11 +72,11 @@ class WritingThread:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to take batches."""
+        """Start the thread: it takes batches from now on."""
         self._thread.start()
 
     def drain_waker(self) -> None:
-        """Make the waker wait for the next batch."""
+        """Reset the waker, so that it wakes the reading loop only after the next batch."""
         with suppress(BlockingIOError):
             while os.read(self.waker, 4096):
                 pass
@@ -88,13 +88,15 @@ class WritingThread:
         return 0.0 if began_at is None else time.monotonic() - began_at
 
     def hand_over(self, batch: Batch) -> None:
-        """Take a batch; the caller keeps ``waiting`` below 2."""
+        """Hand a batch to the thread; the caller keeps ``waiting`` below 2."""
         with self._lock:
             self.waiting += 1
         self._queue.put(batch)
 
     def finish(self, timeout_seconds: float) -> bool:
-        """Store what was handed over, then end; False if that took too long."""
+        """Have the thread store what was handed over and end, within ``timeout_seconds``. Returns
+        False where that took too long.
+        """
         self._queue.put(None)
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()

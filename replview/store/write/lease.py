@@ -39,8 +39,9 @@ class Lease:
 
 
 def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease | None:
-    """Take a slot that is wanted running and whose lease has run out; None if it is not ours. A row
-    that is locked is being written by a live receiver: it is left alone.
+    """Take a slot's lease for ``owner``, where the slot is to run and nobody holds a lease that is
+    still valid; None otherwise. A slot row that is locked is being written by a live receiver, and
+    is left alone.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
@@ -85,8 +86,9 @@ def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
 
 
 def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -> str:
-    """Give a sign of life, set further columns; what is desired. Raises ``Fenced`` without the
-    lease.
+    """Renew the lease: set the slot's heartbeat to the store's clock, and ``columns`` of its row
+    besides. Returns the state that is desired of the slot (``running``, ``stopped``, ``removing``).
+    Raises ``Fenced`` when another receiver has taken the slot over.
     """
     names = sorted(columns)
     assignments = sql.SQL("").join(
@@ -105,8 +107,8 @@ def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -
 
 @contextmanager
 def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterator[None]:
-    """Give signs of life from a thread and a connection of its own, while the caller waits for
-    something that may take longer than a lease (a host that does not answer, a slow start).
+    """Keep renewing the lease, from a thread and a connection of its own, while the caller waits
+    for something that may take longer than a lease: a host that does not answer, a slow start.
     """
     done = threading.Event()
 
@@ -129,8 +131,8 @@ def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterat
 
 
 def release(connection: psycopg.Connection[Any], lease: Lease) -> bool:
-    """Let the slot go at once, raising its epoch, so that nothing of this receiver that still hangs
-    can write; False if it was lost already.
+    """Give the lease back at once. It raises the slot's epoch, so that no statement of this
+    receiver that still hangs can write. Returns False where the lease was lost already.
     """
     released = connection.execute(
         """
