@@ -73,9 +73,7 @@ class OpenSession:
 def open_session(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, conninfo: str
 ) -> OpenSession:
-    """Connect to the source, check the server and the slot, and have it stream from where the store
-    ends. Raises ``psycopg.Error``, ``SourceProblem``; no connection is left open then.
-    """
+    """Connect and stream from where the store ends. Raises ``psycopg.Error``, ``SourceProblem``."""
     catalog = SourceCatalog(conninfo)
     session: Session | None = None
     try:

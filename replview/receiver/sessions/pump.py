@@ -284,13 +284,10 @@ def record(
     listeners: Listeners,
     before: Before | None = None,
 ) -> None:
-    """Read a started stream and store what it sends, until ``stop`` is set, or until the
-    transaction (or message) of ``before`` comes.
+    """Store what a started stream sends, and confirm it, until ``stop`` is set or ``before`` comes.
 
-    Before it returns it stores what it has read and confirms that to the server. Raises ``Fenced``
-    when another receiver has taken the slot over, ``StoreFailed`` when the store does not take a
-    batch, and whatever ended the session on the source's side: ``StreamEnded``, ``SourceProblem``
-    or ``psycopg.Error``.
+    Raises ``Fenced`` when another receiver has taken the slot over, ``StoreFailed`` when the store
+    does not take a batch, and the source's ``StreamEnded``, ``SourceProblem`` or ``psycopg.Error``.
     """
     incarnation = opened.incarnation
     skips = read_skips(store, slot.id)
