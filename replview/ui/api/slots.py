@@ -7,7 +7,7 @@ from django.db.models import F
 from django.http import Http404, HttpRequest
 from ninja import Router, Schema
 
-from replview.access.page import VIEWER, page
+from replview.access.page import OF_SLOT, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.health.conditions import foreseen_loss, limit_of
 from replview.health.holding import cause_of
@@ -73,17 +73,17 @@ def _facts(slot: Slot) -> dict[str, object]:
     }
 
 
-@page(role=VIEWER)
+@page(role=VIEWER, of=OF_SLOT)
 @router.get(
-    "/slots/{source}/{slot}/health",
+    "/slots/{source_name}/{slot_name}/health",
     response=dict[str, Any],
     summary="What holds a slot, until when",
 )
-def slot_health(request: HttpRequest, source: str, slot: str) -> dict[str, object]:
+def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[str, object]:
     """The state of any slot of a source, what holds it, what to do, and when it is lost; as pages
     say it. ``time_to_loss`` null: no loss is in sight, or it is not known.
     """
-    fleet, name = fleet_of(request), f"{source}/{slot}"
+    fleet, name = fleet_of(request), f"{source_name}/{slot_name}"
     view = fleet.find_slot(name) or fleet.find_other(name)
     if view is None:
         raise Http404(f"there is no slot {name!r}: see /api/v1/slots for replview's own")

@@ -234,7 +234,7 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
 
     assert "Ready, through SQL functions." in record
     assert "To mend first" not in record
-    assert "choose SQL functions in the step Options" in record
+    assert "through SQL functions instead (in the step Options" in record
     assert "1 thing to mend first." in watch
     assert "SQL functions" not in watch, "a watch has no such option"
 
