@@ -226,7 +226,7 @@ def compare(
         notes[pair[0]] = notes[pair[1]] = f"not renamed: {carried_words(carried, pair)}"
         del pairs[pair]
     told = made_anew(before.made, after.made)
-    anew = {name for name in told if before.made[name] and after.made[name]}
+    anew = {name for name in told if len(before.made[name]) == len(after.made[name]) == 3}
     renamed_to = {new_name: old_name for old_name, new_name in pairs}
     rows = []
     for column in after.columns:

@@ -53,6 +53,14 @@ TABLES: dict[str, list[tuple[str, str, bool]]] = {
 }
 #: Replica identity FULL: the old row is sent.
 FULL = {"stock"}
+#: What the catalog tells of the types that are not built in.
+_OWN_TYPES = {
+    "order_status": {
+        "type_oid": 16500,
+        "base": {"oid": 16500, "name": "order_status", "array": False,
+                 "labels": ["pending", "paid", "shipped", "cancelled"]},
+    },
+}  # fmt: skip
 
 
 @dataclass
@@ -161,7 +169,10 @@ class Feeder:
                     "schema": "public",
                     "table": table,
                     "replica_identity": "FULL" if table in FULL else "DEFAULT",
-                    "columns": [{"name": n, "type": t, "key": k} for n, t, k in columns],
+                    "columns": [
+                        {"name": n, "type": t, "key": k, **_OWN_TYPES.get(t, {})}
+                        for n, t, k in columns
+                    ],
                     "key_columns": [n for n, _, k in columns if k],
                 },
             )

@@ -108,8 +108,6 @@ class TablePlans:
         self._primary_key = primary_key
         self._type_names = type_names
         self._columns_made = columns_made
-        #: The catalog's answers for the portion that is being stored.
-        self._made_now: dict[int, Mapping[str, list[int]]] = {}
         self._type_bases = type_bases
         self._rules = MaskRules(slot_id, column_rules)
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
@@ -120,7 +118,6 @@ class TablePlans:
 
     def keep_up(self, connection: psycopg.Connection[Any], mark: str | None = None) -> None:
         """Obey the mask rules as they are in the store now; ``mark``: see ``MaskRules.read``."""
-        self._made_now.clear()
         if self._rules.read(connection, mark):
             current = (known[0] for known in self._current.values())
             for plan in {id(plan): plan for plan in (*self._plans.values(), *current)}.values():
@@ -181,15 +178,15 @@ class TablePlans:
         return plan, stored
 
     def _made(self, relation: Relation, xid: int | None) -> Made:
-        """How the catalog says that its columns were made; empty for one that a transaction altered
-        that began after this one: what it was here, the catalog does not know any more.
+        """How the catalog says that its columns were made. Of one that a transaction altered that
+        began after this one only its number: what else it was here, the catalog does not know.
         """
-        oid = relation.oid
-        if oid and oid not in self._made_now:
-            self._made_now[oid] = self._columns_made(oid)
+        now = self._columns_made(relation.oid) if relation.oid else {}
         return {
-            name: [] if xid is not None and 0 < (made[1] - xid) % (1 << 32) < 1 << 31 else made
-            for name, made in self._made_now.get(oid, {}).items()
+            name: made[:1]
+            if xid is not None and 0 < (made[1] - xid) % (1 << 32) < 1 << 31
+            else made
+            for name, made in now.items()
         }
 
     def _shape(self, relation: Relation) -> Shape:

@@ -118,6 +118,9 @@ def store_shape(
             # Back in force only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         _learn_types(connection, found[0], found[3], shape)
+        # What was known of a column outweighs that it was altered later.
+        known = found[2] or {}
+        made = {n: known.get(n, m) if len(m) == 1 else m for n, m in (made or {}).items()}
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
         digest += f"-{len(alike)}" if alike else ""
