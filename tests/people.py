@@ -1,8 +1,11 @@
-"""Accounts for tests: each with a role."""
+"""Accounts for tests, each with a role, and what a page says to one."""
 
+import html
+import re
 from collections.abc import Sequence
 
 from django.contrib.auth.models import User
+from django.test import Client
 
 from replview.access.rights import Role, ensure_roles, set_role
 from replview.store.models import Grant, Source
@@ -32,3 +35,11 @@ def make_user(
     for source in sources or ():
         Grant.objects.create(user=user, source=source, tables=list(tables))
     return user
+
+
+def said(reader: Client, address: str) -> str:
+    """The words of a page, with single spaces."""
+    answer = reader.get(address)
+    assert answer.status_code == 200, address
+    text = html.unescape(re.sub(r"<[^>]+>", " ", answer.content.decode()))
+    return " ".join(text.split())

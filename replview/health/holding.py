@@ -155,9 +155,8 @@ def cause_of(
     state: SourceState,
     now: datetime,
     slot: Slot | None = None,
-    first: Transaction | None = None,
 ) -> Cause:
-    """What holds a slot; ``slot``: ours, ``first``: the open one on record that began first."""
+    """What holds a slot; ``slot``: the one of ours that it is."""
     retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
     if server.lost:
         return Cause(kind="lost", words="nothing any more: it is lost")
@@ -174,7 +173,7 @@ def cause_of(
         return Cause(kind="reader", words=words, sentence=sentence)
     if server.physical or server.reserves_none:
         return Cause(kind="nothing", words="nothing")
-    return _of_open(server, state, now, first)
+    return _of_open(server, state, now, slot)
 
 
 def _is_read(server: ServerSlot, slot: Slot | None) -> bool:
@@ -184,9 +183,7 @@ def _is_read(server: ServerSlot, slot: Slot | None) -> bool:
     return slot.interface == Slot.Interface.SQL and slot.state == Slot.State.STREAMING
 
 
-def _of_open(
-    server: ServerSlot, state: SourceState, now: datetime, first: Transaction | None
-) -> Cause:
+def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None) -> Cause:
     """Of a slot that is read: the oldest transaction that is open, where it is not a younger one
     than what the slot keeps.
     """
@@ -204,7 +201,7 @@ def _of_open(
         return Cause(kind="nothing", words="nothing",
                      sentence=f"Nothing open on the source holds it: {follows}")  # fmt: skip
     holder, kept = with_xid[0], server.number("catalog_xmin_age")
-    since = _first_since(first, holder, server)
+    since = _recorded_since(holder, server, slot)
     who = f"{holder.words[:1].upper()}{holder.words[1:]}"
     young = holder.since is None or now - holder.since < _FOLLOWED
     if young and not since and kept is not None and (holder.xid_age or 0) < kept * SHARE:
@@ -240,8 +237,8 @@ class Holding:
     sentence: str = ""
 
 
-def holding_of(slot: Slot, state: SourceState, now: datetime, first: Transaction | None) -> Holding:
-    """What holds this slot back; ``first`` is the recorded one with the oldest first record."""
+def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
+    """What holds this slot back."""
     horizon = state.slots.get(slot.name)
     retained = horizon.get("retained_wal_bytes") if horizon else None
     made = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)
@@ -254,7 +251,7 @@ def holding_of(slot: Slot, state: SourceState, now: datetime, first: Transaction
     ]
     if horizon is not None or state.looked_at is None or not state.fresh:
         server = ServerSlot(source=slot.source, name=slot.name, facts=horizon or {})
-        made.sentence = cause_of(server, state, now, slot, first).sentence
+        made.sentence = cause_of(server, state, now, slot).sentence
     return made
 
 
@@ -325,12 +322,20 @@ def _standby_row(state: SourceState) -> HoldingRow:
     return HoldingRow(name=name, text=_back(oldest.oldest), tip=oldest.name)
 
 
-def _first_since(first: Transaction | None, holder: Holder, server: ServerSlot) -> str:
+def _recorded_since(holder: Holder, server: ServerSlot, slot: Slot | None) -> str:
     """How much of what is kept is since its first record, where that is recorded and most."""
     retained, restart = server.retained_wal_bytes or 0, server.text("restart_lsn")
-    if first is None or first.first_lsn is None or first.xid != holder.xid or not restart:
+    if slot is None or slot.incarnation_id is None or not restart:
         return ""
-    since = int(LSN.parse(restart)) + retained - int(first.first_lsn)
+    first = (
+        Transaction.objects.filter(incarnation_id=slot.incarnation_id, xid=holder.xid)
+        .filter(state__in=("streaming", "prepared"), first_lsn__isnull=False)
+        .order_by("first_lsn")
+        .first()
+    )
+    if first is None:
+        return ""
+    since = int(LSN.parse(restart)) + retained - int(first.first_lsn or 0)
     if not retained * SHARE <= since <= retained:
         return ""
     return f" ({bytes_words(since)} of the {bytes_words(retained)} kept are since its first record)"

@@ -1,6 +1,5 @@
 """What holds a slot and what to do about it: one answer on every page, as the server has it."""
 
-import html
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -8,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from replview.features.lag.figures import drawn
@@ -25,27 +23,12 @@ from replview.store.models import Slot, Source, SourceLook
 from replview.store.retention.tidy import make_partitions
 from replview.ui.charts.figure import SlotValues
 from tests.conftest import SourceDatabase
-from tests.people import make_user
+from tests.people import said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
 MB = 1 << 20
-
-
-@pytest.fixture
-def reader(django_user_model: Any) -> Client:
-    cache.clear()
-    client = Client()
-    client.force_login(make_user("alice"))
-    return client
-
-
-def said(reader: Client, address: str) -> str:
-    answer = reader.get(address)
-    assert answer.status_code == 200, address
-    text = re.sub(r"<[^>]+>", " ", answer.content.decode()).replace("\xa0", " ")
-    return re.sub(r"\s+", " ", html.unescape(text))
 
 
 def sample(slot: Slot, source: SourceDatabase) -> None:
@@ -79,7 +62,7 @@ def write_wal(source: SourceDatabase, slot: Slot, megabytes: int) -> None:
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_every_page_names_the_transaction_that_holds_a_slot_that_is_read(
-    source: SourceDatabase, record: Any, reader: Client
+    source: SourceDatabase, record: Any, signed_in: Client
 ) -> None:
     source.run("CREATE TABLE t (n int PRIMARY KEY)")
     slot = record(source).slot
@@ -92,12 +75,12 @@ def test_every_page_names_the_transaction_that_holds_a_slot_that_is_read(
         write_wal(source, slot, 0)
         sample(slot, source)
         # Small as it is, it is this transaction that holds it.
-        assert f"Held back by the transaction of pid {pid}" in said(reader, page)
+        assert f"Held back by the transaction of pid {pid}" in said(signed_in, page)
 
         Slot.objects.filter(pk=slot.pk).update(wal_budget_bytes=100 * MB)
         write_wal(source, slot, 80)
         sample(slot, source)
-        found = {address: said(reader, address) for address in (
+        found = {address: said(signed_in, address) for address in (
             page, "/", "/slots/", "/in-flight/", f"/lag/?slot={name}")}  # fmt: skip
         step = re.search(r"SELECT pg_terminate_backend\(pid\) FROM pg_stat_activity WHERE pid = "
                          r"\d+ AND backend_xid = '\d+'::xid", found[page])  # fmt: skip
@@ -115,13 +98,13 @@ def test_every_page_names_the_transaction_that_holds_a_slot_that_is_read(
             wait_for(lambda: not other.execute(step[0]).fetchall())
     write_wal(source, slot, 16)
     sample(slot, source)
-    assert "Held back by nothing" in said(reader, page)
+    assert "Held back by nothing" in said(signed_in, page)
 
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_so_they_do_with_a_prepared_one(
-    source: SourceDatabase, record: Any, reader: Client
+    source: SourceDatabase, record: Any, signed_in: Client
 ) -> None:
     source.run("CREATE TABLE t (n int PRIMARY KEY)")
     slot = record(source).slot
@@ -132,9 +115,11 @@ def test_so_they_do_with_a_prepared_one(
     try:
         write_wal(source, slot, 0)
         sample(slot, source)
-        page = said(reader, f"/slots/{slot.source.name}/{slot.name}/")
+        page = said(signed_in, f"/slots/{slot.source.name}/{slot.name}/")
         assert "Held back by the prepared transaction order's" in page
-        assert "The prepared transaction order's pins restart_lsn" in said(reader, "/in-flight/")
+        assert "The prepared transaction order's pins restart_lsn" in said(signed_in, "/in-flight/")
+        address = f"/api/v1/slots/{slot.source.name}/{slot.name}/health"
+        assert signed_in.get(address).json()["held_by"] == "the prepared transaction order's"
     finally:
         source.run("ROLLBACK PREPARED 'order''s'")
 

@@ -179,10 +179,8 @@ def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
     _read_elsewhere(page)
     _read_ended(page, wanted)
     worst_first = sorted(scope.slots, key=lambda slot: -_retained(scope, slot))
-    first = store.first_open(scope.incarnations) if page.whole.open else {}
     page.holdings = [
-        holding_of(slot, scope.source_state(slot), scope.now, first.get(slot.incarnation_id or 0))
-        for slot in worst_first[:_HOLDINGS]
+        holding_of(slot, scope.source_state(slot), scope.now) for slot in worst_first[:_HOLDINGS]
     ]
     return page
 

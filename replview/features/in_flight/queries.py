@@ -114,18 +114,6 @@ def open_rows(wanted: OpenWanted, *, prepared: bool, limit: int) -> list[Transac
     return list(found.order_by(SINCE, "id")[:limit])
 
 
-def first_open(incarnations: Collection[int]) -> dict[int, Transaction]:
-    """Of each incarnation the open transaction whose first record is the oldest."""
-    found = (
-        OpenWanted(incarnations=incarnations)
-        .open()
-        .filter(first_lsn__isnull=False)
-        .order_by("incarnation_id", "first_lsn")
-        .distinct("incarnation_id")
-    )
-    return {row.incarnation_id: row for row in found}
-
-
 def ended_rows(
     wanted: OpenWanted,
     *,

@@ -132,8 +132,7 @@ def _read_open(made: Chosen, scope: Scope) -> None:
     [one] = in_flight_rows([row], scope)
     made.open = one
     made.database = database_of(one)
-    first = store.first_open([row.incarnation_id]).get(row.incarnation_id)
-    made.holding = holding_of(made.slot, source_state, scope.now, first)
+    made.holding = holding_of(made.slot, source_state, scope.now)
     made.blocked = _blocked(made, source_state)
     found = one.on_source.found or {}
     if row.state == "prepared" and row.gid and one.on_source.word != "gone":

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from replview.features.sampling.sample import sample_source
@@ -11,28 +10,13 @@ from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Transaction
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
-from tests.people import make_user
+from tests.people import said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 ROWS = "INSERT INTO t SELECT n, repeat('x', 100) FROM generate_series({}, {}) n"
-
-
-@pytest.fixture
-def reader(django_user_model) -> Client:
-    cache.clear()
-    client = Client()
-    client.force_login(make_user("alice"))
-    return client
-
-
-def said(reader: Client, address: str) -> str:
-    answer = reader.get(address)
-    assert answer.status_code == 200
-    text = re.sub(r"<[^>]+>", " ", answer.content.decode()).replace("\xa0", " ")
-    return re.sub(r"\s+", " ", text)
 
 
 def sample(slot: Slot, source: SourceDatabase) -> None:
@@ -44,7 +28,7 @@ def sample(slot: Slot, source: SourceDatabase) -> None:
 
 
 def test_a_transaction_is_followed_from_its_first_row_to_its_end(
-    any_source: SourceDatabase, record, reader: Client
+    any_source: SourceDatabase, record, signed_in: Client
 ) -> None:
     any_source.run("CREATE TABLE t (n int PRIMARY KEY, filler text)")
     recording = record(any_source)
@@ -59,32 +43,32 @@ def test_a_transaction_is_followed_from_its_first_row_to_its_end(
             lambda: Transaction.objects.filter(state="streaming", aborted_changes__gt=0).first()
         )
         sample(recording.slot, any_source)
-        page = said(reader, "/in-flight/")
+        page = said(signed_in, "/in-flight/")
         assert "1 streaming." in page
         assert re.search(r"1 subtransaction rolled back, taking away [\d,]+ changes", page)
-        drawer = said(reader, f"/in-flight/{streaming.pk}/drawer/")
+        drawer = said(signed_in, f"/in-flight/{streaming.pk}/drawer/")
         assert f"pid {session.info.backend_pid}" in drawer
         assert "night batch" in drawer
         assert "still running" in drawer
-        assert f"backend_xid = &#x27;{streaming.xid}&#x27;::xid" in drawer
+        assert f"backend_xid = '{streaming.xid}'::xid" in drawer
         session.execute("PREPARE TRANSACTION 'night''s'")
     wait_for(lambda: Transaction.objects.filter(pk=streaming.pk, state="prepared").exists())
     sample(recording.slot, any_source)
-    drawer = said(reader, f"/in-flight/{streaming.pk}/drawer/")
+    drawer = said(signed_in, f"/in-flight/{streaming.pk}/drawer/")
     assert "still prepared" in drawer
     assert f"{any_source.server.user}, {any_source.name}" in drawer
-    assert "ROLLBACK PREPARED &#x27;night&#x27;&#x27;s&#x27;;" in drawer
+    assert "ROLLBACK PREPARED 'night''s';" in drawer
 
     any_source.run("COMMIT PREPARED 'night''s'")
     recording.caught_up()
-    page = said(reader, "/in-flight/")
+    page = said(signed_in, "/in-flight/")
     assert "Nothing is in flight." in page
-    assert re.search(r"streaming \d\d:\d\d:\d\d UTC", reader.get("/in-flight/").content.decode())
+    assert re.search(r"streaming \d\d:\d\d:\d\d UTC", signed_in.get("/in-flight/").content.decode())
     assert "6,000" in page
 
 
 def test_one_prepared_in_another_database_is_told_apart(
-    source: SourceDatabase, source_cluster_18, record, reader: Client
+    source: SourceDatabase, source_cluster_18, record, signed_in: Client
 ) -> None:
     source.run("CREATE TABLE t (n int PRIMARY KEY, filler text)")
     recording = record(source)
@@ -93,11 +77,11 @@ def test_one_prepared_in_another_database_is_told_apart(
     other.run("CREATE TABLE t (n int)", "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'x'")
     try:
         sample(recording.slot, source)
-        page = said(reader, "/in-flight/")
+        page = said(signed_in, "/in-flight/")
     finally:
         other.run("ROLLBACK PREPARED 'x'")
         source.run("DROP DATABASE elsewhere_db WITH (FORCE)")
 
     assert "On the source, not in this record" in page
-    assert "in another database than the slot&#x27;s" in page
+    assert "in another database than the slot's" in page
     assert "1 prepared transaction not in this record." in page
