@@ -87,6 +87,10 @@ _ALIKE = """
     WHERE v.relation_id = %s AND split_part(v.digest, '-', 1) = %s
     ORDER BY v.id = r.current_version_id DESC NULLS LAST, v.number DESC
 """
+_CURRENT = """
+    UPDATE relation SET current_version_id = %s
+    WHERE id = %s AND (%s OR current_version_id IS NULL)
+"""
 _MADE = "UPDATE relation_version SET made = %s WHERE id = %s AND made IS DISTINCT FROM %s"
 
 
@@ -118,21 +122,21 @@ def store_shape(
             # Back in force only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         _learn_types(connection, found[0], found[3], shape)
-        # What was known of a column outweighs that it was altered later.
-        known = found[2] or {}
-        made = {n: known.get(n, m) if len(m) == 1 else m for n, m in (made or {}).items()}
+        made = _known_made(found[2] or {}, made or {})
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
         digest += f"-{len(alike)}" if alike else ""
         stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
     if made:
         connection.execute(_MADE, [Jsonb(made), stored.version_id, Jsonb(made)])
-    connection.execute(
-        "UPDATE relation SET current_version_id = %s "
-        "WHERE id = %s AND (%s OR current_version_id IS NULL)",
-        [stored.version_id, relation_id, in_force],
-    )
+    connection.execute(_CURRENT, [stored.version_id, relation_id, in_force])
     return stored
+
+
+def _known_made(known: Made, made: Made) -> Made:
+    """What was known of a column outweighs that it was altered later."""
+    return {name: known.get(name, facts) if len(facts) == 1 else facts
+            for name, facts in made.items()}  # fmt: skip
 
 
 def _learn_types(
