@@ -44,12 +44,14 @@ def test_the_first_wake_up_goes_out_at_once() -> None:
 def test_many_wake_ups_become_few_and_the_latest_cursor_wins() -> None:
     layer = Layer()
     publisher = Publisher(layer, sends_per_second=20)
+    began = time.monotonic()
     for commit_seq in range(1, 401):
         publisher.wake(1, 10, commit_seq, commit_seq == 7)
         time.sleep(0.001)
     publisher.close()
+    took = time.monotonic() - began
 
-    assert 2 <= len(layer.sent) <= 30
+    assert 2 <= len(layer.sent) <= 20 * took + 3
     assert layer.sent[-1][2]["commit_seq"] == 400
     assert any(message["open_changed"] for _, _, message in layer.sent)
 

@@ -64,21 +64,29 @@ def test_twenty_reconnections_leave_no_descriptor_and_no_thread(
     def connected() -> int:
         return recording.slot.events.filter(kind="connected").count()
 
+    def cut() -> bool:
+        with source.connect() as session:
+            ended = session.execute(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+                "WHERE slot_name = %s AND active", [recording.slot.name]).fetchall()  # fmt: skip
+        return ended == [(True,)]
+
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
     def reconnect(times: int) -> None:
         for wanted in range(connected() + 1, connected() + 1 + times):
-            source.run(
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
-                f"WHERE slot_name = '{recording.slot.name}' AND active"
-            )
+            # It has connected a moment before it reads the slot.
+            wait_for(cut)
             wait_for(lambda wanted=wanted: connected() >= wanted)
             source.run("INSERT INTO t SELECT coalesce(max(n), 0) + 1 FROM t")
             recording.caught_up()
 
     reconnect(2)
-    before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    before = held()
     reconnect(20)
 
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) <= before
+    wait_for(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
     assert [t.commit_seq for t in recording.transactions()] == list(range(1, 23))
 
 

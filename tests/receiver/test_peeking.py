@@ -225,10 +225,11 @@ def test_where_the_wal_ends_with_a_page_more_is_waited_for(
     """A record may go on there: it is flushed in a moment, or left out and said to be."""
     source.run(*TABLES)
     slot = _make(source)
-    source.run(
-        "INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(2, 500) n",
-        "INSERT INTO orders VALUES (1)",
-    )
+    source.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(2, 500) n")
+    with source.connect() as session:
+        row = session.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    page = LSN(LSN.parse(row[0]) // 8192 * 8192)
+    source.run("INSERT INTO orders VALUES (1)")
     parsed, seen = functions.parse_state, []
 
     def at_a_page(row):
@@ -236,7 +237,7 @@ def test_where_the_wal_ends_with_a_page_more_is_waited_for(
         seen.append(found.position)
         if len(seen) > looks:
             return found
-        return replace(found, position=LSN(found.position // 8192 * 8192))
+        return replace(found, position=page)
 
     monkeypatch.setattr(functions, "parse_state", at_a_page)
     found = _look(source, slot)
