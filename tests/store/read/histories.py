@@ -6,6 +6,7 @@ large enough to be streamed, and changes of the table's definition between. Rows
 (``rid``) that never changes, by which the notes know them; keys are only what they are called.
 """
 
+import itertools
 import json
 import random
 from collections import defaultdict
@@ -54,8 +55,9 @@ _NOTES = """
 class Fact:
     """One change as a trigger noted it; a TRUNCATE is of no row.
 
-    A column that is added (``+``, with what rows then have in it in ``new``) or dropped (``-``) is
-    no change of a row either.
+    A column that is added (``+``, with what rows then have in it in ``new``), dropped (``-``),
+    renamed (``r``, from the name in ``old``) or rewritten as one more (``w``) is no change of a
+    row either.
     """
 
     table: str
@@ -217,15 +219,21 @@ class Histories:
         return [commit for commit in self.timeline if commit.xid]
 
     def contents(self, table: Table) -> Iterator[tuple[Content, set[str]]]:
-        """What the table held after each of the ``commits``, and columns it no longer had."""
-        content, dropped = table.begun(), set[str]()
+        """What the table held after each of the ``commits``, and columns it no longer had, or that
+        were rewritten since its last change.
+        """
+        content, dropped, rewritten = table.begun(), set[str](), set[str]()
         for commit in self.timeline:
-            for fact in commit.facts:
-                if fact.table == table.name:
-                    _apply(content, fact)
-                    dropped |= (fact.old or {}).keys() if fact.op == "-" else set()
+            for fact in (fact for fact in commit.facts if fact.table == table.name):
+                _apply(content, fact)
+                if fact.op in "-r":
+                    dropped |= (fact.old or {}).keys()
+                elif fact.op == "w":
+                    rewritten |= (fact.new or {}).keys()
+                else:
+                    rewritten = set()
             if commit.xid:
-                yield {rid: dict(row) for rid, row in content.items()}, set(dropped)
+                yield {rid: dict(row) for rid, row in content.items()}, dropped | rewritten
 
     def stories(self, table: str) -> dict[int, list[Fact]]:
         """By the number of the row: its changes, its truncation the last."""
@@ -304,20 +312,32 @@ class Histories:
             self._committed.append((xid, actor))
 
     def _define(self, connection: psycopg.Connection) -> None:
-        """Another column, or one less."""
+        """Another column, one less, one of another name, or one of other values."""
         table = self.random.choice(self.tables)
+        alter = f"ALTER TABLE {table.name}"
         with suppress(psycopg.errors.LockNotAvailable):
-            if table.extra and self.random.random() < 0.4:
-                name = table.extra[-1]
-                connection.execute(f"ALTER TABLE {table.name} DROP COLUMN {name}")
+            dice = self.random.random() if table.extra else 1.0
+            last = table.extra[-1] if table.extra else ""
+            if dice < 0.25:
+                connection.execute(f"{alter} DROP COLUMN {last}")
                 table.extra.pop()
-                fact = Fact(table.name, None, "-", {name: None}, None)
+                fact = Fact(table.name, None, "-", {last: None}, None)
+            elif dice < 0.4:
+                self.made += 1
+                name = f"extra_{self.made}"
+                connection.execute(f"{alter} RENAME {last} TO {name}")
+                table.extra[-1] = name
+                fact = Fact(table.name, None, "r", {last: None}, {name: None})
+            elif dice < 0.6:
+                to = self.random.choice(["int", "bigint"])
+                connection.execute(f"{alter} ALTER {last} TYPE {to} USING {last} + 1")
+                fact = Fact(table.name, None, "w", None, {last: None})
             else:
                 self.made += 1
                 name = f"extra_{self.made}"
                 filled = self.random.choice([None, "7"])
                 default = f" DEFAULT {filled}" if filled else ""
-                connection.execute(f"ALTER TABLE {table.name} ADD COLUMN {name} int{default}")
+                connection.execute(f"{alter} ADD COLUMN {name} int{default}")
                 table.extra.append(name)
                 fact = Fact(table.name, None, "+", None, {name: filled})
             self._defined.append((len(self._committed), fact))
@@ -408,11 +428,15 @@ class Histories:
 
 
 def _apply(content: Content, fact: Fact) -> None:
-    if fact.op in "+-":
+    if fact.op in "+-r":
         for row in content.values():
-            row |= fact.new or {}
-            for name in fact.old or {}:
-                del row[name]
+            held = [row.pop(name) for name in fact.old or {}]
+            row |= (
+                dict(zip(fact.new or {}, held, strict=True)) if fact.op == "r" else fact.new or {}
+            )
+    elif fact.op == "w":
+        for row, name in itertools.product(content.values(), fact.new or {}):
+            row[name] = str(int(row[name] or 0) + 1) if row[name] else None
     elif fact.rid is None:
         content.clear()
     elif fact.new is None:

@@ -18,8 +18,9 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history import events
-from replview.store.read.row_history.as_of import RowState, row_as_of
+from replview.store.read.row_history.as_of import RowState, bounded, row_as_of
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.row_history.finding import Row as FoundRow
 from replview.store.read.row_history.finding import RowFinder
@@ -27,6 +28,7 @@ from replview.store.read.row_history.history import history_of
 from replview.store.read.row_history.keys import TableRows, table_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.rows import ChangeRow
+from tests.receiver.baselines import take
 from tests.receiver.conftest import Recording
 from tests.receiver.conftest import record as record  # a fixture
 from tests.store.read.histories import BETWEEN, KEYS, Content, Fact, Histories, Row, Table
@@ -76,12 +78,21 @@ def played(request: pytest.FixtureRequest, source: Any, record: Callable[..., Re
     histories = Histories(source, request.param)
     histories.create(_TABLES)
     recording = record(source, publish="TABLES IN SCHEMA public")
-    histories.play(_COMMITS)
+    histories.play(_COMMITS - 100)
+    recording.end()
+    # The receiver reads this later than the source's catalog has come to be.
+    histories.play(50)
+    recording.start()
+    histories.play(50)
     recording.caught_up()
     recording.end()
+    return _played(histories, recording)
+
+
+def _played(histories: Histories, recording: Recording) -> Played:
     transactions = {t.xid: t for t in recording.transactions(state="committed")}
     changes = {}
-    for commit in histories.commits:
+    for commit in (each for each in histories.commits if each.xid in transactions):
         found = [
             change
             for change in changes_of(
@@ -134,6 +145,96 @@ def test_what_is_read_in_parts_is_the_same_or_said_to_be_unknown(
     assert limited > 2
     for table in tables:
         _holds_keys(played, table, limited=True)
+
+
+@dataclass
+class Gapped:
+    """Histories of which a middle part is not in the record."""
+
+    played: Played
+    #: Commits by number: the first that is not recorded, and the first that is again.
+    lost: tuple[int, int]
+    #: A position in the gap, after all of its commits.
+    inside: int
+
+
+@pytest.fixture(params=list(_SEEDS)[:2])
+def gapped(request: pytest.FixtureRequest, source: Any, record: Callable[..., Recording]) -> Gapped:
+    """The slot is dropped, made again after a while, and half of the tables are read whole."""
+    histories = Histories(source, request.param)
+    histories.create(_TABLES)
+    recording = record(source, publish="TABLES IN SCHEMA public")
+    histories.play(100)
+    recording.caught_up()
+    recording.end()
+    first, name = len(histories.commits), recording.slot.name
+    source.run(f"SELECT pg_drop_replication_slot('{name}')")
+    histories.play(60)
+    again = len(histories.commits)
+    with source.connect() as session:
+        row = session.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        session.execute(
+            "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, true)", [name]
+        )
+    recording.start()
+    recording.streaming()
+    for table in histories.tables[::2]:
+        take(recording, f"public.{table.name}")
+    histories.play(100)
+    recording.caught_up()
+    recording.end()
+    assert recording.slot.events.filter(kind="gap").count() == 1
+    return Gapped(_played(histories, recording), (first, again), int(LSN.parse(row[0])))
+
+
+def test_what_a_gap_swallowed_is_unknown_and_nothing_false_is_told(gapped: Gapped) -> None:
+    played, lost = gapped.played, range(*gapped.lost)
+    commits = played.histories.commits
+    assert [n for n, c in enumerate(commits) if c.xid not in played.transactions] == list(lost)
+    _holds_values(played)
+    pairs = [pair for each in played.changes.values() for pair in each]
+    found = before_images(reading_session(), [change for change, _ in pairs])
+    for change, fact in pairs:
+        before = found.get((change.transaction_id, change.seq))
+        _known(before.image if before else {}, fact.old or {}, change)
+    for table in played.histories.tables:
+        _holds_around(gapped, table)
+
+
+def _holds_around(gapped: Gapped, table: Table) -> None:
+    """Rows as of commits before and after the gap are so; inside, nothing is known."""
+    played, slot = gapped.played, gapped.played.recording.slot
+    slot.refresh_from_db()
+    coverage = coverage_of(reading_session(), slot, table=("public", table.name))
+    contents = list(enumerate(played.histories.contents(table)))
+    recorded = [pair for pair in contents if pair[0] not in range(*gapped.lost)]
+    for number, (content, dropped) in played.histories.random.sample(recorded, 12):
+        lsn = played.lsn(played.histories.commits[number].xid)
+        held = {tuple(row[n] for n in table.key_columns): row for row in content.values()}
+        for key in KEYS:
+            words = table.key(key)
+            state = _as_of(played, table, words, coverage, lsn)
+            where = (table, words, number, state)
+            assert not state.beyond, where
+            row = held.get(tuple(words.values()))
+            if state.key not in (tuple(words.values()), None):
+                continue  # it had another key then
+            if state.exists is not None:
+                assert state.exists == (row is not None), where
+            values = {n: v for n, v in state.values.items() if n not in dropped}
+            if row and row["rid"] < "0":  # as in ``Moment.holds``
+                values = {n: v for n, v in values.items() if n in row}
+            _known(values, row or {}, where)
+    for key in KEYS:
+        state = _as_of(played, table, table.key(key), coverage, gapped.inside)
+        assert state.beyond == "gap", (table, key, state)
+
+
+def _as_of(
+    played: Played, table: Table, key: dict[str, str], coverage: Coverage, lsn: int
+) -> RowState:
+    relation, slot = played.table(table).relation.pk, played.recording.slot
+    return bounded(row_as_of(reading_session(), slot, relation, key, lsn=lsn), coverage, lsn=lsn)
 
 
 def _known(found: Row, noted: Row | None, where: object) -> None:
