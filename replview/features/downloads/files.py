@@ -3,19 +3,17 @@
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from replview.access.visibility import reading_session
 from replview.features.downloads.typed_records import TypedRecords
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
-from replview.store.read.changes.records import csv_lines, utc_text
+from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of, utc_text
 from replview.store.read.changes.scan import Found
 from replview.store.read.changes.selections import Selection
 from replview.store.read.changes.stream import RecordWriter
@@ -30,7 +28,7 @@ FORMATS = {
     "csv": ("text/csv; charset=utf-8", "csv"),
     "parquet": ("application/vnd.apache.parquet", "parquet"),
 }
-#: Pieces of an answer are about so long.
+#: Pieces of a file are so long.
 _PIECE_BYTES = 64 * 1024
 #: Changes whose before images are looked for at once.
 _AT_ONCE = 500
@@ -40,13 +38,19 @@ _AT_ONCE = 500
 class Limited:
     """The first changes of many; knows afterwards whether there were more."""
 
-    found: Iterator[Found]
+    found: Iterator[list[Found]]
     limit: int
     cut: bool = False
 
-    def __iter__(self) -> Iterator[Found]:
-        yield from islice(self.found, self.limit)
-        self.cut = next(self.found, None) is not None
+    def __iter__(self) -> Iterator[list[Found]]:
+        left = self.limit
+        for some in self.found:
+            if left:
+                yield some[:left]
+            self.cut = len(some) > left
+            if self.cut:
+                return
+            left -= len(some)
 
     @property
     def words(self) -> str:
@@ -54,35 +58,19 @@ class Limited:
         return f"cut after {self.limit:,} changes, there are more: narrow the view, or use the command 'replview changes'"  # noqa: E501
 
 
-def json_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
-    """A line a change; one more, ``{"cut": …}``, where there would have been more."""
+def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> Iterator[bytes]:
+    """A line a change; one more, ``{"cut": …}`` or beginning with ``#``, where there would have
+    been more.
+    """
     limited = Limited(selection.found(reading_session()), limit)
-    records = map(RecordWriter(reading_session(), selection.wanted.slot).record, limited)
-    # Whether it was cut is known once the records have ended.
-    last = ({"cut": limited.words} for _ in range(1) if limited.cut)
-    return _pieces(orjson.dumps(each) + b"\n" for each in chain(records, last))
-
-
-def csv_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
-    """A line a change; one more, beginning with ``#``, where there would have been more."""
-    limited = Limited(selection.found(reading_session()), limit)
-    records = map(RecordWriter(reading_session(), selection.wanted.slot).record, limited)
-    last = (f'"# {limited.words}"\r\n'.encode() for _ in range(1) if limited.cut)
-    return _pieces(chain(csv_lines(records), last))
-
-
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines joined to pieces of an even size."""
-    waiting: list[bytes] = []
-    size = 0
-    for line in lines:
-        waiting.append(line)
-        size += len(line)
-        if size >= _PIECE_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
+    writer = RecordWriter(reading_session(), selection.wanted.slot)
+    if form == "csv":
+        yield csv_lines([COLUMNS])
+    for some in limited:
+        yield lines_of(map(writer.record, some), form)
+    if limited.cut:
+        line = {"cut": limited.words}
+        yield csv_lines([[f"# {limited.words}"]]) if form == "csv" else lines_of([line], form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +91,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
     typed = TypedRecords(folder)
     records = RecordWriter(reading_session(), selection.wanted.slot)
     try:
-        found = iter(limited)
+        found = chain.from_iterable(limited)
         while some := list(islice(found, _AT_ONCE)):
             updates = [change for _, change in some if change.op == "U"]
             before = before_images(reading_session(), updates)

@@ -14,10 +14,9 @@ from replview.access.visibility import reading_session
 from replview.features.downloads.files import (
     FORMATS,
     MOST_CHANGES,
-    csv_pieces,
     file_name,
     file_pieces,
-    json_pieces,
+    line_pieces,
     parquet_download,
 )
 from replview.store.models import Slot
@@ -78,7 +77,7 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
         if path.suffix == ".zip":
             content_type, ending = "application/zip", "parquet.zip"
     else:
-        pieces = (json_pieces if form == "jsonl" else csv_pieces)(selection)
+        pieces = line_pieces(selection, form)
     answer = stream(request, pieces, content_type)
     name = file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
     answer["Content-Disposition"] = content_disposition_header(True, name)

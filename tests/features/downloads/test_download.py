@@ -150,8 +150,7 @@ def test_too_many_are_refused_where_the_counters_tell(signed_in, history, monkey
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_what_cannot_be_counted_is_cut_and_says_so(signed_in, history, monkeypatch, form) -> None:
     monkeypatch.setattr(change_files, "MOST_CHANGES", 1)
-    monkeypatch.setattr(change_files.json_pieces, "__defaults__", (1,))
-    monkeypatch.setattr(change_files.csv_pieces, "__defaults__", (1,))
+    monkeypatch.setattr(change_files.line_pieces, "__defaults__", (1,))
     answer = get(signed_in, format=form, table="public.orders", where="status ~ n")
     content = body(answer)
     if form == "parquet":
@@ -163,15 +162,15 @@ def test_what_cannot_be_counted_is_cut_and_says_so(signed_in, history, monkeypat
 
 @pytest.mark.django_db(transaction=True)
 async def test_under_asgi_the_pieces_come_one_by_one(monkeypatch, history_async) -> None:
-    monkeypatch.setattr(change_files, "_PIECE_BYTES", 1)
+    monkeypatch.setattr("replview.store.read.changes.scan_places.BLOCK", 1)
     client = AsyncClient()
     await client.aforce_login(await sync_to_async(make_user)("alice"))
     answer = await client.get(reverse("download"), {"slot": "shop/replview"})
     assert answer.status_code == 200, answer.content[:3000]
     pieces = [piece async for piece in answer.streaming_content]
     await sync_to_async(connections.close_all)()
-    assert len(pieces) == 3
-    assert all(json.loads(piece) for piece in pieces)
+    assert [piece.count(b"\n") for piece in pieces] == [2, 1]
+    assert all(json.loads(line) for piece in pieces for line in piece.splitlines())
 
 
 @pytest.fixture

@@ -101,26 +101,30 @@ class Shapes:
     """Shapes seen so far, shared by the rows that have them."""
 
     _session: ReadSession
-    _known: dict[int, VersionShape] = field(default_factory=dict)
+    #: Identifier → the fields of a change that tell its shape.
+    _known: dict[int | None, list[Any]] = field(default_factory=dict)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
-        self._known |= {shape.id: shape for shape in shapes}
+        for shape in shapes:
+            names = shape.schema, shape.table, shape.number, shape.replica_identity
+            self._known[shape.id] = [*names, shape.columns, shape.key_columns]
 
     def learn(self, ids: set[int]) -> None:
         if missing := ids - self._known.keys():
             self.add(shapes_by_id(self._session, missing))
 
-    def row(self, values: tuple[Any, ...]) -> ChangeRow:
-        """``CHANGE_COLUMNS`` as a change with its shape."""
-        shape = self._known.get(values[11] or 0)
-        fields: list[Any] = list(values[:11])
-        fields[6:8] = _json(values[6]), _json(values[7])
-        if shape is None:
-            fields += [None, None, None, None, [], []]
-        else:
-            fields += [shape.schema, shape.table, shape.number, shape.replica_identity]
-            fields += [shape.columns, shape.key_columns]
-        return seen_change(ChangeRow(*fields), self._session.visibility)
+    def rows(self, read: Iterable[Sequence[Any]]) -> list[ChangeRow]:
+        """Rows of ``CHANGE_COLUMNS`` as changes with their shapes."""
+        known = self._known
+        none: list[Any] = [None, None, None, None, [], []]
+        changes = [
+            ChangeRow(
+                *[*row[:6], _json(row[6]), _json(row[7]), *row[8:11], *known.get(row[11], none)]
+            )
+            for row in read
+        ]
+        visibility = self._session.visibility
+        return changes if visibility.open else [seen_change(each, visibility) for each in changes]
 
 
 def _json(text: str | None) -> Any:
@@ -194,8 +198,9 @@ class ChangeReader:
         sql, values = self._sql(first_seq, last_seq)
         rows = self._session.rows(sql, {**values, "ids": array_text(ids)})
         self._shapes.learn({row[11] for row in rows if row[11] is not None})
-        found = [self._shapes.row(row) for row in rows if row[12]]
-        unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
+        found = self._shapes.rows(row for row in rows if row[12])
+        asked = [row for row in rows if not row[12]]
+        unsure = list(zip(self._shapes.rows(asked), (row[11] for row in asked), strict=True))
         if enough is not None:
             return self._first_of(found, unsure, enough)
         if len(unsure) > _MUCH_UNSURE:

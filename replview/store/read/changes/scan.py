@@ -165,7 +165,7 @@ class ChangeScan:
         """What before images ask of transactions; a scan to the end keeps nothing between reads."""
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
-        for row in rows:
+        for row in rows if self.wanted.where else ():
             commit = None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
             reader.shared.mine[row.id] = row.incarnation_id, commit
 

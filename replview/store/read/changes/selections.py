@@ -7,10 +7,12 @@ What downloads and the command line write. The words are those of ``WantedChange
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
 from replview.store.read.row_history.events import change_name
@@ -37,7 +39,7 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
         ids, seqs = zip(*part, strict=True)
         read = session.rows(_AT, [list(ids), list(seqs)])
         shapes.learn({row[11] for row in read if row[11] is not None})
-        changes = {(row[0], row[1]): shapes.row(row) for row in read}
+        changes = {(each.transaction_id, each.seq): each for each in shapes.rows(read)}
         rows = {row.id: row for row in transactions_by_id(session, set(ids))}
         for place in part:
             if place in changes and place[0] in rows:
@@ -78,18 +80,18 @@ class Selection:
         change = change_name(str(words.get("row") or ""))
         return cls(wanted=wanted, table=table, key=key, change=change)
 
-    def found(self, session: ReadSession) -> Iterator[Found]:
-        """Its changes in the order of history. Raises ``WhereProblem``."""
+    def found(self, session: ReadSession, after: Place | None = None) -> Iterator[list[Found]]:
+        """Its changes in the order of history, some at a time. Raises ``WhereProblem``."""
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return
-        for batch in ChangeScan(session, self.wanted, forwards=True).batches():
-            yield from batch.found
+        for batch in ChangeScan(session, self.wanted, place=after).batches():
+            yield batch.found
 
     def newest(self, session: ReadSession, number: int) -> list[Found]:
         """Its last changes, in the order of history."""
         if self.key is not None:
-            return list(self.found(session))[-number:]
+            return list(chain.from_iterable(self.found(session)))[-number:]
         found: list[Found] = []
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
         for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
@@ -117,16 +119,20 @@ class Selection:
 
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
-    ) -> Iterator[Found]:
+    ) -> Iterator[list[Found]]:
         """The row's changes, its truncation the last."""
         finder = RowFinder(session, self.wanted.slot, table, table.hashes(key))
         places = finder.whole(finder.row(self.change))
         asked = self.wanted.filter
         since, until = asked.since_at, asked.until_at
-        for row, change in found_at(session, places):
-            early, late = since and row.moment < since, until and row.moment >= until
-            if row.commit_seq is not None and change.op in asked.ops and not early and not late:
-                yield row, change
+        found = found_at(session, places)
+        while some := list(islice(found, _AT_ONCE)):
+            yield [
+                (row, change)
+                for row, change in some
+                if row.commit_seq is not None and change.op in asked.ops
+                and not (since and row.moment < since) and not (until and row.moment >= until)
+            ]  # fmt: skip
 
 
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
