@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from replview.access.mask_making import add_rule, unsaved_rule
+from replview.access.visibility import forget
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -26,8 +28,9 @@ _MARK = {"$masked": True}
 
 
 @pytest.fixture
-def history(db, settings) -> History:
+def history(db, settings) -> Iterator[History]:
     """Every operation, form of a value, state of a key and shape of a table."""
+    forget()
     settings.STORE_URL = "postgresql://the-test-store/"
     make_partitions()
     found = History()
@@ -62,7 +65,8 @@ def history(db, settings) -> History:
     found.commit(*many)
     for number in range(7):
         found.commit(insert(number))
-    return found
+    yield found
+    forget()
 
 
 def naive_records(masked: set[str] = frozenset()) -> Iterator[dict[str, Any]]:
@@ -142,9 +146,8 @@ def _cell(value: object) -> object:
 
 
 @pytest.fixture
-def written(history, monkeypatch):
-    """``written("--limit", "3")``: what the command writes, in reads of a few changes each."""
-    from django.core.management import call_command
+def written(history):
+    """``written("--limit", "3")``: what the command writes."""
 
     def run(*words: str) -> str:
         out = io.StringIO(newline="")

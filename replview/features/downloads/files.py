@@ -14,11 +14,10 @@ from replview.features.downloads.typed_records import TypedRecords
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of, utc_text
-from replview.store.read.changes.scan import Found
-from replview.store.read.changes.selections import Selection
+from replview.store.read.changes.selections import Portion, Selection, undecided_words
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images
-from replview.store.read.rows import TransactionRow
+from replview.store.read.rows import ChangeRow, TransactionRow
 
 #: Changes in one download.
 MOST_CHANGES = 100_000
@@ -36,15 +35,19 @@ _AT_ONCE = 500
 
 @dataclass(slots=True)
 class Limited:
-    """The first changes of many; knows afterwards whether there were more."""
+    """The first changes of many; knows afterwards whether there were more, and of how many nobody
+    knows whether they belong to them.
+    """
 
-    found: Iterator[list[Found]]
+    found: Iterator[Portion]
     limit: int
     cut: bool = False
+    unknown: int = 0
 
-    def __iter__(self) -> Iterator[list[Found]]:
+    def __iter__(self) -> Iterator[list[tuple[TransactionRow, ChangeRow]]]:
         left = self.limit
-        for some in self.found:
+        for some, unknown in self.found:
+            self.unknown += unknown
             if left:
                 yield some[:left]
             self.cut = len(some) > left
@@ -53,14 +56,19 @@ class Limited:
             left -= len(some)
 
     @property
-    def words(self) -> str:
-        """What the reader of a cut file must know."""
+    def notes(self) -> dict[str, str]:
+        """What the reader of the file must know, by what it is about."""
+        notes = {"undecided": undecided_words(self.unknown)} if self.unknown else {}
+        return notes | ({"cut": self._cut_words} if self.cut else {})
+
+    @property
+    def _cut_words(self) -> str:
         return f"cut after {self.limit:,} changes, there are more: narrow the view, or use the command 'replview changes'"  # noqa: E501
 
 
 def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> Iterator[bytes]:
-    """A line a change; one more, ``{"cut": …}`` or beginning with ``#``, where there would have
-    been more.
+    """A line a change; one more where there would have been more, and one where nobody knows of
+    some whether they belong to them: ``{"cut": …}``, ``{"undecided": …}``, or beginning with ``#``.
     """
     limited = Limited(selection.found(reading_session()), limit)
     writer = RecordWriter(reading_session(), selection.wanted.slot)
@@ -68,9 +76,8 @@ def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> I
         yield csv_lines([COLUMNS])
     for some in limited:
         yield lines_of(map(writer.record, some), form)
-    if limited.cut:
-        line = {"cut": limited.words}
-        yield csv_lines([[f"# {limited.words}"]]) if form == "csv" else lines_of([line], form)
+    for about, words in limited.notes.items():
+        yield csv_lines([[f"# {words}"]]) if form == "csv" else lines_of([{about: words}], form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,8 @@ class ParquetFiles:
     paths: list[Path]
     tables: int
     events: int
-    cut: bool
+    #: What their reader must know: ``cut``, ``undecided``.
+    notes: dict[str, str]
 
 
 def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
@@ -106,7 +114,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
         for file in typed.files():
             write_file(target, file.name, file.schema, row_groups(file.batches, file.schema))
             paths.append(folder / file.name)
-        return ParquetFiles(paths, typed.tables, typed.events, limited.cut)
+        return ParquetFiles(paths, typed.tables, typed.events, limited.notes)
     finally:
         typed.close()
 
@@ -121,17 +129,17 @@ def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, objec
     return {"incarnation": incarnation, **record, **times}
 
 
-def parquet_download(selection: Selection, folder: Path) -> tuple[Path, bool]:
-    """One file to hand over: a table's alone, or a zip of all; and whether it was cut."""
+def parquet_download(selection: Selection, folder: Path) -> tuple[Path, dict[str, str]]:
+    """One file to hand over: a table's alone, or a zip of all; and what its reader must know."""
     files = write_parquet(selection, folder, MOST_CHANGES)
     if files.tables == 1 and not files.events:
-        return files.paths[0], files.cut
+        return files.paths[0], files.notes
     packed = folder / "slice.zip"
     # Parquet is compressed already.
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for path in files.paths:
             archive.write(path, path.name)
-    return packed, files.cut
+    return packed, files.notes
 
 
 def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Iterator[bytes]:

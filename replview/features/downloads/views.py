@@ -64,12 +64,12 @@ def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
 
 def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
     content_type, ending = FORMATS[form]
-    cut = False
+    notes: dict[str, str] = {}
     if form == "parquet":
         # Types are known only when the last change is, and a Parquet file begins with its end.
         folder = tempfile.TemporaryDirectory(prefix="replview-download-")
         try:
-            path, cut = parquet_download(selection, Path(folder.name))
+            path, notes = parquet_download(selection, Path(folder.name))
         except BaseException:
             folder.cleanup()
             raise
@@ -83,6 +83,8 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
     answer["Content-Disposition"] = content_disposition_header(True, name)
     answer["Cache-Control"] = "no-store"
     answer["X-Content-Type-Options"] = "nosniff"
-    if cut:
+    if "cut" in notes:
         answer["X-Replview-Cut"] = f"after {MOST_CHANGES} changes"
+    if "undecided" in notes:
+        answer["X-Replview-Undecided"] = notes["undecided"]
     return answer

@@ -18,10 +18,10 @@ from replview.management.changes_options import add_filters, number, selection_o
 from replview.management.instance import InstanceCommand, find_slot
 from replview.store.models import Slot
 from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of
-from replview.store.read.changes.scan import ALL_OF_IT, Found
+from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where
-from replview.store.read.changes.selections import Selection
+from replview.store.read.changes.selections import Portion, Selection, undecided_words
 from replview.store.read.changes.stream import Cursor, RecordWriter, last_cursor
 from replview.store.read.relation_shapes import unknown_words
 from replview.store.write.access_record import Action, note, searched_changes
@@ -67,7 +67,7 @@ class Command(InstanceCommand):
             self._parquet(selection, options)
         elif options["output"]:
             with _opened(options["output"]) as file:
-                for lines in _lines(selection, options):
+                for lines in self._lines(selection, options):
                     file.write(lines)
         else:
             self._stream(selection, options)
@@ -75,12 +75,28 @@ class Command(InstanceCommand):
     def _stream(self, selection: Selection, options: dict[str, Any]) -> None:
         """To standard output, the lines of each read flushed."""
         try:
-            for lines in _lines(selection, options):
+            for lines in self._lines(selection, options):
                 self.stdout.write(lines.decode(), ending="")
                 self.stdout.flush()
         except BrokenPipeError:
             # The reader has had enough; nothing more must be flushed at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def _lines(self, selection: Selection, options: dict[str, Any]) -> Iterator[bytes]:
+        """Lines in the order of history, those of one read together."""
+        form, left, undecided = options["format"], options["limit"], 0
+        # What was loaded so far stays: the collector need not look through it after each read.
+        gc.freeze()
+        if form == "csv":
+            yield csv_lines([COLUMNS])
+        for (found, unknown), writer in _found(selection, options):
+            yield lines_of(map(writer.record, found[:left]), form)
+            undecided += unknown
+            left = None if left is None else left - len(found)
+            if left is not None and left <= 0:
+                break
+        if undecided:
+            self.stderr.write(undecided_words(undecided))
 
     def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
         # What writes lines does not wait until pyarrow is loaded.
@@ -93,9 +109,8 @@ class Command(InstanceCommand):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not one_file:
-                paths = write_parquet(selection, folder, options["limit"]).paths
+                files = write_parquet(selection, folder, options["limit"])
             else:
-                paths = [target]
                 with tempfile.TemporaryDirectory(dir=folder, prefix=".replview-") as beside:
                     files = write_parquet(selection, Path(beside), options["limit"])
                     if files.tables != 1:
@@ -108,8 +123,10 @@ class Command(InstanceCommand):
             raise CommandError(f"{target} cannot be written: {error.strerror}") from None
         except TargetProblem as error:
             raise CommandError(f"{target} cannot be written: {error.cause}") from None
-        for path in paths:
+        for path in [target] if one_file else files.paths:
             self.stderr.write(str(path))
+        if words := files.notes.get("undecided"):
+            self.stderr.write(words)
 
 
 def _check(selection: Selection, options: dict[str, Any]) -> None:
@@ -136,23 +153,7 @@ def _opened(path: str) -> BinaryIO:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _lines(selection: Selection, options: dict[str, Any]) -> Iterator[bytes]:
-    """Lines in the order of history, those of one read together."""
-    form, left = options["format"], options["limit"]
-    # What was loaded so far stays: the collector need not look through it after each read.
-    gc.freeze()
-    if form == "csv":
-        yield csv_lines([COLUMNS])
-    for found, writer in _found(selection, options):
-        yield lines_of(map(writer.record, found[:left]), form)
-        left = None if left is None else left - len(found)
-        if left is not None and left <= 0:
-            return
-
-
-def _found(
-    selection: Selection, options: dict[str, Any]
-) -> Iterator[tuple[list[Found], RecordWriter]]:
+def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Portion, RecordWriter]]:
     """Changes in order, those of one read together, and what makes records of them."""
     slot = selection.wanted.slot
     assert isinstance(slot, Slot)
@@ -164,9 +165,9 @@ def _found(
     else:
         portions = selection.found(reading_session())
     while True:
-        for found in portions:
-            yield found, writer
-            if found:
+        for portion in portions:
+            yield portion, writer
+            if found := portion[0]:
                 last = found[-1][0]
                 number = writer.incarnation_number(last.incarnation_id)
                 place = Cursor(number, last.commit_seq or 0)

@@ -173,8 +173,8 @@ class ChangeReader:
         last_seq: int | None = None,
         *,
         enough: Enough | None = None,
-    ) -> tuple[list[ChangeRow], int]:
-        """The wanted changes in no order, and of how many nobody knows whether they are wanted;
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
+        """The wanted changes in no order, and those of which nobody knows whether they are wanted;
         where there are enough, only the first of them. Raises ``WhereProblem`` where what is asked
         for was masked or hidden meanwhile.
         """
@@ -194,7 +194,7 @@ class ChangeReader:
 
     def _read(
         self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
-    ) -> tuple[list[ChangeRow], int]:
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         sql, values = self._sql(first_seq, last_seq)
         rows = self._session.rows(sql, {**values, "ids": array_text(ids)})
         self._shapes.learn({row[11] for row in rows if row[11] is not None})
@@ -205,7 +205,7 @@ class ChangeReader:
             return self._first_of(found, unsure, enough)
         if len(unsure) > _MUCH_UNSURE:
             self._batching.slow_down()
-        unknown = 0
+        unknown: list[ChangeRow] = []
         for start in range(0, len(unsure), _UNSURE_AT_ONCE):
             more, left = self._ask_again(unsure[start : start + _UNSURE_AT_ONCE])
             found += more
@@ -214,12 +214,12 @@ class ChangeReader:
 
     def _first_of(
         self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
-    ) -> tuple[list[ChangeRow], int]:
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         """The first wanted ones in scanning order: no more is asked again than it takes."""
         place = enough.place
         found = sorted(sure, key=place)
         unsure = sorted(unsure, key=lambda each: place(each[0]))
-        unknown = 0
+        unknown: list[ChangeRow] = []
         while unsure:
             page, rest = found[: enough.number], place(unsure[0][0])
             if len(page) == enough.number and place(page[-1]) < rest:
@@ -249,8 +249,10 @@ class ChangeReader:
             values |= self._predicate.parameters
         return _READ.format(sure=sure, conditions=" ".join(conditions)), values
 
-    def _ask_again(self, unsure: list[tuple[ChangeRow, int]]) -> tuple[list[ChangeRow], int]:
-        """Those that match once their before images are filled in; how many stay unknown."""
+    def _ask_again(
+        self, unsure: list[tuple[ChangeRow, int]]
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
+        """Those that match once their before images are filled in; those that stay unknown."""
         assert self._predicate is not None
         columns = self._wanted.where.columns
         changes = [change for change, _ in unsure]
@@ -270,7 +272,7 @@ class ChangeReader:
             at = (change.transaction_id, change.seq)
             if at not in partial:
                 self.before[at] = before.get(at)
-        return found, sum(answer is None for _, answer in answers)
+        return found, [unsure[number][0] for number, answer in answers if answer is None]
 
 
 def _filled(

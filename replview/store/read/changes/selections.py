@@ -22,6 +22,9 @@ from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
+#: Changes, and of how many beside them nobody knows whether they are wanted.
+Portion = tuple[list[Found], int]
+
 _AT_ONCE = 500
 
 _AT = f"""
@@ -44,6 +47,16 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
         for place in part:
             if place in changes and place[0] in rows:
                 yield rows[place[0]], changes[place]
+
+
+def undecided_words(number: int) -> str:
+    """Of changes of which nobody knows whether they are wanted."""
+    left_out, they = ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
+    return (
+        f"{left_out} left out: whether {they} matched is unknown, since the server did not send "
+        "the value and the record has no earlier change of the row, or since the value is none of "
+        "its column's type as the store knows it"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,25 +93,28 @@ class Selection:
         change = change_name(str(words.get("row") or ""))
         return cls(wanted=wanted, table=table, key=key, change=change)
 
-    def found(self, session: ReadSession, after: Place | None = None) -> Iterator[list[Found]]:
+    def found(self, session: ReadSession, after: Place | None = None) -> Iterator[Portion]:
         """Its changes in the order of history, some at a time. Raises ``WhereProblem``."""
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return
         for batch in ChangeScan(session, self.wanted, place=after).batches():
-            yield batch.found
+            yield batch.found, len(batch.unknown)
 
-    def newest(self, session: ReadSession, number: int) -> list[Found]:
+    def newest(self, session: ReadSession, number: int) -> Portion:
         """Its last changes, in the order of history."""
         if self.key is not None:
-            return list(chain.from_iterable(self.found(session)))[-number:]
+            return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], 0
         found: list[Found] = []
+        unknown = 0
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
         for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
             found += batch.found
+            unknown += len(batch.unknown)
             if len(found) >= number:
+                unknown -= batch.unknown_before(found[number - 1])
                 break
-        return found[:number][::-1]
+        return found[:number][::-1], unknown
 
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
@@ -119,7 +135,7 @@ class Selection:
 
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[Portion]:
         """The row's changes, its truncation the last."""
         finder = RowFinder(session, self.wanted.slot, table, table.hashes(key))
         places = finder.whole(finder.row(self.change))
@@ -132,7 +148,7 @@ class Selection:
                 for row, change in some
                 if row.commit_seq is not None and change.op in asked.ops
                 and not (since and row.moment < since) and not (until and row.moment >= until)
-            ]  # fmt: skip
+            ], 0  # fmt: skip
 
 
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
