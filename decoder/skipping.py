@@ -1,8 +1,7 @@
 """Leaving transactions out of a stream before they are decoded.
 
 For a transaction that cannot be decoded: its rows are dropped unread, its
-boundaries stay, so that the transaction is still seen to begin and to end
-(by an assembler that ``keeps_empty``).
+boundaries stay, so that the transaction is still seen to begin and to end.
 """
 
 from collections.abc import Callable, Sequence

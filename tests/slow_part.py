@@ -15,7 +15,10 @@ hypothesis.settings.load_profile("patient")
 
 #: Whatever takes one of these takes its time: a server besides the store, a receiver at work.
 _FIXTURES = {
-    "source_clusters",
+    "any_source",
+    "source_cluster_15",
+    "source_cluster_16",
+    "source_cluster_18",
     "record",
     "redis_server",
     "provider",

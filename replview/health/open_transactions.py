@@ -46,13 +46,12 @@ class OpenRow:
     @property
     def changes(self) -> int:
         """What it has changed so far and not taken back."""
-        return max(self.received - self.transaction.aborted_changes, 0)
+        return self.transaction.changes
 
     @property
     def received(self) -> int:
         """All its changes, those taken back among them."""
-        row = self.transaction
-        return row.inserts + row.updates + row.deletes + row.truncates + row.messages
+        return self.transaction.received
 
     @property
     def held_wal_bytes(self) -> int | None:

@@ -76,7 +76,7 @@ def summarise(
         "messages": row.messages,
         "prefix": prefix,
         "bytes": row.size_bytes,
-        "changes": row.inserts + row.updates + row.deletes + row.truncates + row.messages,
+        "changes": row.changes,
         "aborted": row.aborted_changes,
     }
     return Summary(row=row, tables=tables, data=data)

@@ -69,7 +69,8 @@ class Narration:
 
 _QUERY = """
     SELECT coalesce(sum(transactions_stored), 0)::bigint,
-           coalesce(sum(changes_stored), 0)::bigint,
+           coalesce(sum(changes_stored - changes_rolled_back - changes_discarded), 0)
+               ::bigint,
            string_agg(DISTINCT state, ', ')
       FROM slot
 """

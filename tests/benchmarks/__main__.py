@@ -18,7 +18,6 @@ from tests.benchmarks import (
     idle,
     in_flight_page,
     latency,
-    lines,
     machine,
     masked,
     memory,
@@ -41,7 +40,6 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "recovery": recovery.after_losing_a_receiver,
     "latency": latency.commit_to_socket,
     "watched": watched.with_and_without_browsers,
-    "lines": lines.changes_command,
     "in-flight-page": in_flight_page.thousand_prepared,
     "idle": idle.one_quiet_source,
 }

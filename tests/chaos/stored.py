@@ -64,7 +64,7 @@ def _transaction(row: Transaction) -> StoredTransaction:
         commit_time=row.commit_time,
         origin=row.origin,
         streamed=row.streamed,
-        counted=operations - row.aborted_changes,
+        counted=operations,
     )
 
 

@@ -77,17 +77,13 @@ CREATE TABLE ledger (
 """
 
 
-def schema(publication: str, version: int) -> list[str]:
-    """The statements that make the tables and publish them. Before 13 a partitioned table cannot
-    be published: there it is a plain one.
-    """
-    creates = {name: table.create for name, table in TABLES.items()}
-    options = " WITH (publish_via_partition_root = true)"
-    if version < 13:
-        creates["parted"], options = creates["parted"].split(" PARTITION BY")[0], ""
+def schema(publication: str) -> list[str]:
+    """The statements that make the tables and publish them."""
+    names = ", ".join(TABLES)
     return [
-        *creates.values(),
+        *[table.create for table in TABLES.values()],
         LEDGER,
         "CREATE TABLE private (n int)",
-        f"CREATE PUBLICATION {publication} FOR TABLE {', '.join(TABLES)}{options}",
+        f"CREATE PUBLICATION {publication} FOR TABLE {names} "
+        "WITH (publish_via_partition_root = true)",
     ]

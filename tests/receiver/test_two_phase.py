@@ -31,11 +31,10 @@ def _begin(session: psycopg.Connection, number: int) -> int:
     """Open a transaction that writes; returns its id."""
     session.execute("BEGIN")
     session.execute("INSERT INTO t VALUES (%s)", [number])
-    [xid] = session.execute("SELECT txid_current()::text").fetchone()
+    [xid] = session.execute("SELECT pg_current_xact_id()::text").fetchone()
     return int(xid)
 
 
-@pytest.mark.pg(15)
 def test_a_transaction_prepared_before_the_slot_was_ready_comes_whole_with_its_commit(
     any_source: SourceDatabase, record
 ) -> None:
@@ -71,7 +70,6 @@ def test_a_transaction_prepared_before_the_slot_was_ready_comes_whole_with_its_c
     assert later.commit_seq == 2
 
 
-@pytest.mark.pg(15)
 def test_a_gid_used_again_in_one_batch_names_two_transactions(
     any_source: SourceDatabase, record
 ) -> None:
@@ -93,7 +91,6 @@ def test_a_gid_used_again_in_one_batch_names_two_transactions(
     assert [recording.changes(t)[0].new["n"] for t in stored] == ["1", "3", "2"]
 
 
-@pytest.mark.pg(15)
 def test_a_streamed_transaction_that_is_prepared_ends_in_a_later_session(
     any_source: SourceDatabase, record
 ) -> None:
@@ -112,4 +109,4 @@ def test_a_streamed_transaction_that_is_prepared_ends_in_a_later_session(
 
     [committed] = recording.transactions()
     assert (committed.pk, committed.commit_seq, committed.state) == (prepared.pk, 1, "committed")
-    assert committed.inserts - committed.aborted_changes == 3000
+    assert committed.inserts == 3000

@@ -7,7 +7,7 @@ from replview.parquet import reading
 from replview.parquet.reading import batches as batching
 from replview.parquet.reading import transactions, typed_query
 from replview.parquet.slices import Range, Slice, SliceTable
-from replview.store.models import AbortedSubtransaction, Change, LargeValue, Transaction
+from replview.store.models import Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
 
 pytestmark = pytest.mark.slow
@@ -65,11 +65,6 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
         patch.setattr(transactions, "_SPARSE", 0)
         read_as_recorded()
 
-    # Of a subtransaction with very many changes the receiver does not count what was taken away.
-    assert Transaction.objects.filter(aborted_changes__gt=0).update(aborted_changes=0)
-    assert AbortedSubtransaction.objects.update(changes=None)
-    awkward, other = reading.tables_of(store, whole)
-    read_as_recorded()
     # What a number's text would never hold.
     first.new |= {"_seq": "7\x1f8"}
     Change.objects.filter(pk=first.pk).update(new=first.new)

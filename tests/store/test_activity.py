@@ -68,12 +68,15 @@ def random_history(seed: int, count: int) -> History:
         )
         row = Transaction.objects.get(pk=identifier)
         stored = Change.objects.filter(transaction_id=identifier)
-        row.relations = {}
-        for op, relation in stored.exclude(op="M").values_list("op", "relation_id"):
-            row.relations.setdefault(str(relation), [0] * 4)[OPS.index(op)] += 1
+        row.relations, standing = {}, stored
         if dice.random() < 0.3:
             row.aborted_changes = stored.filter(subxid=1).count()
             AbortedSubtransaction.objects.create(transaction_id=identifier, subxid=1)
+            standing = stored.exclude(subxid=1) | stored.filter(subxid=None)
+        for op, relation in standing.exclude(op="M").values_list("op", "relation_id"):
+            row.relations.setdefault(str(relation), [0] * 4)[OPS.index(op)] += 1
+        for place, name in enumerate(("inserts", "updates", "deletes", "truncates")):
+            setattr(row, name, sum(counts[place] for counts in row.relations.values()))
         if dice.random() < 0.1 and not row.aborted_changes:
             row.state, row.actor = "snapshot", None
             rows = stored.filter(relation_id=made.orders.relation_id).count()

@@ -107,7 +107,7 @@ def test_a_text_is_found_in_values_that_count(history) -> None:
 def test_what_a_subtransaction_took_back_was_not_done(history) -> None:
     identifier = history.commit(insert(1, subxid=9), insert(2))
     Transaction.objects.filter(pk=identifier).update(
-        aborted_changes=1, relations={str(history.orders.relation_id): [1, 0, 1, 0]}
+        aborted_changes=1, relations={str(history.orders.relation_id): [1, 0, 0, 0]}
     )
     Change.objects.filter(transaction_id=identifier, seq=1).update(op="D")
     AbortedSubtransaction.objects.create(transaction_id=identifier, subxid=9)

@@ -14,9 +14,10 @@ from replview.access.visibility import reading_session
 from replview.features.downloads.files import (
     FORMATS,
     MOST_CHANGES,
+    csv_pieces,
     file_name,
     file_pieces,
-    line_pieces,
+    json_pieces,
     parquet_download,
 )
 from replview.store.models import Slot
@@ -64,12 +65,12 @@ def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
 
 def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
     content_type, ending = FORMATS[form]
-    notes: dict[str, str] = {}
+    cut = False
     if form == "parquet":
         # Types are known only when the last change is, and a Parquet file begins with its end.
         folder = tempfile.TemporaryDirectory(prefix="replview-download-")
         try:
-            path, notes = parquet_download(selection, Path(folder.name))
+            path, cut = parquet_download(selection, Path(folder.name))
         except BaseException:
             folder.cleanup()
             raise
@@ -77,14 +78,12 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
         if path.suffix == ".zip":
             content_type, ending = "application/zip", "parquet.zip"
     else:
-        pieces = line_pieces(selection, form)
+        pieces = (json_pieces if form == "jsonl" else csv_pieces)(selection)
     answer = stream(request, pieces, content_type)
     name = file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
     answer["Content-Disposition"] = content_disposition_header(True, name)
     answer["Cache-Control"] = "no-store"
     answer["X-Content-Type-Options"] = "nosniff"
-    if "cut" in notes:
+    if cut:
         answer["X-Replview-Cut"] = f"after {MOST_CHANGES} changes"
-    if "undecided" in notes:
-        answer["X-Replview-Undecided"] = notes["undecided"]
     return answer

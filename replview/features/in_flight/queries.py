@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, Count, F, Min, Q, QuerySet, Sum, When
+from django.db.models import Case, Count, F, Min, Q, QuerySet, When
 from django.db.models.functions import Coalesce
 
 from decoder.scalars import LSN
@@ -138,8 +138,8 @@ class Aborted:
     """What aborted subtransactions took away."""
 
     subtransactions: int
-    #: None where it was not counted.
-    changes: int | None
+    #: Some are counted only once the transaction has ended.
+    counted: bool
 
 
 def aborted_of(rows: Iterable[Transaction]) -> dict[int, Aborted]:
@@ -157,10 +157,10 @@ def aborted_of(rows: Iterable[Transaction]) -> dict[int, Aborted]:
         )
         .exclude(whole)
         .values("transaction_id")
-        .annotate(number=Count("subxid"), taken=Sum("changes"))
-        .values_list("transaction_id", "number", "taken")
+        .annotate(number=Count("subxid"), counted=Count("changes"))
+        .values_list("transaction_id", "number", "counted")
     )
-    return {identifier: Aborted(number, taken) for identifier, number, taken in found}
+    return {identifier: Aborted(number, number == counted) for identifier, number, counted in found}
 
 
 def changes_are_kept(row: Transaction, slot: Slot) -> bool:

@@ -108,9 +108,7 @@ class EndedRow:
     @property
     def changes(self) -> int:
         """What it changed; of one that is lost, all it had."""
-        row = self.transaction
-        all_of_it = row.inserts + row.updates + row.deletes + row.truncates + row.messages
-        return all_of_it if self.lost else max(all_of_it - row.aborted_changes, 0)
+        return self.transaction.changes
 
 
 def elsewhere_rows(

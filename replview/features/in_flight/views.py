@@ -87,17 +87,6 @@ class Chosen:
         return str(found.get("owner") or found.get("role") or "")
 
     @property
-    def received(self) -> int:
-        """All its changes, those taken back among them."""
-        row = self.transaction
-        return row.inserts + row.updates + row.deletes + row.truncates + row.messages
-
-    @property
-    def counted(self) -> int:
-        """Its changes that were not taken back."""
-        return max(self.received - self.transaction.aborted_changes, 0)
-
-    @property
     def limit_words(self) -> str:
         """What bounds the WAL that it holds."""
         limit = self.slot.source.max_slot_wal_keep_bytes

@@ -225,7 +225,8 @@ RECEIVER_MEASURES = (
     Measure("replview_receiver_transactions_stored_total", "counter", "transactions_stored",
             "Transactions stored; restarts with a new incarnation of the slot."),
     Measure("replview_receiver_changes_stored_total", "counter", "changes_stored",
-            "Changes stored; restarts with a new incarnation of the slot."),
+            "Changes stored, also what was rolled back since; restarts with a new incarnation of "
+            "the slot."),
     Measure("replview_receiver_bytes_stored_total", "counter", "bytes_stored",
             "Bytes of stored transactions as sent; restarts with a new incarnation of the slot."),
     Measure("replview_receiver_last_stored_timestamp_seconds", "gauge", "last_stored_seconds",

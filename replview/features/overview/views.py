@@ -104,7 +104,7 @@ def _delay(fleet: Fleet) -> Figure:
 
 
 def _stored(fleet: Fleet) -> Figure:
-    changes = sum(view.slot.changes_stored for view in fleet.slots)
+    changes = sum(view.slot.changes for view in fleet.slots)
     slots = [view.slot.pk for view in fleet.slots]
     day = fleet.now - timedelta(days=1)
     gaps = SlotEvent.objects.filter(slot__in=slots, at__gt=day, kind="gap").count()

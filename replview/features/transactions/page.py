@@ -91,7 +91,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "download_query": urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
         "first_seq": changes.blocks[0].seq if changes.blocks else 0,
         "last_seq": changes.blocks[-1].seq if changes.blocks else 0,
-        "total": row.inserts + row.updates + row.deletes + row.truncates + row.messages,
+        "total": row.changes + row.aborted_changes,
         "empty": empty_words(row, shown, changes),
         "of_table": of_table,
         "neighbours": _neighbours(row, of_table),
@@ -176,7 +176,7 @@ def _not_undone(row: TransactionRow, changes: Changes) -> str:
     counted = row.inserts + row.updates + row.deletes + row.truncates
     if not counted:
         return "it changed no row"
-    if counted - row.aborted_changes > MOST_CHANGES:
+    if counted > MOST_CHANGES:
         return f"it has more than {MOST_CHANGES:,} changes"
     problems = [b for b in changes.blocks if b.undo_problem and not b.aborted and b.op in "IUDT"]
     if problems:

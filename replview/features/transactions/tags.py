@@ -27,16 +27,20 @@ _UNKNOWN = '<i class="unknown">unknown</i>'
 def transaction_line_html(line: TransactionLine, *, several: bool) -> str:
     """When, which, its state, what it touched, who; ``several``: of several slots, so of which."""
     row = line.row
-    changes = count_words(line.changes)
+    changes = f"<s>{count_words(row.changes)}</s>" if line.lost else count_words(row.changes)
+    back = ""
+    if row.aborted_changes:
+        back = f'<span class="quiet"><s>{count_words(row.aborted_changes)}</s> rolled back</span>'
     size = "unknown" if row.size_bytes is None else bytes_words(row.size_bytes)
     slot = f'<td class="col-slot second">{escape(line.slot)}</td>' if several else ""
     return (
         f'<tr{_classes(line)} data-tx="{row.id}"><td class="col-time">{_when(line)}</td>'
         f'<td class="col-name">{transaction_name(line)}</td>'
         f'<td class="col-state">{state_html(row.state, wordless=line.wordless)}</td>'
-        f'<td class="col-tables">{touched_tables(line)}</td><td class="col-actor">{_who(line)}</td>'
+        f'<td class="col-tables">{touched_tables(line)}{back}</td>'
+        f'<td class="col-actor">{_who(line)}</td>'
         f'<td class="col-origin">{escape(row.origin or "")}</td>{slot}'
-        f'<td class="col-changes num">{f"<s>{changes}</s>" if line.lost else changes}</td>'
+        f'<td class="col-changes num">{changes}</td>'
         f'<td class="col-size num">{size}</td></tr>'
     )
 

@@ -201,7 +201,8 @@ def _facts(view: SlotView) -> dict[str, object]:
         "checkpoint_lsn": str(slot.checkpoint_lsn) if slot.checkpoint_lsn else None,
         "server_lsn": str(slot.server_lsn) if slot.server_lsn else None,
         "transactions_stored": slot.transactions_stored,
-        "changes_stored": slot.changes_stored,
+        "changes_stored": slot.changes,
+        "changes_rolled_back": slot.changes_rolled_back,
         "problem": slot.problem_cause or None,
         "remedy": slot.problem_remedy or None,
         "health": health.title,
@@ -217,6 +218,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
         "stored_up_to": facts["checkpoint_lsn"] or "unknown",
         "transactions": f"{facts['transactions_stored']:,}",
         "changes": f"{facts['changes_stored']:,}",
+        "rolled_back": f"{facts['changes_rolled_back']:,}",
         "health": facts["health"],
         "problem": facts["problem"],
     }

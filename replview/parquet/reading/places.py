@@ -26,11 +26,6 @@ _CODES = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message
 #: A subtransaction's abort takes its changes away again.
 NOT_ABORTED = sql.SQL(rows.NOT_ABORTED)
 
-#: Of some subtransactions the receiver did not count what their abort took away.
-_TAKEN_AWAY = sql.SQL(
-    "t.aborted_changes > 0 OR (t.streamed AND EXISTS (SELECT FROM aborted_subtransaction a"
-    " WHERE a.transaction_id = t.id AND a.changes IS NULL))"
-)
 _IN_TABLES = """
     AND (c.relation_id IS NULL OR c.relation_id IN (
         SELECT r.id FROM relation r WHERE r.schema || '.' || r."table" = ANY(%(searched)s::text[])))
@@ -150,10 +145,7 @@ def operation_codes(operations: Sequence[str]) -> list[str]:
 def counted(
     operations: Sequence[str], relation_id: int | None, *, update_weight: int = 1
 ) -> sql.Composed:
-    """How many changes of these operations a transaction has, of one relation or of all.
-
-    What aborted subtransactions took away is counted in its row: of such ones it is counted anew.
-    """
+    """How many changes of these operations a transaction has, of one relation or of all."""
     if relation_id is None:
         places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
     else:
@@ -172,11 +164,8 @@ def counted(
     of_baseline = (
         sql.SQL("coalesce({}, 0)").format(places[0]) if "snapshot" in operations else sql.SQL("0")
     )
-    plain = sql.SQL("CASE WHEN t.state = 'snapshot' THEN {} ELSE {} END").format(
+    return sql.SQL("CASE WHEN t.state = 'snapshot' THEN {} ELSE {} END").format(
         of_baseline, of_stream
-    )
-    return sql.SQL("CASE WHEN {} THEN ({}) ELSE {} END").format(
-        _TAKEN_AWAY, _counted_anew(operations, relation_id, update_weight), plain
     )
 
 
@@ -185,20 +174,6 @@ def counted_in(operations: Sequence[str], relation_ids: Sequence[int] | None) ->
     wanted: Sequence[int | None] = [None] if relation_ids is None else relation_ids
     sums = [sql.SQL("({})").format(counted(operations, each)) for each in wanted]
     return sql.SQL(" + ").join(sums)
-
-
-def _counted_anew(
-    operations: Sequence[str], relation_id: int | None, update_weight: int
-) -> sql.Composed:
-    return sql.SQL(
-        "SELECT coalesce(sum(CASE c.op WHEN 'U' THEN {} ELSE 1 END), 0) FROM change c"
-        " WHERE c.transaction_id = t.id AND c.op::text = ANY({}) AND {} AND {}"
-    ).format(
-        update_weight,
-        operation_codes(operations),
-        of_relations(None if relation_id is None else [relation_id]),
-        NOT_ABORTED,
-    )
 
 
 def of_relations(relation_ids: Sequence[int] | None) -> sql.Composed:

@@ -6,7 +6,7 @@ form of the values.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -95,7 +95,7 @@ class ChangeEncoder:
         for index, change in enumerate(changes):
             seq, lsn, subxid, change_relation, change_op, _kind, _old, new = change
             if change_relation is not relation or change_op != op:
-                count(row, plan, op, index - started)
+                _count_run(row, plan, op, index - started)
                 relation, op, started = change_relation, change_op, index
                 plan = None if relation is None else self._plans.get(relation)
                 plain = plan if op in _WHOLE_ROWS else None
@@ -123,7 +123,7 @@ class ChangeEncoder:
             self._encode_any(row, head, plan, change)
             if self._size_bytes > PIECE_BYTES:
                 self.flush()
-        count(row, plan, op, len(changes) - started)
+        _count_run(row, plan, op, len(changes) - started)
 
     def encode_message(self, row: TransactionRow, lsn: int, document: dict[str, Any]) -> None:
         """The one change of a non-transactional message."""
@@ -137,7 +137,7 @@ class ChangeEncoder:
         self, row: TransactionRow, head: bytes, plan: TablePlan | None, change: Change
     ) -> None:
         """Any change but the plain insert of the hot road."""
-        seq, lsn, subxid, relation, _op, _old_kind, _old, new = change
+        seq, lsn, subxid, relation, op, _old_kind, _old, new = change
         if relation is None:
             assert isinstance(new, LogicalMessage)
             note_actor(row, new)
@@ -152,7 +152,7 @@ class ChangeEncoder:
         else:
             parts = self._row_parts(row, plan, change)
         if subxid is not None:
-            count_subtransaction(row, subxid)
+            count_subtransaction(row, subxid, plan.relation_id if plan else None, op)
         subxid_bytes = NULL if subxid is None else pack_subxid(8, subxid)
         table, hashed, old_bytes, new_bytes, old_hash = parts
         self._parts += (
@@ -242,25 +242,32 @@ def message_document(message: LogicalMessage) -> dict[str, object]:
     return document
 
 
-#: More subtransactions than this in one transaction are no longer counted apart.
-COUNTED_SUBTRANSACTIONS: Final = 100_000
+#: Of so many subtransactions of one transaction it is kept what each did; of the latest ones.
+COUNTED_SUBTRANSACTIONS: Final = 50_000
 #: Where an operation stands in a row's counts of one relation.
 #: A snapshot's rows are counted where inserts are.
 _OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
 
 
-def count(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> None:
-    """Add ``number`` changes of one kind to a transaction's counters."""
-    if number == 0:
-        return
-    if plan is None:
+def _count_run(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> None:
+    if number:
+        count(row, None if plan is None else plan.relation_id, op, number)
+
+
+def count(row: TransactionRow, relation_id: int | None, op: str, number: int) -> None:
+    """Add ``number`` changes of one kind to a transaction's counters; less than 0: take so many
+    back. A table of which nothing is left is none that it touched.
+    """
+    if relation_id is None:
         row.messages += number
         return
     kind = _OPERATION[op]
-    counts = row.relations.get(plan.relation_id)
+    counts = row.relations.get(relation_id)
     if counts is None:
-        counts = row.relations[plan.relation_id] = [0, 0, 0, 0]
+        counts = row.relations[relation_id] = [0, 0, 0, 0]
     counts[kind] += number
+    if number < 0 and not any(counts):
+        del row.relations[relation_id]
     if kind == 0:
         row.inserts += number
     elif kind == 1:
@@ -271,8 +278,36 @@ def count(row: TransactionRow, plan: TablePlan | None, op: str, number: int) -> 
         row.truncates += number
 
 
-def count_subtransaction(row: TransactionRow, subxid: int) -> None:
-    """Count one change of a subtransaction, to say what its abort takes away."""
-    counts = row.subxid_changes
-    if subxid in counts or len(counts) < COUNTED_SUBTRANSACTIONS:
-        counts[subxid] = counts.get(subxid, 0) + 1
+def count_subtransaction(
+    row: TransactionRow, subxid: int, relation_id: int | None, op: str
+) -> None:
+    """Count one change of a subtransaction, to know what its abort takes away."""
+    kept = row.subxid_changes
+    counts = kept.get(subxid)
+    if counts is None:
+        if subxid <= row.forgotten_subxid:
+            return  # Some of its changes may be forgotten: its abort has it counted in the store.
+        if len(kept) >= COUNTED_SUBTRANSACTIONS:
+            oldest = next(iter(kept))
+            del kept[oldest]
+            row.forgotten_subxid = max(row.forgotten_subxid, oldest)
+        counts = kept[subxid] = {}
+    kind = relation_id, op
+    counts[kind] = counts.get(kind, 0) + 1
+
+
+def take_back(row: TransactionRow, counts: Mapping[tuple[int | None, str], int]) -> int:
+    """What an aborted subtransaction did counts no more; returns how many changes that were."""
+    for kind, number in counts.items():
+        count(row, *kind, -number)
+        row.taken_back[kind] = row.taken_back.get(kind, 0) + number
+    number = sum(counts.values())
+    row.aborted_changes += number
+    return number
+
+
+def give_back(row: TransactionRow) -> None:
+    """The whole aborted: its counters say all that it did, and that none of it counts."""
+    for kind, number in row.taken_back.items():
+        count(row, *kind, number)
+    row.taken_back, row.aborted_changes = {}, 0

@@ -106,6 +106,10 @@ class Portion:
     #: Everything that ends at or before this is stored once the portion is.
     checkpoint_lsn: int = 0
     changes: int = 0
+    #: Changes stored, here or before, of which this portion says that they were rolled back.
+    rolled_back_changes: int = 0
+    #: Transactions that the store has, and of which it now keeps nothing.
+    discarded: list[TransactionRow] = field(default_factory=list)
     #: Sum of the lengths of their messages.
     size_bytes: int = 0
     #: Streamed and two-phase transactions that went from one state to another, in order.
@@ -122,6 +126,7 @@ class Portion:
         row.state = "discarded"
         if row.stored or row.id in self.rows:
             self.rows[row.id] = row
+            self.discarded.append(row)
 
     @property
     def last_commit_time_us(self) -> int | None:

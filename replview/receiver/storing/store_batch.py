@@ -17,7 +17,7 @@ from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.mask_rules import MARK
 from replview.receiver.quarantine import settle
 from replview.receiver.reports import ReceiverFacts
-from replview.receiver.storing.encoding import copying_changes
+from replview.receiver.storing.encoding import copying_changes, give_back, take_back
 from replview.receiver.storing.portions import MessageRow, Note, Portion
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transactions import (
@@ -29,6 +29,7 @@ from replview.receiver.storing.transactions import (
     store_transitions,
 )
 from replview.store.write.copy_rows import TransactionRow, store_large_values
+from replview.store.write.incarnations import correct_slot
 from replview.store.write.lease import Fenced, Lease
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
 from replview.store.write.shapes import StoredShape
@@ -46,6 +47,14 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
 WHERE id = %(slot_id)s AND epoch = %(epoch)s
 RETURNING desired, outside_writes, {MARK}
 """  # noqa: S608 (of constants)
+
+
+# Of the subtransactions whose changes were not counted on their way.
+_FORGOTTEN = """
+SELECT c.relation_id, c.op::text, count(*) FROM change c
+JOIN aborted_subtransaction a ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
+WHERE c.transaction_id = %s AND a.changes IS NULL GROUP BY 1, 2
+"""
 
 
 class StoreRefused(Exception):
@@ -98,6 +107,8 @@ class StoreWriter:
         #: ``slot.outside_writes`` as of ``commit_seq``; None: not read yet.
         self._outside_writes: int | None = None
         self._facts = ReceiverFacts()
+        #: Streamed transactions of which some aborted changes are counted only when they end.
+        self._to_recount: set[TransactionRow] = set()
 
     def next_id(self) -> int:
         """Return an identifier for a transaction that is first seen now."""
@@ -156,6 +167,7 @@ class StoreWriter:
             for event in portion.rolled_back:
                 self.endings.roll_back(portion, event)
             self.endings.note_reused_gids(portion)
+            self._correct_slot(portion)
             store_rows(self._connection, portion)
             store_transitions(self._connection, portion)
             if portion.settled:
@@ -248,16 +260,33 @@ class StoreWriter:
         stones = []
         for tombstone in portion.tombstones:
             row = portion.rows[tombstone.transaction_id]
+            changes: int | None = 0
             if tombstone.subxid == row.xid:
-                changes: int | None = row.changes - row.aborted_changes
-            else:
-                # Counted while its changes were encoded; None: nothing was, or too many to count.
-                changes = row.subxid_changes.pop(tombstone.subxid, None)
-                row.aborted_changes += changes or 0
+                changes = row.changes
+                give_back(row)
+            elif (counts := row.subxid_changes.pop(tombstone.subxid, None)) is not None:
+                changes = take_back(row, counts)
+            elif tombstone.subxid <= row.forgotten_subxid:
+                changes = None
+                self._to_recount.add(row)
+            portion.rolled_back_changes += changes or 0
             abort_lsn, aborted_at = tombstone.abort_lsn, datetime_of(tombstone.abort_time_us)
             stones.append((row.id, tombstone.subxid, lsn_text(abort_lsn), aborted_at, changes))
         if stones:
             self._connection.cursor().executemany(TOMBSTONE, stones)
+        for row in [row for row in self._to_recount if row.state != "streaming"]:
+            self._to_recount.remove(row)
+            if row.state in ("committed", "prepared"):
+                found = self._connection.execute(_FORGOTTEN, [row.id]).fetchall()
+                counts = {(relation_id, op): number for relation_id, op, number in found}
+                portion.rolled_back_changes += take_back(row, counts)
+
+    def _correct_slot(self, portion: Portion) -> None:
+        """Have the slot's counters say what of the stored changes counts no more."""
+        discarded = sum(row.changes + row.aborted_changes for row in portion.discarded)
+        back = portion.rolled_back_changes - sum(row.aborted_changes for row in portion.discarded)
+        if back or discarded:
+            correct_slot(self._connection, self._lease.slot_id, back, discarded)
 
     def _assign_places(self, portion: Portion) -> None:
         """Give out commit_seq, in the order in which the transactions ended."""

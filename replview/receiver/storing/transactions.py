@@ -225,6 +225,7 @@ class PreparedEndings:
             row.state, row.end_lsn, row.ended_at_us = "rolled back", end_lsn, time_us
             ended = row.id, row.state, row.changes
         transaction_id, state, changes = ended
+        portion.rolled_back_changes += changes
         portion.transitions.append(Transition(transaction_id, state, end_lsn, time_us))
         self._connection.execute(
             TOMBSTONE, [transaction_id, event.xid, lsn_text(end_lsn), datetime_of(time_us), changes]

@@ -153,7 +153,7 @@ class Transaction(RowCounts):
     size_bytes = models.BigIntegerField(default=0)
     #: ``{relation id: [inserts, updates, deletes, truncates]}``.
     relations = models.JSONField(default=dict)
-    #: Changes taken away again by aborted subtransactions; counted in the columns above.
+    #: Changes that aborted subtransactions took away; not counted in the columns above.
     aborted_changes = models.BigIntegerField(default=0)
 
     #: Our clock: first message received; row last stored.
@@ -161,6 +161,16 @@ class Transaction(RowCounts):
     stored_at = models.DateTimeField(null=True)
 
     objects = SeenOfIncarnation()
+
+    @property
+    def changes(self) -> int:
+        """Its changes and messages that count; of one that aborted, all it had made."""
+        return self.inserts + self.updates + self.deletes + self.truncates + self.messages
+
+    @property
+    def received(self) -> int:
+        """All that came, also what savepoints took back: the last one's ``seq``."""
+        return self.changes + self.aborted_changes
 
     class Meta:
         db_table = "transaction"

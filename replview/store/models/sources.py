@@ -145,7 +145,12 @@ class Slot(models.Model):
     server_lsn = LSNField(null=True)
     #: Counters of the current incarnation, moved with the checkpoint.
     transactions_stored = models.BigIntegerField(default=0)
+    #: It only rises: with what was rolled back or received anew since.
     changes_stored = models.BigIntegerField(default=0)
+    #: Of these, those that savepoints, aborts and ROLLBACK PREPARED took back.
+    changes_rolled_back = models.BigIntegerField(default=0, db_default=0)
+    #: Of these, those of half received transactions, which the server sent again.
+    changes_discarded = models.BigIntegerField(default=0, db_default=0)
     bytes_stored = models.BigIntegerField(default=0)
     #: Raised by others that give out a commit_seq (a baseline): the receiver reads it again.
     outside_writes = models.BigIntegerField(default=0)
@@ -161,6 +166,11 @@ class Slot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source.name}/{self.name}"
+
+    @property
+    def changes(self) -> int:
+        """Stored ones that count."""
+        return self.changes_stored - self.changes_rolled_back - self.changes_discarded
 
 
 class SlotIncarnation(models.Model):

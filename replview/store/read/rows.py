@@ -8,8 +8,8 @@ position: a change written before that and committed after it comes after the sn
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
 
 import xxhash
 
@@ -61,7 +61,8 @@ class Incarnation:
     commit_seq: int
 
 
-class ChangeRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
     """One change with the shape its table had then; an absent column was not sent."""
 
     transaction_id: int
@@ -88,7 +89,8 @@ class ChangeRow(NamedTuple):
     hidden: bool = False
 
 
-class TransactionRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
     """One row of ``transaction``, as the store holds it; LSNs as PostgreSQL writes them."""
 
     id: int
@@ -107,7 +109,7 @@ class TransactionRow(NamedTuple):
     origin: str | None
     actor: str | None
     actor_grade: str | None
-    context: dict[str, Any] | None
+    context: dict[str, Any] | None = field(metadata={"json": True})
     inserts: int
     updates: int
     deletes: int
@@ -115,14 +117,14 @@ class TransactionRow(NamedTuple):
     messages: int
     size_bytes: int
     #: ``{relation id: [inserts, updates, deletes, truncates]}``.
-    relations: dict[str, list[int]]
+    relations: dict[str, list[int]] = field(metadata={"json": True})
     aborted_changes: int
     received_at: dt.datetime
     stored_at: dt.datetime | None
 
     @property
     def changes(self) -> int:
-        """All its changes and messages, also those that subtransactions took back."""
+        """Its changes and messages that count; of one that aborted, all it had made."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     @property
@@ -132,7 +134,7 @@ class TransactionRow(NamedTuple):
 
 
 #: What is selected of ``transaction t`` for one.
-TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields)
+TRANSACTION_COLUMNS = ", ".join(f"t.{column.name}" for column in fields(TransactionRow))
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,25 +62,24 @@ ADD_BLOCKS = """
                coalesce(commit_time, stored_at, received_at) AS at,
                CASE WHEN state <> 'snapshot' THEN coalesce(commit_lsn, end_lsn, first_lsn) END
                    AS lsn,
-               greatest(inserts + updates + deletes + truncates + messages - aborted_changes, 0)
-                   AS changes
+               inserts + updates + deletes + truncates + messages AS changes
         FROM transaction
         WHERE incarnation_id = %(incarnation)s AND commit_seq BETWEEN %(low)s AND %(high)s
     ) t ON t.block = n.block
     GROUP BY n.block
 """
 
-# A transaction's own counts tell all of a table with one shape. Where there are several, or where
-# subtransactions took something back, its changes are counted by the server, a transaction at a
-# time by their primary key; those that are gone by then are told without their version. A baseline
-# is nobody's doing: it stands among the tables' sums, not among the actors'.
+# A transaction's own counts tell all of a table with one shape. Where there are several its changes
+# are counted by the server, a transaction at a time by their primary key; those that are gone by
+# then are told without their version. A baseline is nobody's doing: it stands among the tables'
+# sums, not among the actors'.
 # ``days`` None: whatever the day.
 _TOUCHED = """
     WITH t AS MATERIALIZED (
         SELECT id, commit_seq / %(size)s AS block, state = 'snapshot' AS snapshot,
                coalesce(commit_time, stored_at, received_at) AS at, coalesce(actor, '') AS actor,
                CASE WHEN actor IS NULL THEN '' ELSE coalesce(actor_grade, '') END AS grade,
-               messages, aborted_changes > 0 AS took_back, relations
+               messages, relations
         FROM transaction
         WHERE incarnation_id = %(incarnation)s AND commit_seq BETWEEN %(low)s AND %(high)s
           AND (%(days)s::date[] IS NULL OR (coalesce(commit_time, stored_at, received_at)
@@ -91,8 +90,7 @@ _TOUCHED = """
                               WHERE i.id = %(incarnation)s)
         GROUP BY relation_id),
     noted AS MATERIALIZED (
-        SELECT t.id, r.key::bigint AS relation, took_back,
-               took_back OR coalesce(v.number, 0) > 1 AS recounted,
+        SELECT t.id, r.key::bigint AS relation, coalesce(v.number, 0) > 1 AS recounted,
                CASE WHEN v.number = 1 THEN v.first ELSE 0 END AS version,
                (r.value->>0)::bigint AS inserts, (r.value->>1)::bigint AS updates,
                (r.value->>2)::bigint AS deletes, (r.value->>3)::bigint AS truncates
@@ -120,7 +118,7 @@ _TOUCHED = """
         SELECT id, relation, version, place, inserts, updates, deletes, truncates FROM counted
         UNION ALL
         SELECT id, relation, 0, 1, inserts, updates, deletes, truncates
-        FROM noted WHERE recounted AND NOT took_back AND (id, relation) NOT IN (
+        FROM noted WHERE recounted AND (id, relation) NOT IN (
             SELECT id, relation FROM counted))
 """
 _INTO_TABLES = """

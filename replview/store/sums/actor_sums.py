@@ -1,7 +1,7 @@
 """What actors did, by day and table: the sums behind the receivers, and what came after them.
 
 Days are UTC, by the commit's time. An empty actor is nobody named. The transactions that are not
-summed up yet are read themselves; in them, what aborted subtransactions took away is still counted.
+summed up yet are read themselves. What was rolled back is not counted.
 """
 
 import datetime as dt

@@ -2,7 +2,7 @@
 
 Filled behind the receivers from transactions whose place in history is final; sums and mark move in
 one store transaction. Kept for 30 days: rates over longer times are drawn from the slots' samples.
-A baseline's rows are not counted; changes that a subtransaction took back were sent, and are.
+A baseline's rows are not counted, nor what was rolled back.
 """
 
 import datetime as dt
@@ -25,7 +25,7 @@ _BEHIND = """
 _COUNTED = """
     SELECT id, date_trunc('minute', coalesce(commit_time, stored_at, received_at), 'UTC')
                AS minute, size_bytes, relations,
-           greatest(inserts + updates + deletes + truncates - aborted_changes, 0) AS changes
+           inserts + updates + deletes + truncates AS changes
     FROM transaction
     WHERE incarnation_id = %(incarnation)s AND commit_seq > %(low)s AND commit_seq <= %(high)s
       AND state <> 'snapshot'

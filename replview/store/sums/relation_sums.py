@@ -1,7 +1,7 @@
 """What is told of a slot's tables without reading a change: counts, last changes, rates.
 
 From the sums (``store.sums.activity``) and, for what follows them, from the newest transactions of
-each incarnation. Changes of aborted subtransactions are counted in what is not summed up yet.
+each incarnation. What was rolled back is not counted.
 """
 
 import datetime as dt

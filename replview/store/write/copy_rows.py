@@ -134,8 +134,12 @@ class TransactionRow:
     aborted_changes: int = 0
     #: relation id → [inserts, updates, deletes, truncates].
     relations: dict[int, list[int]] = field(default_factory=dict)
-    #: Changes per subtransaction still counted, to say what an abort took away.
-    subxid_changes: dict[int, int] = field(default_factory=dict)
+    #: Subtransaction → (relation id, operation) → changes, to know what its abort takes away.
+    subxid_changes: dict[int, dict[tuple[int | None, str], int]] = field(default_factory=dict)
+    #: Some up to this one are forgotten there, because there were too many; 0: none is.
+    forgotten_subxid: int = 0
+    #: What aborts took away so far: (relation id, operation) → changes.
+    taken_back: dict[tuple[int | None, str], int] = field(default_factory=dict)
     #: Its row is in the store: update it instead of inserting it.
     stored: bool = False
     #: What the checkpoint covers already: keep nothing of it.
@@ -147,6 +151,7 @@ class TransactionRow:
 
     @property
     def changes(self) -> int:
+        """Those that count; of one that aborted, all it had made."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     def set_commit_time(self, time_us: int | None) -> None:

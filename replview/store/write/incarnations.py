@@ -155,13 +155,15 @@ def _discard(
         UPDATE transaction SET state = 'discarded'
         WHERE incarnation_id = %s AND state IN ('receiving', 'streaming')
         RETURNING xid, (extract(epoch FROM received_at - '2000-01-01 00:00Z') * 1e6)::bigint,
-                  inserts + updates + deletes + truncates + messages
+                  inserts + updates + deletes + truncates + messages + aborted_changes,
+                  aborted_changes
         """,
         [incarnation_id],
     ).fetchall()
     if not rows:
         return {}
     changes = sum(row[2] for row in rows)
+    correct_slot(connection, slot.id, -sum(row[3] for row in rows), changes)
     many = "transaction was" if len(rows) == 1 else "transactions were"
     log_event(
         connection,
@@ -174,6 +176,17 @@ def _discard(
         detail={"xids": [row[0] for row in rows][:100], "changes": changes},
     )
     return {row[0]: row[1] for row in rows if row[0] is not None}
+
+
+def correct_slot(
+    connection: psycopg.Connection[Any], slot_id: int, rolled_back: int, discarded: int
+) -> None:
+    """So many of a slot's stored changes count no more: rolled back, or received anew."""
+    connection.execute(
+        "UPDATE slot SET changes_rolled_back = changes_rolled_back + %s, "
+        "changes_discarded = changes_discarded + %s WHERE id = %s",
+        [rolled_back, discarded, slot_id],
+    )
 
 
 def log_event(

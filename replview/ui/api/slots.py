@@ -43,7 +43,10 @@ class SlotOut(Schema):
     checkpoint_lsn: str | None
     last_commit_time: datetime | None
     transactions_stored: int
+    #: Those that count.
     changes_stored: int
+    #: Further ones that savepoints, aborts and ROLLBACK PREPARED took back.
+    changes_rolled_back: int
 
 
 @page(role=VIEWER)
@@ -69,7 +72,8 @@ def _facts(slot: Slot) -> dict[str, object]:
         "checkpoint_lsn": None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn),
         "last_commit_time": slot.last_commit_time,
         "transactions_stored": slot.transactions_stored,
-        "changes_stored": slot.changes_stored,
+        "changes_stored": slot.changes,
+        "changes_rolled_back": slot.changes_rolled_back,
     }
 
 

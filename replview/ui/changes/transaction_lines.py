@@ -64,13 +64,6 @@ class TransactionLine:
         return self.row.state in OPEN_STATES
 
     @property
-    def changes(self) -> int:
-        """Those that count; of one that came to nothing, those it had made."""
-        row = self.row
-        received = row.inserts + row.updates + row.deletes + row.truncates + row.messages
-        return received if self.lost else max(received - row.aborted_changes, 0)
-
-    @property
     def wordless(self) -> bool:
         """The usual case says the least."""
         return self.row.state in ("committed", "message")

@@ -25,7 +25,6 @@ class Station:
 def heading_of(row: TransactionRow) -> dict[str, object]:
     """The sentence, the line and the facts of one transaction, as a drawer's head says them."""
     rows = row.inserts + row.updates + row.deletes
-    changes = rows + row.truncates + row.messages
     open_ = row.state in ("receiving", "streaming", "prepared")
     lost = row.state in ("aborted", "rolled back")
     return {
@@ -43,7 +42,7 @@ def heading_of(row: TransactionRow) -> dict[str, object]:
         "origin": f"from {row.origin}" if row.origin else "none, written here",
         "size": bytes_words(row.size_bytes),
         "aborted": plural(row.aborted_changes, "change") if row.aborted_changes else "",
-        "total": plural(changes - min(row.aborted_changes, changes), "change"),
+        "total": plural(row.changes, "change"),
     }
 
 
@@ -59,7 +58,7 @@ def _did_in_short(row: TransactionRow, rows: int, open_: bool, lost: bool) -> st
 
 def _rows(row: TransactionRow, rows: int) -> str:
     if rows:
-        return plural(max(0, rows - row.aborted_changes), "row")
+        return plural(rows, "row")
     if row.truncates:
         return ""
     return plural(row.messages, "message") if row.messages else "no published row"
@@ -156,7 +155,6 @@ def sentence_of(row: TransactionRow, blocks: Sequence[Block], *, whole: bool) ->
 
 def _did(row: TransactionRow) -> str:
     rows = row.inserts + row.updates + row.deletes
-    counted = max(rows - row.aborted_changes, 0)
     tables = plural(len(row.relations), "table")
     verb = {
         "receiving": "is changing",
@@ -166,13 +164,13 @@ def _did(row: TransactionRow) -> str:
     }.get(row.state, "changed")
     if row.state == "skipped":
         return "was left out of the record"
-    if counted:
-        return f"{verb} {plural(counted, 'row')} in {tables}"
+    if rows:
+        return f"{verb} {plural(rows, 'row')} in {tables}"
     if row.truncates:
         return f"truncated {tables}"
-    if row.messages and not rows:
+    if row.messages:
         return f"sent {plural(row.messages, 'message')}"
-    return f"{verb} no published row that counts" if rows else f"{verb} no published row"
+    return f"{verb} no published row" + (" that counts" if row.aborted_changes else "")
 
 
 def _rest(row: TransactionRow, blocks: Sequence[Block], whole: bool) -> str:

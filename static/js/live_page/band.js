@@ -59,7 +59,7 @@ export class Band {
     while (known.seen.length > 2 && now - known.seen[0].at > GROWTH_MS) known.seen.shift();
     const first = known.seen[0];
     const seconds = (now - first.at) / 1000;
-    const rate = seconds > 0.4 ? (data.changes - first.changes) / seconds : 0;
+    const rate = seconds > 0.4 ? Math.max(0, data.changes - first.changes) / seconds : 0;
     if (grew || known.rate !== rate) updateOpen(known.element, data, rate);
     known.rate = rate;
   }

@@ -174,7 +174,8 @@ class Writer:
                 subxid = pack_subxid(8, 1001 + n)
             else:
                 op, before, after = table.any_change(self.draw)
-            _count(row.relations, table.relation_id, op)
+            if seq not in aborted:
+                _count(row.relations, table.relation_id, op)
             if not undone:  # whose changes were swept away long ago
                 lsn = pack_seq_lsn(4, seq, 8, base + CHANGE_WAL_BYTES * seq)
                 write(b"".join((head, lsn, before, subxid, after)))

@@ -64,7 +64,7 @@ def test_kept_changes_of_a_rolled_back_savepoint_are_marked(
     identifier = transaction_id(777)
     Transaction.objects.create(
         id=identifier, incarnation=slot.incarnation, xid=9, state="committed", commit_seq=900_000,
-        inserts=2, aborted_changes=1, received_at=NOON,
+        inserts=1, aborted_changes=1, received_at=NOON,
     )  # fmt: skip
     for seq, subxid in ((1, None), (2, 10)):
         Change.objects.create(

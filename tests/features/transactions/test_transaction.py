@@ -190,7 +190,7 @@ def test_the_diff_is_chosen_in_the_address(signed_in: Client, history: History) 
 
 
 def test_rolled_back_savepoints_are_counted_apart(signed_in: Client, history: History) -> None:
-    made = history.commit(insert(1), insert(2, subxid=9), aborted_changes=1)
+    made = history.commit(insert(1), insert(2, subxid=9), inserts=1, aborted_changes=1)
     AbortedSubtransaction.objects.create(transaction_id=made, subxid=9)
     page = get(signed_in, made)
 

@@ -24,9 +24,7 @@ from replview.text.parsing import whole_number
 ENDED_TIME = "coalesce(t.ended_at, t.stored_at, t.received_at)"
 OPEN_TIME = "CASE WHEN t.state = 'prepared' THEN coalesce(t.prepared_at, t.received_at) ELSE t.received_at END"  # noqa: E501
 
-_CHANGES = (
-    "greatest(t.inserts + t.updates + t.deletes + t.truncates + t.messages - t.aborted_changes, 0)"
-)
+_CHANGES = "t.inserts + t.updates + t.deletes + t.truncates + t.messages"
 _PLACES = {"I": 0, "U": 1, "D": 2, "T": 3}
 _COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
 #: How far into a transaction a text is looked for in values.
@@ -40,14 +38,6 @@ _NAMED = (
 )
 _HOLDING = "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
 _KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
-# What subtransactions took back is in a transaction's counts: of those that were found and have
-# such, the changes are asked. Their ids are named twice, so that the planner leaves out the
-# partitions that hold none of them.
-_STILL_DONE = f"""
-    SELECT i.id FROM unnest(%(ids)s::bigint[]) AS i (id) WHERE EXISTS (
-        SELECT FROM change c WHERE c.transaction_id = i.id AND c.transaction_id = ANY(%(ids)s)
-        AND c.relation_id IN ({_NAMED}) {{ops}} AND {NOT_ABORTED})
-"""  # noqa: S608
 
 
 @dataclass(slots=True)
@@ -59,8 +49,6 @@ class Conditions:
     #: On ``history_block b``: false only where no transaction of the block passes.
     blocks: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
-    #: Which of ``%(ids)s`` still did what is asked for; empty: the counts of a transaction tell.
-    still_done: str = ""
     #: On ``history_block b``: for each condition, how many of the block's transactions fulfil it,
     #: about; what is not told of a condition is not counted on.
     numbers: list[str] = field(default_factory=list)
@@ -195,7 +183,6 @@ def _operations_on_tables(found: Conditions, ops: str) -> None:
         " AND a.incarnation_id = b.incarnation_id AND a.block = b.block"
     )
     touched = f"t.relations ?| {_KEYS}"
-    found.still_done = _STILL_DONE.format(ops="AND c.op = ANY(%(ops)s)" if ops else "")
     if not ops:
         found.add(touched, block, number)
         return
@@ -207,7 +194,6 @@ def _operations_on_tables(found: Conditions, ops: str) -> None:
         f"{snapshots})"
     )
     found.add(row, block, number)
-    found.values["ops"] = list(ops)
 
 
 def _sizes(found: Conditions, wanted: TransactionFilter) -> None:

@@ -261,13 +261,9 @@ class Reader:
     ) -> None:
         """To each stream its rows, in its order: a union promises none."""
         by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
-        doubtful = []
         for number, at, mark, *values in rows:
             row = transaction_of(values, self._session.visibility)
             by_number.setdefault(number, []).append((at, mark, row))
-            if row.aborted_changes and row.state not in ("aborted", "rolled back"):
-                doubtful.append(row.id)
-        dropped = self._undone(doubtful)
         number = 0
         for stream, ranges in plans:
             found = []
@@ -276,19 +272,12 @@ class Reader:
                 part = [(at, row) for at, _, row in by_number.get(number, ())]
                 part.sort(key=lambda one: one[1].commit_seq or 0, reverse=not self.backwards)
                 found.append(part)
-            stream.take(ranges, found, self.limit + 1, dropped)
+            stream.take(ranges, found, self.limit + 1)
         unplaced = [(-place, stream) for place, stream in enumerate(ended, start=1)]
         for place, one in (*unplaced, *((0, one) for one in opened)):
             mine = by_number.get(place, [])
             mine.sort(key=lambda row: (row[1], row[2].id), reverse=not self.backwards)
-            one.take(mine, self.limit + 1, dropped)
-
-    def _undone(self, doubtful: list[int]) -> set[int]:
-        """Those whose subtransactions took back all that was asked for."""
-        if not doubtful or not self.placed.still_done:
-            return set()
-        found = self._session.rows(self.placed.still_done, {**self.placed.values, "ids": doubtful})
-        return set(doubtful) - {row[0] for row in found}
+            one.take(mine, self.limit + 1)
 
 
 def _range_values(plans: list[tuple[PlacedStream, list[Range]]]) -> dict[str, list[int]]:

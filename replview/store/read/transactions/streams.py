@@ -5,7 +5,6 @@ them.
 
 import datetime as dt
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -125,11 +124,8 @@ class PlacedStream(Stream):
         ranges: list[Range],
         found: list[list[tuple[dt.datetime, TransactionRow]]],
         limit: int,
-        dropped: Collection[int] = (),
     ) -> None:
-        """Each range's rows (``limit``: it may have more); ``dropped`` ones were seen and do not
-        pass.
-        """
+        """Each range's rows (``limit``: it may have more)."""
         kept: list[tuple[dt.datetime, TransactionRow]] = []
         for (low, high), rows in zip(ranges, found, strict=True):
             kept += rows
@@ -142,7 +138,7 @@ class PlacedStream(Stream):
             self.exhausted = True
         if self.expected:
             self._correct(len(kept))
-        self._keep([one for one in kept if one[1].id not in dropped])
+        self._keep(kept)
         self.settle()
 
     def _correct(self, found: int) -> None:
@@ -205,17 +201,14 @@ class UnplacedStream(Stream):
         self.exhausted = self.backwards and self.cut is None
 
     def take(
-        self,
-        found: list[tuple[dt.datetime, dt.datetime, TransactionRow]],
-        limit: int,
-        dropped: Collection[int] = (),
+        self, found: list[tuple[dt.datetime, dt.datetime, TransactionRow]], limit: int
     ) -> None:
         """Rows with the moment they are shown at and the one they are ordered by."""
         self.exhausted = len(found) < limit
         for _, mark, row in found:
             self._marks[row.id] = mark
             self.at = (mark, row.id + self.backwards)
-        self._keep([(at, row) for at, _, row in found if row.id not in dropped])
+        self._keep([(at, row) for at, _, row in found])
 
     def give(self) -> TransactionRow:
         row = Stream.give(self)
