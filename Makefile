@@ -12,11 +12,15 @@ override DEMO_ARGS += $(if $(PORT),--port $(PORT)) $(if $(RATE),--rate $(RATE)) 
 PYTEST_WORKERS ?= 4
 PYTEST_ARGS ?=
 override PYTEST_ARGS += -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
+# make test-versions VERSIONS=12,14
+VERSIONS ?= 12,13,14,15,16,17,18
+VERSION_TESTS := tests/receiver tests/catalog tests/features/sampling tests/health/test_failover_pair.py \
+	tests/crashes/test_failover.py tests/chaos/test_seeds.py
 BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos spark-artefact histories wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,6 +36,11 @@ test: install-test chromium ## Run all tests (PYTEST_ARGS=)
 
 test-fast: install-test ## Run the quick tests, which need nothing but the store
 	$(BIN)/pytest -m "not slow" --hypothesis-profile quick $(PYTEST_ARGS)
+
+test-versions: install-test ## Run what depends on the source's version on PostgreSQL 12 to 18 (VERSIONS= PYTEST_ARGS=)
+	@command -v npm >/dev/null || \
+		echo "npm is missing: versions that are not on this machine are skipped. Mend it: apt-get install npm"
+	REPLVIEW_TEST_SOURCES=$(VERSIONS) $(BIN)/pytest $(VERSION_TESTS) $(PYTEST_ARGS)
 
 lint: install-test ## Check style and types
 	$(BIN)/ruff check .

@@ -8,9 +8,17 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from decoder.binary import UserType
-from decoder.events import Change, Event, RelationSeen, StandaloneMessage, Truncation, TypeSeen
+from decoder.events import (
+    Change,
+    Event,
+    RelationSeen,
+    StandaloneMessage,
+    TransactionCommitted,
+    Truncation,
+    TypeSeen,
+)
 from decoder.fast.hot import BEGIN, COMMIT, DELETE, INSERT, TAG_AT, UPDATE, XLOGDATA
-from decoder.fast.road import FastRoad
+from decoder.fast.road import FastRoad, begins
 from decoder.lifecycle import SessionState, Streaming
 from decoder.messages import (
     Delete,
@@ -67,11 +75,13 @@ class Assembler(FastRoad):
     def feed(self, frames: Sequence[bytes]) -> list[Event]:
         """Take any number of whole XLogData frames, in order; give the events they make.
 
-        Consecutive changes of one transaction come as one ``ChangeRun``.
+        Consecutive changes of one transaction come as one ``ChangeRun``. A plain
+        transaction that tells nothing, as servers before 15 send them, makes no event.
         Keepalives are not fed. Raises ``ProtocolError`` for a frame that is
         malformed or cannot come at this point.
         """
-        events = self._events = []
+        events, self._held = self._held, []
+        self._events = events
         lifecycle, insert_run = self._lifecycle, self._insert_run
         shortest = TAG_AT if self._fast else sys.maxsize
         index, count = 0, len(frames)
@@ -98,6 +108,8 @@ class Assembler(FastRoad):
             self._locate(error, frames[index])
             raise
         self._end_run()
+        if begins(events) and lifecycle.current is not None and lifecycle.current.kind == "plain":
+            self._held = [events.pop()]
         self._events = []
         return events
 
@@ -138,7 +150,10 @@ class Assembler(FastRoad):
                 event = self._lifecycle.take(message, data.wal_start)
                 if event is not None:
                     self._end_run()
-                    self._events.append(event)
+                    if isinstance(event, TransactionCommitted):
+                        self._committed(event)
+                    else:
+                        self._events.append(event)
 
     def _row(self, message: Insert | Update | Delete, data: XLogData) -> None:
         kind = type(message).__name__

@@ -1,7 +1,8 @@
 """Leaving transactions out of a stream before they are decoded.
 
 For a transaction that cannot be decoded: its rows are dropped unread, its
-boundaries stay, so that the transaction is still seen to begin and to end.
+boundaries stay, so that the transaction is still seen to begin and to end
+(by an assembler that ``keeps_empty``).
 """
 
 from collections.abc import Callable, Sequence

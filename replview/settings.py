@@ -49,10 +49,6 @@ def _database(url: str) -> dict[str, object]:
     if _WEB:
         # A connection that died with the store is found out when it is borrowed.
         options["pool"] = {"min_size": 2, "max_size": 12, "timeout": 10}
-        # No request keeps the store busy for ever: what somebody searched for, least of all.
-        if WEB_STATEMENT_SECONDS:
-            bounds = f"-c statement_timeout={WEB_STATEMENT_SECONDS * 1000}"
-            options["options"] = f"{options.get('options', '')} {bounds}".strip()
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(parts.path.lstrip("/")) or "replview",

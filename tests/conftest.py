@@ -9,9 +9,11 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
 from replview.runtime.servers.server_user import debian_postgres15
 from tests.copied_clusters import STORE_TEMPLATE, copied, originals
+from tests.server_programs import ProgramsMissing
 from tests.slow_part import takes_its_time
 
 SOURCE_SETTINGS = {
@@ -32,6 +35,11 @@ SOURCE_SETTINGS = {
     "max_replication_slots": 40,
     "max_wal_senders": 40,
 }
+#: ``REPLVIEW_TEST_SOURCES=12,14``: run what depends on the source's version, and nothing else, on
+#: each of these (``make test-versions``). Otherwise ``source`` is 18.
+VERSIONS = [
+    int(version) for version in os.environ.get("REPLVIEW_TEST_SOURCES", "").split(",") if version
+]
 STORE = "test_replview"
 #: Those that take the fixture ``spark``: each worker would start a JVM of its own.
 _SPARK_MODULES = {
@@ -90,13 +98,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with long tests first: side by side, none of them is what all wait for at the end."""
+    others = [item for item in items if not _of_its_version(item)]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
     for item in items:
         if takes_its_time(item):
             item.add_marker(pytest.mark.slow)
+
+
+def _of_its_version(item: pytest.Item) -> bool:
+    """Whether a test's source is new enough for it and, where versions are named, one of them."""
+    chosen = item.callspec.params if hasattr(item, "callspec") else {}
+    version = chosen.get("any_version", chosen.get("source_version", None if VERSIONS else 18))
+    return version is not None and all(version >= mark.args[0] for mark in item.iter_markers("pg"))
 
 
 @pytest.fixture(scope="session")
@@ -172,6 +190,18 @@ class SourceDatabase:
         """Superuser's address of it, with the password."""
         return self.server.dsn(self.name)
 
+    @property
+    def version(self) -> int:
+        """The server's major version."""
+        return self.server.version
+
+    def create_slot(self, name: str, plugin: str = "pgoutput", *, two_phase: bool = True) -> None:
+        """A logical slot, two-phase where the server knows such slots (14 and later)."""
+        create = "SELECT pg_create_logical_replication_slot({}, {}, false{})"
+        further = sql.SQL(", {}").format(two_phase) if self.version >= 14 else sql.SQL("")
+        with self.connect() as connection:
+            connection.execute(sql.SQL(create).format(name, plugin, further))
+
     def connect(self, **options) -> psycopg.Connection:
         """A session of its own, in autocommit mode."""
         return psycopg.connect(self.dsn, autocommit=True, **options)
@@ -183,29 +213,39 @@ class SourceDatabase:
                 connection.execute(statement)
 
 
-def _source_cluster(version: int) -> Iterator[EmbeddedPostgres]:
-    with copied(version, SOURCE_SETTINGS) as server:
-        yield server
+@pytest.fixture(scope="session")
+def source_clusters() -> Iterator[Callable[[int], EmbeddedPostgres]]:
+    """``source_clusters(14)``: a source of that version, one a run; skips where there is none."""
+    with ExitStack() as running:
+
+        @cache
+        def cluster(version: int) -> EmbeddedPostgres:
+            try:
+                return running.enter_context(copied(version, SOURCE_SETTINGS))
+            except ProgramsMissing as problem:
+                pytest.skip(str(problem))
+
+        yield cluster
 
 
 @pytest.fixture(scope="session")
-def source_cluster_18() -> Iterator[EmbeddedPostgres]:
+def source_cluster_18(source_clusters: Callable[[int], EmbeddedPostgres]) -> EmbeddedPostgres:
     """A source of PostgreSQL 18."""
-    yield from _source_cluster(18)
+    return source_clusters(18)
 
 
 @pytest.fixture(scope="session")
-def source_cluster_16() -> Iterator[EmbeddedPostgres]:
+def source_cluster_16(source_clusters: Callable[[int], EmbeddedPostgres]) -> EmbeddedPostgres:
     """A source of PostgreSQL 16."""
-    yield from _source_cluster(16)
+    return source_clusters(16)
 
 
 @pytest.fixture(scope="session")
-def source_cluster_15() -> Iterator[EmbeddedPostgres]:
-    """A source of PostgreSQL 15, where Debian's is installed."""
+def source_cluster_15(source_clusters: Callable[[int], EmbeddedPostgres]) -> EmbeddedPostgres:
+    """A source of Debian's PostgreSQL 15 with its output plugins, where it is installed."""
     if debian_postgres15() is None:
         pytest.skip("PostgreSQL 15 is not installed (Debian's postgresql-15)")
-    yield from _source_cluster(15)
+    return source_clusters(15)
 
 
 def fresh_database(server: EmbeddedPostgres, options: str = "") -> Iterator[SourceDatabase]:
@@ -227,26 +267,61 @@ def _remove_database(connection: psycopg.Connection, server: EmbeddedPostgres, n
         prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = %s"
         for (gid,) in inside.execute(prepared, [name]).fetchall():
             inside.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
-    slots = "SELECT slot_name, active_pid FROM pg_replication_slots WHERE database = %s"
-    for slot, pid in connection.execute(slots, [name]).fetchall():
-        if pid:
-            connection.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+    connection.execute(sessions, [name])
+    slots = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
+    for (slot,) in connection.execute(slots, [name]).fetchall():
         with suppress(psycopg.errors.UndefinedObject):
-            connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
-    connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            _once_free(connection, sql.SQL("SELECT pg_drop_replication_slot({})").format(slot))
+    drop = sql.SQL("DROP DATABASE {}").format(sql.Identifier(name))
+    if connection.info.server_version >= 130000:
+        drop += sql.SQL(" WITH (FORCE)")
+    _once_free(connection, drop)
+
+
+def _once_free(connection: psycopg.Connection, statement: sql.Composed) -> None:
+    """Run it as soon as the sessions that were ended have let go, within five seconds."""
+    for _ in range(100):
+        with suppress(psycopg.errors.ObjectInUse):
+            connection.execute(statement)
+            return
+        time.sleep(0.05)
+    connection.execute(statement)
+
+
+@pytest.fixture(scope="module", params=VERSIONS or None)
+def source_version(request: pytest.FixtureRequest) -> int:
+    """The major version of ``source``."""
+    return getattr(request, "param", 18)
 
 
 @pytest.fixture
-def source(source_cluster_18: EmbeddedPostgres) -> Iterator[SourceDatabase]:
-    """A fresh database on PostgreSQL 18."""
-    yield from fresh_database(source_cluster_18)
+def source_cluster(
+    source_version: int, source_clusters: Callable[[int], EmbeddedPostgres]
+) -> EmbeddedPostgres:
+    """The cluster of ``source``."""
+    return source_clusters(source_version)
 
 
-@pytest.fixture(params=[18, 16, 15])
-def any_source(request: pytest.FixtureRequest) -> Iterator[SourceDatabase]:
-    """A fresh database on each supported version in turn."""
-    server = request.getfixturevalue(f"source_cluster_{request.param}")
-    yield from fresh_database(server)
+@pytest.fixture
+def source(source_cluster: EmbeddedPostgres) -> Iterator[SourceDatabase]:
+    """A fresh database on PostgreSQL 18, or on each version under test."""
+    yield from fresh_database(source_cluster)
+
+
+@pytest.fixture(params=VERSIONS or [18, 16, 15])
+def any_version(request: pytest.FixtureRequest) -> int:
+    """The major version of ``any_source``."""
+    version: int = request.param
+    return version
+
+
+@pytest.fixture
+def any_source(
+    any_version: int, source_clusters: Callable[[int], EmbeddedPostgres]
+) -> Iterator[SourceDatabase]:
+    """A fresh database on each of three versions in turn, or on each version under test."""
+    yield from fresh_database(source_clusters(any_version))
 
 
 @pytest.fixture

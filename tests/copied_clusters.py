@@ -16,6 +16,7 @@ from pathlib import Path
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
+from tests import server_programs
 
 ROOT = Path(__file__).resolve().parents[1]
 #: In a copied store's cluster: a migrated database to copy with CREATE DATABASE … TEMPLATE.
@@ -46,11 +47,16 @@ def originals() -> Iterator[None]:
 def copied(
     version: int = 18, settings: Mapping[str, str | int] | None = None, *, store: bool = False
 ) -> EmbeddedPostgres:
-    """A server for tests that starts from a copy; with ``store``, ``STORE_TEMPLATE`` is in it."""
+    """A server for tests that starts from a copy; with ``store``, ``STORE_TEMPLATE`` is in it.
+
+    Raises ``ProgramsMissing`` where that version is not to be had.
+    """
+    server_programs.ensure(version)
     # Debian's server compiles large queries on catalogs, which takes longer than running them.
-    server = EmbeddedPostgres.temporary(
-        version=version, settings={"jit": "off", **(settings or {})}
-    )
+    chosen = {"jit": "off", **(settings or {})}
+    if version < 13:
+        chosen.pop("logical_decoding_work_mem", None)
+    server = EmbeddedPostgres.temporary(version=version, settings=chosen)
     copy_cluster(server.data_dir, version, store=store)
     return server
 

@@ -15,10 +15,7 @@ hypothesis.settings.load_profile("patient")
 
 #: Whatever takes one of these takes its time: a server besides the store, a receiver at work.
 _FIXTURES = {
-    "any_source",
-    "source_cluster_15",
-    "source_cluster_16",
-    "source_cluster_18",
+    "source_clusters",
     "record",
     "redis_server",
     "provider",

@@ -6,7 +6,14 @@ look. Nothing has changed then.
 
 from collections.abc import Sequence
 
-from decoder.events import Change, ChangeRun, Event, OpenTransaction
+from decoder.events import (
+    Change,
+    ChangeRun,
+    Event,
+    OpenTransaction,
+    TransactionCommitted,
+    TransactionOpened,
+)
 from decoder.fast.hot import (
     BEGIN_FRAME,
     COMMIT_FRAME,
@@ -22,12 +29,18 @@ from decoder.scalars import LSN
 from decoder.values import ValueDecoder
 
 
+def begins(events: list[Event]) -> bool:
+    """Whether a transaction that opens is the last that was told."""
+    return bool(events) and type(events[-1]) is TransactionOpened
+
+
 class FastRoad:
     """What a session knows and the feed has given; takes row changes straight from the frame."""
 
     __slots__ = (
         "_changes",
         "_events",
+        "_held",
         "_insert_shapes",
         "_lifecycle",
         "_run_size_bytes",
@@ -35,6 +48,8 @@ class FastRoad:
         "_session",
         "_shape_of",
         "_values",
+        "keeps_empty",
+        "passed_lsn",
     )
 
     def __init__(self, session: SessionState, values: ValueDecoder) -> None:
@@ -42,6 +57,13 @@ class FastRoad:
         self._values = values
         self._lifecycle = Lifecycle(self._session)
         self._events: list[Event] = []
+        #: The beginning of a plain transaction that has told nothing so far, for the next feed.
+        self._held: list[Event] = []
+        #: The end of the last transaction that was left out because it told nothing: servers
+        #: before 15 send these, later ones only say in keepalives how far they are.
+        self.passed_lsn = 0
+        #: Whether such transactions are told all the same: something was left out of the frames.
+        self.keeps_empty = False
         self._changes: list[Change] = []
         self._run_transaction: OpenTransaction | None = None
         self._run_size_bytes = 0
@@ -58,9 +80,6 @@ class FastRoad:
     def in_transaction(self) -> bool:
         """Between a begin and its end, or inside a stream block."""
         return self._lifecycle.current is not None
-
-    #: pgoutput leaves out what tells nothing; its keepalives say how far the server is.
-    passed_lsn = 0
 
     @property
     def in_stream(self) -> bool:
@@ -107,10 +126,20 @@ class FastRoad:
             return 0
         if self._run_transaction is not None:
             self._end_run()
-        self._events.append(
+        self._committed(
             self._lifecycle.close_plain(current, LSN(commit_lsn), LSN(end_lsn), time_us)
         )
         return 1
+
+    def _committed(self, event: TransactionCommitted) -> None:
+        """A transaction ended; a plain one in which nothing was told is left out."""
+        events, transaction = self._events, event.transaction
+        told = transaction.seq or self.keeps_empty
+        if told or transaction.kind != "plain" or not begins(events):
+            events.append(event)
+            return
+        del events[-1]
+        self.passed_lsn = event.end_lsn
 
     def _insert_run(self, frames: Sequence[bytes], index: int, transaction: OpenTransaction) -> int:
         frame = frames[index]

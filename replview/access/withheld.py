@@ -7,7 +7,7 @@ see then. What files hold already is held against rights and rules when it is sh
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -256,7 +256,7 @@ def _seen(change: ChangeRow, *, hidden: bool, masked: Set[str] = frozenset()) ->
         return change
     if hidden and change.op == "M":
         shown = {name: v for name, v in (change.new or {}).items() if name in _MESSAGE_SHOWN}
-        return replace(change, new=shown, hidden=True)
+        return change._replace(new=shown, hidden=True)
     if hidden:
-        return replace(change, old=None, new=None, columns=[], key_columns=[], hidden=True)
+        return change._replace(old=None, new=None, columns=[], key_columns=[], hidden=True)
     return masked_change(change, masked)

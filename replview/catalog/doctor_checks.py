@@ -9,7 +9,7 @@ from enum import StrEnum
 from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import literal, quoted, some_of
 from replview.catalog.publications import Publication
-from replview.catalog.server import ServerFacts
+from replview.catalog.server import ServerFacts, not_told
 from replview.catalog.slots import SlotFacts
 from replview.catalog.tables import TableFacts
 
@@ -65,14 +65,16 @@ def blocks(findings: list[Finding]) -> bool:
 
 
 def check_version(server: ServerFacts) -> Iterator[Finding]:
-    """Logical replication begins with 10; we test from 14 on."""
+    """Logical replication begins with 10; we test from 12 on."""
     if server.major < 10:
         message = f"PostgreSQL {server.version_text} has no logical replication by pgoutput"
         yield problem("unsupported_version", message, "Upgrade to 14 or later")
-    elif server.major < 14:
+    elif server.major < 12:
         message = f"PostgreSQL {server.version_text} is older than what replview is tested with"
         remedy = "Upgrade to 14 or later: streamed and two-phase transactions need it"
         yield warning("old_version", message, remedy)
+    elif missing := not_told(server.version):
+        yield note("version", missing.removesuffix("."), "Upgrade to 15 or later to see these")
     else:
         yield ok("version", f"PostgreSQL {server.version_text}")
 

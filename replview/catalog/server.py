@@ -71,6 +71,23 @@ def read_last_checkpoint(connection: Connection) -> dt.datetime | None:
 #: PostgreSQL counts memory settings in these.
 _UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1, "s": 1000}
 
+#: What a server tells only from a version on.
+_TOLD_FROM = {
+    13: "how much WAL a slot may still keep",
+    14: "open transactions, logical messages and the actors that they name, what decoding spilled",
+    15: "prepared transactions before COMMIT PREPARED",
+}
+
+
+def not_told(server_version: int | None) -> str:
+    """A sentence on what a server of this version (as ``server_version_num``) does not tell;
+    empty where it tells all.
+    """
+    major = (server_version or 0) // 10000
+    missing = [f"{what} (from {since} on)" for since, what in _TOLD_FROM.items() if major < since]
+    return f"PostgreSQL {major} does not tell: {'; '.join(missing)}." if major and missing else ""
+
+
 SERVER = Query(
     name="server",
     about="Version, database, encoding, recovery, senders and slots in use; anyone may read it.",

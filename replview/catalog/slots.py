@@ -1,6 +1,6 @@
 """Replication slots and what their readers do, with whatever columns the server's version has."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,15 +34,17 @@ _STATES = """
                        extract(epoch FROM w.replay_lag)::float8 AS replay_lag_seconds,
                        age(w.backend_xmin) AS backend_xmin_age
                   FROM pg_stat_replication AS w) AS found) AS walsenders,
-           (SELECT json_agg(row_to_json(c)) FROM pg_stat_replication_slots AS c) AS counters
+           {} AS counters
       FROM position AS p
 """
+_COUNTERS = "(SELECT json_agg(row_to_json(c)) FROM pg_stat_replication_slots AS c)"
 SLOT_STATES = Query(
     name="slot_states",
     about="Position, slots, walsenders and counters of decoding, 14 and later; of walsenders, "
     "positions and times only for a member of pg_read_all_stats.",
-    sql=_STATES,
+    sql=_STATES.format(_COUNTERS),
 )
+_SLOT_STATES_BEFORE_14 = replace(SLOT_STATES, sql=_STATES.format("NULL::json"))
 #: Told in seconds instead.
 _INTERVALS = ("write_lag", "flush_lag", "replay_lag")
 
@@ -59,13 +61,15 @@ class SlotStates:
     slots: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: Rows of pg_stat_replication with their lags in seconds, by process id.
     walsenders: dict[int, dict[str, Any]] = field(default_factory=dict)
-    #: Rows of pg_stat_replication_slots, by slot name.
+    #: Rows of pg_stat_replication_slots, by slot name; none before 14.
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def read_slot_states(connection: Connection) -> SlotStates:
     """The slots of a cluster now."""
-    row = SLOT_STATES.json_row(connection, _SLOTS_LIMIT)
+    has_counters = connection.info.server_version >= 140000
+    query = SLOT_STATES if has_counters else _SLOT_STATES_BEFORE_14
+    row = query.json_row(connection, _SLOTS_LIMIT)
     walsenders = {
         walsender["pid"]: {key: walsender[key] for key in walsender if key not in _INTERVALS}
         for walsender in row["walsenders"] or ()

@@ -28,7 +28,11 @@ TABLE = Query(
     about="A table by its oid: names, replica identity, size; anyone may read it.",
     sql="""
         SELECT n.nspname AS schema, c.relname AS name, c.relkind AS kind,
-               c.relreplident AS identity, c.reltuples::bigint AS estimated_rows,
+               c.relreplident AS identity,
+               -- Before it was analyzed: -1, and before PostgreSQL 14 zero.
+               CASE WHEN c.reltuples > 0 OR c.reltuples = 0
+                         AND current_setting('server_version_num')::int >= 140000
+                    THEN c.reltuples::bigint END AS estimated_rows,
                pg_table_size(c.oid) AS table_bytes
           FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
          WHERE c.oid = %s AND c.relkind IN ('r', 'p')
@@ -185,7 +189,7 @@ def read_table_now(connection: Connection, oid: int) -> TableNow | None:
         name=row["name"],
         partitioned=row["kind"] == "p",
         replica_identity=IDENTITIES[row["identity"]],
-        estimated_rows=row["estimated_rows"] if row["estimated_rows"] >= 0 else None,
+        estimated_rows=row["estimated_rows"],
         table_bytes=row["table_bytes"],
         columns=tuple(ColumnNow(**column) for column in COLUMNS.rows(connection, oid)),
         constraints=tuple(

@@ -28,6 +28,9 @@ def send_test_message(conninfo: str, actor: str) -> str:
     send = "SELECT pg_catalog.pg_logical_emit_message(true, %s::text, %s::text)::text"
     writable = "SELECT pg_catalog.set_config('default_transaction_read_only','off',false)"
     with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
+        if connection.info.server_version < 140000:
+            cause = "servers before PostgreSQL 14 send no logical messages through pgoutput"
+            raise SourceProblem("no_messages", cause, "Write a row into a published table instead")
         connection.execute(writable)
         try:
             row = connection.execute(send, [_PREFIX, _content(actor)]).fetchone()

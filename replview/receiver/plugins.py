@@ -100,6 +100,8 @@ class TextDecoder:
 
     #: Whether the last frame was inside a stream block.
     in_stream = False
+    #: Nothing is left out of the frames of these plugins.
+    keeps_empty = False
 
     def __init__(self, assembler: PluginCollector, encoding: str, tables: NamedTables) -> None:
         self._assembler = assembler

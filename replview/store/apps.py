@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.db.backends.signals import connection_created
 
 from replview.store.read.session import MomentLoader
@@ -25,10 +26,15 @@ def _prepare_session(connection: Any, **_: Any) -> None:
     rows.
     """
     if connection.vendor == "postgresql":
+        # No request keeps the store busy for ever: what somebody searched for, least of all.
+        bound = ""
+        if "pool" in connection.settings_dict["OPTIONS"]:
+            bound = f"SET statement_timeout = '{settings.WEB_STATEMENT_SECONDS}s'; "
         connection.connection.adapters.register_loader("timestamptz", MomentLoader)
         with connection.cursor() as cursor:
             cursor.execute(
-                "SET jit = off; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
+                f"{bound}SET jit = off; "
+                "SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
                 "SET bytea_output = 'hex'; SET extra_float_digits = 3; "
                 "SET standard_conforming_strings = on"
             )

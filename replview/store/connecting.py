@@ -68,27 +68,26 @@ _LIVELINESS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-_OPTIONS = (
-    "-c timezone=UTC -c datestyle=ISO,MDY -c intervalstyle=postgres -c bytea_output=hex "
-    "-c extra_float_digits=3 -c standard_conforming_strings=on "
-    "-c idle_in_transaction_session_timeout=10s -c tcp_keepalives_idle=5 "
-    "-c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+#: Not among libpq's ``options``, which a pooler such as PgBouncer refuses.
+_SETTINGS = (
+    "SET timezone = 'UTC'; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
+    "SET bytea_output = 'hex'; SET extra_float_digits = 3; SET standard_conforming_strings = on; "
+    "SET idle_in_transaction_session_timeout = '10s'; SET tcp_keepalives_idle = 5; "
+    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
 )
 
 
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
     """An autocommit connection to the store Django is configured for."""
-    address = _address()
-    # The address, or the web server's limits, may bring some: ours come last, and so win.
-    options = f"{address.pop('options', '')} {_OPTIONS}".strip()
-    return psycopg.connect(
-        **{**_LIVELINESS, **address},
+    session = psycopg.connect(
+        **{**_LIVELINESS, **_address()},
         autocommit=True,
         application_name=application_name,
         connect_timeout=10,
         client_encoding="UTF8",
-        options=options,
     )
+    session.execute(_SETTINGS)
+    return session
 
 
 def store_conninfo() -> str:

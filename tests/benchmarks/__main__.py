@@ -18,6 +18,7 @@ from tests.benchmarks import (
     idle,
     in_flight_page,
     latency,
+    lines,
     machine,
     masked,
     memory,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "recovery": recovery.after_losing_a_receiver,
     "latency": latency.commit_to_socket,
     "watched": watched.with_and_without_browsers,
+    "lines": lines.changes_command,
     "in-flight-page": in_flight_page.thousand_prepared,
     "idle": idle.one_quiet_source,
 }

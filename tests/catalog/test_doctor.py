@@ -54,7 +54,8 @@ def test_a_good_source_passes_on_every_version(any_source) -> None:
     codes = by_code(findings)
     assert codes["replication_connection"].grade is Grade.OK
     assert codes["identities"].grade is Grade.OK
-    assert "max_slot_wal_keep_size = '10GB'" in codes["no_wal_limit"].remedy
+    limit = "max_slot_wal_keep_size = '10GB'" if any_source.version >= 13 else "upgrade to 13"
+    assert limit in codes["no_wal_limit"].remedy
 
 
 def test_a_poor_server_is_told_setting_by_setting(poor_cluster) -> None:
@@ -200,7 +201,14 @@ def test_the_store_in_the_same_cluster(source) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "grade"), [(90624, Grade.PROBLEM), (130020, Grade.WARNING), (140000, Grade.OK)]
+    ("version", "grade"),
+    [
+        (90624, Grade.PROBLEM),
+        (110022, Grade.WARNING),
+        (130020, Grade.NOTE),
+        (140000, Grade.NOTE),
+        (150000, Grade.OK),
+    ],
 )
 def test_old_versions_are_warned_of_and_older_ones_refused(source, version, grade) -> None:
     with connect(source.dsn) as connection:

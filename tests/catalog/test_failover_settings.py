@@ -1,5 +1,6 @@
 """The settings that keep slots on a standby in step, as real servers tell them."""
 
+import pytest
 from psycopg.rows import dict_row
 
 from replview.catalog.connections import reading
@@ -20,6 +21,7 @@ def test_from_17_on_they_are_told_and_before_that_unknown(any_source: SourceData
         assert told["primary_conninfo_names_database"] is False
 
 
+@pytest.mark.pg(17)
 def test_a_plain_role_is_not_told_of_primary_conninfo(source: SourceDatabase) -> None:
     source.run("CREATE ROLE plain_reader LOGIN")
     try:

@@ -14,7 +14,7 @@ from replview.features.sampling.rows import plain
 
 
 def test_prepared_and_running_transactions_slots_and_the_next_xid(any_shop) -> None:
-    any_shop.run("SELECT pg_create_logical_replication_slot('held', 'pgoutput', false, true)")
+    any_shop.create_slot("held")
     gid = "o'brien \\ ünï"
     with any_shop.connect(application_name="a <b>shop</b>") as writer, any_shop.connect() as other:
         other.execute("BEGIN; INSERT INTO orders VALUES (2)")
@@ -47,7 +47,7 @@ def test_a_session_that_waits_is_counted_for_whom_it_waits(any_shop) -> None:
     late = "UPDATE orders SET status = 'late' WHERE id = 1"
     with any_shop.connect() as holder, any_shop.connect() as waiter:
         holder.execute("BEGIN; UPDATE orders SET status = 'held' WHERE id = 1")
-        [xid] = holder.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        [xid] = holder.execute("SELECT txid_current()").fetchone()
         waiting = threading.Thread(target=waiter.execute, args=[late])
         waiting.start()
         until = time.monotonic() + 20

@@ -25,10 +25,8 @@ def comparable(found: Holders) -> dict:
 
 
 def test_both_ways_tell_the_same(any_shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    any_shop.run(
-        "SELECT pg_create_logical_replication_slot('held', 'pgoutput', false, true)",
-        "BEGIN; INSERT INTO orders VALUES (1); PREPARE TRANSACTION 'waiting'",
-    )
+    any_shop.create_slot("held")
+    any_shop.run("BEGIN; INSERT INTO orders VALUES (1); PREPARE TRANSACTION 'waiting'")
     with any_shop.connect() as other, connect(any_shop.dsn) as connection:
         other.execute("BEGIN; INSERT INTO orders VALUES (2)")
         states = read_slot_states(connection)

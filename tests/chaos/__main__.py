@@ -12,6 +12,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from tests import server_programs
+
 VERSIONS = (18, 16)
 INTERFACES = ("walsender", "sql")
 
@@ -89,7 +91,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", default="1-20", help="which, as 1-20 or 3,7 (default: 1-20)")
     parser.add_argument("--seed", type=int, action="append", help="one seed; may be repeated")
-    parser.add_argument("--version", type=int, action="append", choices=VERSIONS)
+    parser.add_argument("--version", type=int, action="append", choices=server_programs.VERSIONS)
     parser.add_argument("--interface", action="append", choices=INTERFACES)
     parser.add_argument("--workers", choices=["bare", "celery"])
     parser.add_argument("--hits", type=int, default=6, help="faults that must hit (default: 6)")

@@ -24,11 +24,15 @@ def compare_ledger(
 ) -> Iterator[str]:
     """What the list of stored transactions and the ledger do not agree on."""
     source.execute("SET timezone = UTC")
+    sends_messages = source.info.server_version >= 140000
+    sends_prepared = source.info.server_version >= 150000
     stored = [t for t in history if t.xid is not None]
     times_stored = Counter(t.xid for t in stored)
     by_xid = {t.xid: t for t in stored}
     in_ledger = set()
-    for xid, gid, origin, changes, messages, session, number, committed in source.execute(_LEDGER):
+    for xid, gid, origin, changes, emitted, session, number, committed in source.execute(_LEDGER):
+        messages = emitted if sends_messages else 0
+        gid = gid if sends_prepared else None
         name = f"xid {xid} (session {session}, transaction {number})"
         in_ledger.add(xid)
         if xid not in by_xid:

@@ -44,8 +44,7 @@ def caught_up(made: Servers, visibility: Visibility, slot_id: int) -> None:
         source.execute("BEGIN")
         source.execute("INSERT INTO ddl_log (kind) VALUES ('the end')")
         row = source.execute(
-            "INSERT INTO ledger VALUES (-1, 0, pg_current_xact_id()::text::bigint, NULL, NULL, "
-            "1, 0) RETURNING xid"
+            "INSERT INTO ledger VALUES (-1, 0, txid_current(), NULL, NULL, 1, 0) RETURNING xid"
         ).fetchone()
         source.execute("COMMIT")
     assert row is not None

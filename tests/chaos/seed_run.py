@@ -111,11 +111,12 @@ def run_seed(combination: Combination, say: Callable[[str], None]) -> Outcome:
 def _make_slot(made: Servers, combination: Combination) -> int:
     """The tables, both slots, and the slot's row in the store."""
     with made.on_source() as source:
-        for statement in schema(PUBLICATION):
+        for statement in schema(PUBLICATION, combination.version):
             source.execute(statement)
-        create = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, %s)"
-        source.execute(create, [SLOT, True])
-        source.execute(create, [WITNESS, False])
+        two_phase = ", true" if combination.version >= 14 else ""
+        create = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false{})"
+        source.execute(create.format(two_phase), [SLOT])
+        source.execute(create.format(""), [WITNESS])
     owner = Source.objects.create(name="chaos", conninfo="env:CHAOS_SOURCE")
     slot = Slot.objects.create(
         source=owner, name=SLOT, publications=[PUBLICATION], interface=combination.interface

@@ -77,13 +77,17 @@ CREATE TABLE ledger (
 """
 
 
-def schema(publication: str) -> list[str]:
-    """The statements that make the tables and publish them."""
-    names = ", ".join(TABLES)
+def schema(publication: str, version: int) -> list[str]:
+    """The statements that make the tables and publish them. Before 13 a partitioned table cannot
+    be published: there it is a plain one.
+    """
+    creates = {name: table.create for name, table in TABLES.items()}
+    options = " WITH (publish_via_partition_root = true)"
+    if version < 13:
+        creates["parted"], options = creates["parted"].split(" PARTITION BY")[0], ""
     return [
-        *[table.create for table in TABLES.values()],
+        *creates.values(),
         LEDGER,
         "CREATE TABLE private (n int)",
-        f"CREATE PUBLICATION {publication} FOR TABLE {names} "
-        "WITH (publish_via_partition_root = true)",
+        f"CREATE PUBLICATION {publication} FOR TABLE {', '.join(TABLES)}{options}",
     ]

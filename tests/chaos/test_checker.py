@@ -25,7 +25,7 @@ _SECONDS = 6.0
 @pytest.fixture
 def recording(source: SourceDatabase, record) -> Recording:
     """A workload of some seconds, stored to its end."""
-    source.run(*schema("chaos"))
+    source.run(*schema("chaos", source.version))
     made: Recording = record(source, start=False)
     source.run("SELECT pg_create_logical_replication_slot('witness', 'pgoutput')")
     slot = Slot.objects.get(pk=made.slot.pk)

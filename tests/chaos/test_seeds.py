@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.chaos.servers import ROOT
+from tests.conftest import VERSIONS
 
 pytestmark = pytest.mark.slow
 #: Servers, workers, two faults and the comparison take about 40 s where nothing else runs.
@@ -14,15 +15,26 @@ _LIMIT_SECONDS = 300
 
 
 @pytest.mark.parametrize(
-    ("seed", "interface", "version"),
-    [
+    ("seed", "interface", "source_version"),
+    # With versions named, a seed on each.
+    [pytest.param(n, ("walsender", "sql")[n % 2], n, id=str(n)) for n in VERSIONS]
+    or [
         pytest.param(1, "walsender", 18, id="1"),
         pytest.param(4, "sql", 16, id="4", marks=pytest.mark.long),
     ],
 )
-def test_the_record_is_true_through_faults(seed: int, interface: str, version: int) -> None:
+def test_the_record_is_true_through_faults(seed: int, interface: str, source_version: int) -> None:
     command = ["-m", "tests.chaos", "--seed", str(seed), "--interface", interface]
-    options = ["--version", str(version), "--hits", "2", "--seconds", "15", "--workers", "bare"]
+    options = [
+        "--version",
+        str(source_version),
+        "--hits",
+        "2",
+        "--seconds",
+        "15",
+        "--workers",
+        "bare",
+    ]
 
     # A test of the web server before this one may have switched the pool on in this process: its
     # connections outlive the restarts of the store.

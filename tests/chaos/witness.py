@@ -19,7 +19,7 @@ NOT_SENT = "\0not sent"
 
 _PEEK = """
 SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL,
-    'proto_version', '1', 'publication_names', %s, 'messages', 'true')
+    'proto_version', '1', 'publication_names', %s{})
 """
 
 #: A row as the stream told it: column → text, None (NULL) or ``NOT_SENT``.
@@ -52,7 +52,8 @@ def read_witness(
 ) -> list[WitnessTransaction]:
     """Everything since the slot was made, in commit order; moves nothing."""
     with source.cursor(binary=True) as cursor:
-        cursor.execute(_PEEK, [slot, publication])
+        messages = ", 'messages', 'true'" if source.info.server_version >= 140000 else ""
+        cursor.execute(_PEEK.format(messages), [slot, publication])
         return list(_transactions(bytes(row[0]) for row in cursor))
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL 18 primary with a hot standby that keeps its failover slots, and their failover.
+"""A primary (17 or 18) with a hot standby that keeps its failover slots, and their failover.
 
 Sources: PostgreSQL documentation, "Replication Slot Synchronization", "pg_basebackup".
 """
@@ -27,9 +27,9 @@ PHYSICAL_SLOT = "standby"
 class Pair:
     """A primary and its standby; a context manager that removes both."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, version: int = 18, **settings: str) -> None:
         #: ``synchronized_standby_slots``: logical slots send nothing the standby has not got.
-        self.primary = copied(settings={**SOURCE_SETTINGS, **settings})
+        self.primary = copied(version, {**SOURCE_SETTINGS, **settings})
         self._folder = Path(tempfile.mkdtemp(prefix="replview-standby-"))
         self._settings = settings
         self.standby: EmbeddedPostgres | None = None
@@ -61,9 +61,11 @@ class Pair:
             self._folder.chmod(0o711)
             account.own(data)
         backup = ["--pgdata", str(data), "--dbname", self.primary.dsn(), "--checkpoint=fast"]
-        run_program(18, "pg_basebackup", *backup, "--write-recovery-conf", "--slot", PHYSICAL_SLOT)
+        version, more = self.primary.version, ["--write-recovery-conf", "--slot", PHYSICAL_SLOT]
+        run_program(version, "pg_basebackup", *backup, *more)
         data.with_name("data.password").write_text(self.primary.password)
-        standby = EmbeddedPostgres(data, settings=self._standby_settings(), fast=True)
+        settings = self._standby_settings()
+        standby = EmbeddedPostgres(data, version=version, settings=settings, fast=True)
         standby.start()
         return standby
 

@@ -1,4 +1,4 @@
-"""A source that fails over to a promoted standby with a synchronised slot (PostgreSQL 18)."""
+"""A source that fails over to a promoted standby with a synchronised slot (PostgreSQL 17, 18)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,17 +13,17 @@ from tests.crashes.truth import assert_true_record
 from tests.crashes.waiting import wait_for
 from tests.crashes.workload import TABLES, Workload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.pg(17)]
 PREPARED = "BEGIN; INSERT INTO t VALUES ({}, {}, ''); PREPARE TRANSACTION '{}'"
 
 
 @pytest.fixture
-def pair_of() -> Iterator[Callable[..., Pair]]:
+def pair_of(source_version: int) -> Iterator[Callable[..., Pair]]:
     """Makes a primary with its standby; both are gone with the test."""
     pairs: list[Pair] = []
 
     def make(**settings: str) -> Pair:
-        pairs.append(Pair(**settings).__enter__())
+        pairs.append(Pair(source_version, **settings).__enter__())
         return pairs[-1]
 
     yield make

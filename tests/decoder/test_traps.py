@@ -443,3 +443,28 @@ def test_an_abort_without_a_record_has_no_position_and_no_time() -> None:
 
     assert isinstance(events[-1], TransactionAborted)
     assert (events[-1].abort_lsn, events[-1].abort_time_us) == (None, None)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_transaction_that_tells_nothing_makes_no_event(fast: bool, together: bool) -> None:
+    """Servers before 15 send the begin and the end of whatever wrote to no published table."""
+    frames = [
+        *(wire.begin(), wire.commit()),
+        *(wire.begin(0x200), wire.relation(1), wire.insert([b"1"]), wire.commit(0x200)),
+        *(wire.begin(0x300), wire.commit(0x300)),
+    ]
+    decoder = Assembler(proto_version=1, fast=fast)
+
+    portions = [frames] if together else [[frame] for frame in frames]
+    events = [event for portion in portions for event in decoder.feed(portion)]
+
+    opened, *between, committed = [event for event in events if not isinstance(event, RelationSeen)]
+    assert isinstance(opened, TransactionOpened)
+    assert [type(event) for event in between] == [ChangeRun]
+    assert isinstance(committed, TransactionCommitted)
+    assert committed.end_lsn == 0x208
+    assert decoder.passed_lsn == 0x308
+    assert not decoder.in_transaction
+    assert decoder.feed([wire.begin(0x400)]) == []
+    assert decoder.in_transaction

@@ -1,4 +1,4 @@
-"""A primary and its standby (PostgreSQL 18): what is said of a failover slot is what they do."""
+"""A primary and its standby (17 and 18): what is said of a failover slot is what they do."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
 from tests.people import make_user
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.pg(17)]
 
 #: Everything it takes to be consistent on the standby: a snapshot, and a reader who went past it.
 ADVANCE = """
@@ -28,9 +28,9 @@ ADVANCE = """
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+def pair(source_version: int) -> Iterator[Pair]:
     """One for all tests here, which go on from where the one before ended."""
-    with Pair() as made:
+    with Pair(source_version) as made:
         run(made.primary, "CREATE PUBLICATION none", "CREATE TABLE filler (n int)",
             "SELECT pg_create_logical_replication_slot('cdc', 'pgoutput', false, false, true)",
             *["INSERT INTO filler VALUES (1)"] * 3)  # fmt: skip

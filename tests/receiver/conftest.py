@@ -145,10 +145,7 @@ def record(transactional_db) -> Iterator[Callable[..., Recording]]:
         with source.connect() as connection:
             connection.execute(f"CREATE PUBLICATION {name} FOR {publish}")
             try:
-                connection.execute(
-                    "SELECT pg_create_logical_replication_slot(%s, %s, false, %s)",
-                    [name, plugin, two_phase],
-                )
+                source.create_slot(name, plugin, two_phase=two_phase)
             except psycopg.errors.UndefinedFile:
                 pytest.skip(f"{plugin} is not installed for this PostgreSQL")
         owner, _ = Source.objects.get_or_create(name=source.name, conninfo="in the test")

@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode before a source, where one is installed."""
+"""A real PgBouncer before a database, where one is installed."""
 
 import secrets
 import shutil
@@ -21,7 +21,9 @@ _PROGRAM = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")
 
 
 @contextmanager
-def pooler(source: SourceDatabase, *, pool_size: int = 3) -> Iterator[str]:
+def pooler(
+    source: SourceDatabase, *, pool_size: int = 3, mode: str = "transaction"
+) -> Iterator[str]:
     """The DSN of the source's database through the pooler; skips the test where there is none."""
     if _PROGRAM is None:
         pytest.skip("PgBouncer is not installed (Debian's pgbouncer)")
@@ -40,7 +42,7 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = plain
 auth_file = {folder}/users.txt
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = {pool_size}
 logfile = {folder}/log
 """

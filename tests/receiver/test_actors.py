@@ -88,6 +88,7 @@ def test_what_does_not_follow_the_convention_names_nobody(prefix: str, content: 
     assert row.actor is None or (row.actor, row.context) == ("x", None)
 
 
+@pytest.mark.pg(14)
 def test_the_trigger_and_an_application_on_a_real_source(source, record) -> None:
     source.run("CREATE TABLE orders (id int PRIMARY KEY)")
     call_command("actor", "install", source.dsn, "--table", "orders", "--yes", verbosity=0)

@@ -61,6 +61,7 @@ def ending_in(error: type[Exception], *arguments) -> threading.Thread:
     return thread
 
 
+@pytest.mark.pg(14)
 def test_text_is_what_the_stream_would_have_brought(any_source: SourceDatabase, record) -> None:
     any_source.run(EVERY_TYPE, ROW.replace("%s", "1"), "INSERT INTO every (id) VALUES (2)")
     recording = record(any_source)
@@ -133,6 +134,7 @@ def test_a_baseline_makes_no_version_of_its_own(
     assert {c.version_id for t in (taken, streamed) for c in recording.changes(t)} == {version.pk}
 
 
+@pytest.mark.pg(15)
 def test_columns_and_rows_that_are_not_published_are_not_read(any_source, record) -> None:
     any_source.run(
         "CREATE TABLE t (id int PRIMARY KEY, v text, card text, "
@@ -172,6 +174,7 @@ def test_rules_hold_for_baselines_too(source: SourceDatabase, record) -> None:
     assert rows_of(recording, taken) == {"1": {"id": "1", "mail": {"$masked": True}}}
 
 
+@pytest.mark.pg(13)
 def test_a_partitioned_table_is_read_by_the_name_it_goes_by(any_source, record) -> None:
     any_source.run(
         "CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)",

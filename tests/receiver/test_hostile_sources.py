@@ -12,6 +12,7 @@ from tests.receiver.conftest import unused, wait_for
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.pg(15)
 def test_a_value_not_sent_with_an_insert_is_absent(source: SourceDatabase, record) -> None:
     """A row filter makes an insert of an update, whose unchanged TOAST is not sent."""
     source.run(
@@ -27,6 +28,7 @@ def test_a_value_not_sent_with_an_insert_is_absent(source: SourceDatabase, recor
     assert (change.op, change.new) == ("I", {"id": "20"})
 
 
+@pytest.mark.pg(14)
 def test_no_context_is_too_deep_or_too_long(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
     recording = record(source)
@@ -107,6 +109,7 @@ def test_bytes_that_are_no_text_in_the_sources_encoding_are_kept_marked(
     source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
 
 
+@pytest.mark.pg(14)
 def test_odd_shapes_and_names_are_stored_as_they_are(source: SourceDatabase, record) -> None:
     name = "a\"b'c.d%s{}\\\n" + "é" * 24
     assert len(name.encode()) == 61
@@ -132,7 +135,7 @@ def test_odd_shapes_and_names_are_stored_as_they_are(source: SourceDatabase, rec
 
     [transaction] = recording.transactions()
     odd, nothing, wide_row, message = recording.changes(transaction)
-    assert transaction.gid == name
+    assert transaction.gid == (name if source.version >= 15 else None)
     assert odd.new == {name: name}
     assert nothing.new == {}
     assert (len(wide_row.new), set(wide_row.new.values())) == (1600, {None})

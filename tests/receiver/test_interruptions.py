@@ -113,6 +113,7 @@ def test_a_source_that_restarts_sends_nothing_twice_into_the_record(record, mode
         recording.end()
 
 
+@pytest.mark.pg(14)
 def test_what_a_crash_left_half_received_is_hidden_and_received_anew(
     source: SourceDatabase, record
 ) -> None:

@@ -46,7 +46,7 @@ def test_the_status_of_a_transaction_begun_after_the_last_that_completed(
         xids = []
         for session in (first, second):
             session.execute("BEGIN")
-            [xid] = session.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+            [xid] = session.execute("SELECT txid_current()").fetchone()
             xids.append(xid)
         query = slot_functions.state_query("none", xids).as_string(me)
         raw = me.pgconn.exec_(query.encode())

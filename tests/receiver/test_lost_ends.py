@@ -20,6 +20,7 @@ def look(recording: Recording) -> None:
     assert sample_source(Source.objects.get()) is None
 
 
+@pytest.mark.pg(15)
 def test_its_end_is_unknown_once_all_up_to_the_look_was_received(
     any_source: SourceDatabase, record
 ) -> None:
@@ -53,6 +54,7 @@ def test_its_end_is_unknown_once_all_up_to_the_look_was_received(
     assert give_up_lost_ends() == 0
 
 
+@pytest.mark.pg(15)
 def test_one_whose_end_is_still_to_be_received_waits(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source)
@@ -72,6 +74,7 @@ def test_one_whose_end_is_still_to_be_received_waits(source: SourceDatabase, rec
     assert give_up_lost_ends() == 0
 
 
+@pytest.mark.pg(15)
 def test_one_prepared_since_the_look_waits(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source)

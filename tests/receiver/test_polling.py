@@ -73,6 +73,7 @@ def test_a_backlog_comes_in_portions_whole_in_order_and_once(
     assert [t.inserts for t in stored] == [n % 7 + 1 for n in range(60)]
 
 
+@pytest.mark.pg(14)
 @pytest.mark.slow
 def test_an_open_stream_is_shown_once_and_never_shrinks_while_it_comes_anew(
     any_source: SourceDatabase, record, monkeypatch
@@ -111,6 +112,7 @@ def test_an_open_stream_is_shown_once_and_never_shrinks_while_it_comes_anew(
     assert rows == [str(n) for n in range(16_000)]
 
 
+@pytest.mark.pg(14)
 @pytest.mark.slow
 def test_a_stream_that_aborts_between_two_peeks_is_recorded_so_once(
     any_source: SourceDatabase, record
@@ -136,6 +138,7 @@ def test_a_stream_that_aborts_between_two_peeks_is_recorded_so_once(
     assert not _shown(recording)
 
 
+@pytest.mark.pg(14)
 def test_a_large_transaction_that_commits_while_left_out_on_the_server_replaces_what_was_shown(
     source: SourceDatabase, record, monkeypatch
 ) -> None:
@@ -306,7 +309,9 @@ def test_a_portion_of_any_size_is_read_in_little_memory(source: SourceDatabase, 
     source.run(
         "INSERT INTO t SELECT n, repeat('x', 400) FROM generate_series(1, 400000) n",
     )
-    options = choose(180000, [recording.slot.name], {}, slot_two_phase=True, owned=True)
+    options = choose(
+        source.version * 10000, [recording.slot.name], {}, slot_two_phase=True, owned=True
+    )
     session = PollingSession(source.dsn)
     session.identify()
     session.start(recording.slot.name, _confirmed(recording), options.as_arguments())

@@ -139,6 +139,7 @@ def test_what_ended_a_stream_is_named_though_data_came_just_before(
     source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
 
 
+@pytest.mark.pg(15)
 def test_a_value_that_ends_the_stream_is_in_no_message(
     source: SourceDatabase, record, caplog
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_second_receiver_resumes_where_the_first_ended(source: SourceDatabase,
     assert [t.commit_seq for t in recording.transactions()] == [1, 2]
 
 
+@pytest.mark.pg(14)
 def test_a_streamed_transaction_is_seen_before_it_ends(source: SourceDatabase, record) -> None:
     source.run(SHOP)
     recording = record(source)
@@ -92,6 +93,7 @@ def test_a_streamed_transaction_is_seen_before_it_ends(source: SourceDatabase, r
     assert transaction.updates == 0
 
 
+@pytest.mark.pg(14)
 def test_a_streamed_transaction_that_aborts_says_so(source: SourceDatabase, record) -> None:
     source.run(SHOP)
     recording = record(source)
@@ -107,6 +109,7 @@ def test_a_streamed_transaction_that_aborts_says_so(source: SourceDatabase, reco
     assert transaction.commit_seq is None
 
 
+@pytest.mark.pg(15)
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
 def test_a_prepared_transaction_waits_and_ends(source: SourceDatabase, record, ending) -> None:
     source.run(SHOP)
@@ -126,6 +129,7 @@ def test_a_prepared_transaction_waits_and_ends(source: SourceDatabase, record, e
     assert len(recording.changes(ended)) == 1
 
 
+@pytest.mark.pg(14)
 def test_a_message_names_the_actor(source: SourceDatabase, record) -> None:
     source.run(SHOP)
     recording = record(source)

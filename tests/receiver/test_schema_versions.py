@@ -137,6 +137,7 @@ def test_stored_rows_tell_a_rename_from_a_new_column(source, record) -> None:
     assert carried == {"renamed": {("a", "b"): (5, 5)}, "replaced": {("a", "b"): (5, 0)}}
 
 
+@pytest.mark.pg(13)
 @pytest.mark.parametrize("via_root", [False, True])
 def test_partitions_come_as_leaves_or_as_their_root(
     source, record, page: Client, via_root: bool

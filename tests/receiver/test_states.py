@@ -48,6 +48,7 @@ def test_a_plain_transaction_has_no_transitions(any_source: SourceDatabase, reco
     assert not Transition.objects.exists()
 
 
+@pytest.mark.pg(14)
 def test_a_streamed_one_streams_then_commits(any_source: SourceDatabase, record) -> None:
     any_source.run(TABLE)
     recording = record(any_source)
@@ -66,6 +67,7 @@ def test_a_streamed_one_streams_then_commits(any_source: SourceDatabase, record)
     assert last.recorded_at is not None
 
 
+@pytest.mark.pg(15)
 def test_a_prepared_one_is_told_with_its_end(any_source: SourceDatabase, record) -> None:
     any_source.run(TABLE)
     recording = record(any_source)
@@ -85,6 +87,7 @@ def test_a_prepared_one_is_told_with_its_end(any_source: SourceDatabase, record)
     assert all(told.lsn for told in times)
 
 
+@pytest.mark.pg(15)
 def test_prepared_and_ended_in_one_batch_is_told_as_both(
     any_source: SourceDatabase, record
 ) -> None:
@@ -100,6 +103,7 @@ def test_prepared_and_ended_in_one_batch_is_told_as_both(
     assert incarnation_of(one(recording, "rolled back")) == ["prepared", "rolled back"]
 
 
+@pytest.mark.pg(15)
 def test_what_came_to_nothing_is_swept_away_after_a_while(
     source: SourceDatabase, record, monkeypatch
 ) -> None:
@@ -128,6 +132,7 @@ def test_what_came_to_nothing_is_swept_away_after_a_while(
     assert incarnation_of(aborted) == ["streaming", "aborted"]
 
 
+@pytest.mark.pg(14)
 def test_a_slot_that_keeps_them_keeps_them_and_stands_in_nobodys_way(
     source: SourceDatabase, record, monkeypatch
 ) -> None:
@@ -151,6 +156,7 @@ def test_a_slot_that_keeps_them_keeps_them_and_stands_in_nobodys_way(
     assert not Change.objects.filter(transaction_id=swept.pk).exists()
 
 
+@pytest.mark.pg(14)
 def test_kept_changes_of_an_aborted_subtransaction_are_marked(
     source: SourceDatabase, record
 ) -> None:
@@ -177,6 +183,7 @@ def test_kept_changes_of_an_aborted_subtransaction_are_marked(
     assert all(int(change.new["n"]) > 3000 for change in undone)
 
 
+@pytest.mark.pg(14)
 def test_an_aborted_subtransaction_takes_exactly_its_own_changes(
     any_source: SourceDatabase, record
 ) -> None:
@@ -204,6 +211,7 @@ def test_an_aborted_subtransaction_takes_exactly_its_own_changes(
     assert sum(stone.changes or 0 for stone in stones) == row.aborted_changes
 
 
+@pytest.mark.pg(14)
 def test_half_received_it_is_discarded_said_and_first_seen_when_it_was(
     any_source: SourceDatabase, record
 ) -> None:
@@ -230,6 +238,7 @@ def test_half_received_it_is_discarded_said_and_first_seen_when_it_was(
     assert not Transition.objects.filter(transaction_id=first.pk).exists()
 
 
+@pytest.mark.pg(15)
 def test_a_gid_used_again_names_the_transaction_that_had_it_before(
     source: SourceDatabase, record
 ) -> None:
@@ -245,6 +254,7 @@ def test_a_gid_used_again_names_the_transaction_that_had_it_before(
     assert one(recording, "prepared").context == {"$gid_before": one(recording, "committed").pk}
 
 
+@pytest.mark.pg(15)
 def test_a_prepared_one_of_an_incarnation_that_ended_is_not_prepared_for_ever(
     source: SourceDatabase, record
 ) -> None:
@@ -263,6 +273,7 @@ def test_a_prepared_one_of_an_incarnation_that_ended_is_not_prepared_for_ever(
     assert incarnation_of(row) == ["prepared", "unknown"]
 
 
+@pytest.mark.pg(15)
 def test_a_prepared_one_ends_in_the_next_incarnation_of_the_same_cluster(
     source: SourceDatabase, record
 ) -> None:

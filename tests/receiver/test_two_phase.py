@@ -31,10 +31,11 @@ def _begin(session: psycopg.Connection, number: int) -> int:
     """Open a transaction that writes; returns its id."""
     session.execute("BEGIN")
     session.execute("INSERT INTO t VALUES (%s)", [number])
-    [xid] = session.execute("SELECT pg_current_xact_id()::text").fetchone()
+    [xid] = session.execute("SELECT txid_current()::text").fetchone()
     return int(xid)
 
 
+@pytest.mark.pg(15)
 def test_a_transaction_prepared_before_the_slot_was_ready_comes_whole_with_its_commit(
     any_source: SourceDatabase, record
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_transaction_prepared_before_the_slot_was_ready_comes_whole_with_its_c
     assert later.commit_seq == 2
 
 
+@pytest.mark.pg(15)
 def test_a_gid_used_again_in_one_batch_names_two_transactions(
     any_source: SourceDatabase, record
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_gid_used_again_in_one_batch_names_two_transactions(
     assert [recording.changes(t)[0].new["n"] for t in stored] == ["1", "3", "2"]
 
 
+@pytest.mark.pg(15)
 def test_a_streamed_transaction_that_is_prepared_ends_in_a_later_session(
     any_source: SourceDatabase, record
 ) -> None:

@@ -57,7 +57,7 @@ def test_the_key_is_found_though_the_catalogs_connection_was_lost(
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "ALTER TABLE t REPLICA IDENTITY FULL")
     recording = record(source)
     source.run(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = "
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
         "current_database() AND application_name = 'replview' AND backend_type = 'client backend'",
         "INSERT INTO t VALUES (1)",
     )
@@ -67,6 +67,7 @@ def test_the_key_is_found_though_the_catalogs_connection_was_lost(
     assert change.key_hash == signed_hash(["1"])
 
 
+@pytest.mark.pg(15)
 def test_part_of_a_primary_key_is_no_key(source: SourceDatabase, record) -> None:
     source.run(
         "CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b))",
@@ -96,6 +97,7 @@ def test_a_message_too_long_for_jsonb_goes_aside(source, record, monkeypatch) ->
         assert (piece.side, piece.column, piece.content) == ("new", "content", "m" * 200_000)
 
 
+@pytest.mark.pg(15)
 def test_times_that_no_calendar_has_are_left_out(source: SourceDatabase, record) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY)",
@@ -162,6 +164,7 @@ def test_a_value_too_long_for_jsonb_goes_aside(source, record, monkeypatch) -> N
     assert (piece.column, piece.content) == ("long", "é" * 200_000)
 
 
+@pytest.mark.pg(14)
 @pytest.mark.parametrize("content", [b'{"actor": "\\u0000"}', b"\x00\xff", b"not json", b"[1]"])
 def test_no_message_can_stop_the_receiver(source: SourceDatabase, record, content) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
@@ -176,6 +179,7 @@ def test_no_message_can_stop_the_receiver(source: SourceDatabase, record, conten
     assert (second.inserts, recording.slot.problem_code) == (1, "")
 
 
+@pytest.mark.pg(14)
 def test_a_binary_stream_stores_the_same_text(source: SourceDatabase, record) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, n numeric(12,2), at timestamptz, j jsonb, "

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from decoder.scalars import LSN
+from replview.store.read.changes import stream
+from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import Record
-from replview.store.read.changes.scan import ALL_OF_IT
+from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan
 from replview.store.read.changes.scan_places import Place
-from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found
+from replview.store.read.changes.stream import Cursor, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
@@ -39,7 +41,8 @@ def iterate_changes(
     wanted = replace(wanted or WantedChanges(slot=slot), filter=asked)
     writer = RecordWriter(session, slot)
     place = None if after is None else Place(after.incarnation, after.commit_seq, ALL_OF_IT)
-    for found in iterate_found(session, wanted, place):
-        row = found[0]
-        number = writer.incarnation_number(row.incarnation_id)
-        yield Cursor(number, row.commit_seq or 0), writer.record(found)
+    batching = Batching(stream.PAGE, stream.PAGE)
+    for batch in ChangeScan(session, wanted, place=place, batching=batching).batches():
+        for found in batch.found:
+            number = writer.incarnation_number(found[0].incarnation_id)
+            yield Cursor(number, found[0].commit_seq or 0), writer.record(found)

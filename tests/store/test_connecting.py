@@ -25,7 +25,7 @@ for _ in range(2):
 
 @pytest.mark.django_db
 def test_options_of_the_address_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As the web server has them, or an address with ?options=…
+    # As an address with ?options=… has them.
     given = {"options": "-c statement_timeout=30000 -c timezone=Asia/Tokyo"}
     monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", given)
     with connect_store("a test") as session:

@@ -55,6 +55,10 @@ def plan_install(
     """What is missing of the stamp. Raises ``SourceProblem`` to refuse."""
     stamp = read_stamp(connection)
     _check_source(stamp)
+    if connection.info.server_version < 140000:
+        major = connection.info.server_version // 10000
+        cause = f"PostgreSQL {major} sends no logical messages, by which the stamp names the actor"
+        raise SourceProblem("no_messages", cause, "Upgrade the source to 14 or later")
     if stamp.owner is None and not stamp.may_create:
         cause = f"role {stamp.role} may not create a schema in this database"
         remedy = "GRANT CREATE ON DATABASE … TO the role, or give an address of another one"

@@ -3,24 +3,21 @@
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from replview.access.visibility import reading_session
 from replview.features.downloads.typed_records import TypedRecords
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
-from replview.store.read.changes.records import csv_lines, utc_text
-from replview.store.read.changes.scan import Found
-from replview.store.read.changes.selections import Selection
+from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of, utc_text
+from replview.store.read.changes.selections import Portion, Selection, undecided_words
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images
-from replview.store.read.rows import TransactionRow
+from replview.store.read.rows import ChangeRow, TransactionRow
 
 #: Changes in one download.
 MOST_CHANGES = 100_000
@@ -30,7 +27,7 @@ FORMATS = {
     "csv": ("text/csv; charset=utf-8", "csv"),
     "parquet": ("application/vnd.apache.parquet", "parquet"),
 }
-#: Pieces of an answer are about so long.
+#: Pieces of a file are so long.
 _PIECE_BYTES = 64 * 1024
 #: Changes whose before images are looked for at once.
 _AT_ONCE = 500
@@ -38,51 +35,49 @@ _AT_ONCE = 500
 
 @dataclass(slots=True)
 class Limited:
-    """The first changes of many; knows afterwards whether there were more."""
+    """The first changes of many; knows afterwards whether there were more, and of how many nobody
+    knows whether they belong to them.
+    """
 
-    found: Iterator[Found]
+    found: Iterator[Portion]
     limit: int
     cut: bool = False
+    unknown: int = 0
 
-    def __iter__(self) -> Iterator[Found]:
-        yield from islice(self.found, self.limit)
-        self.cut = next(self.found, None) is not None
+    def __iter__(self) -> Iterator[list[tuple[TransactionRow, ChangeRow]]]:
+        left = self.limit
+        for some, unknown in self.found:
+            self.unknown += unknown
+            if left:
+                yield some[:left]
+            self.cut = len(some) > left
+            if self.cut:
+                return
+            left -= len(some)
 
     @property
-    def words(self) -> str:
-        """What the reader of a cut file must know."""
+    def notes(self) -> dict[str, str]:
+        """What the reader of the file must know, by what it is about."""
+        notes = {"undecided": undecided_words(self.unknown)} if self.unknown else {}
+        return notes | ({"cut": self._cut_words} if self.cut else {})
+
+    @property
+    def _cut_words(self) -> str:
         return f"cut after {self.limit:,} changes, there are more: narrow the view, or use the command 'replview changes'"  # noqa: E501
 
 
-def json_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
-    """A line a change; one more, ``{"cut": …}``, where there would have been more."""
+def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> Iterator[bytes]:
+    """A line a change; one more where there would have been more, and one where nobody knows of
+    some whether they belong to them: ``{"cut": …}``, ``{"undecided": …}``, or beginning with ``#``.
+    """
     limited = Limited(selection.found(reading_session()), limit)
-    records = map(RecordWriter(reading_session(), selection.wanted.slot).record, limited)
-    # Whether it was cut is known once the records have ended.
-    last = ({"cut": limited.words} for _ in range(1) if limited.cut)
-    return _pieces(orjson.dumps(each) + b"\n" for each in chain(records, last))
-
-
-def csv_pieces(selection: Selection, limit: int = MOST_CHANGES) -> Iterator[bytes]:
-    """A line a change; one more, beginning with ``#``, where there would have been more."""
-    limited = Limited(selection.found(reading_session()), limit)
-    records = map(RecordWriter(reading_session(), selection.wanted.slot).record, limited)
-    last = (f'"# {limited.words}"\r\n'.encode() for _ in range(1) if limited.cut)
-    return _pieces(chain(csv_lines(records), last))
-
-
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines joined to pieces of an even size."""
-    waiting: list[bytes] = []
-    size = 0
-    for line in lines:
-        waiting.append(line)
-        size += len(line)
-        if size >= _PIECE_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
+    writer = RecordWriter(reading_session(), selection.wanted.slot)
+    if form == "csv":
+        yield csv_lines([COLUMNS])
+    for some in limited:
+        yield lines_of(map(writer.record, some), form)
+    for about, words in limited.notes.items():
+        yield csv_lines([[f"# {words}"]]) if form == "csv" else lines_of([{about: words}], form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,8 @@ class ParquetFiles:
     paths: list[Path]
     tables: int
     events: int
-    cut: bool
+    #: What their reader must know: ``cut``, ``undecided``.
+    notes: dict[str, str]
 
 
 def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
@@ -103,7 +99,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
     typed = TypedRecords(folder)
     records = RecordWriter(reading_session(), selection.wanted.slot)
     try:
-        found = iter(limited)
+        found = chain.from_iterable(limited)
         while some := list(islice(found, _AT_ONCE)):
             updates = [change for _, change in some if change.op == "U"]
             before = before_images(reading_session(), updates)
@@ -118,7 +114,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
         for file in typed.files():
             write_file(target, file.name, file.schema, row_groups(file.batches, file.schema))
             paths.append(folder / file.name)
-        return ParquetFiles(paths, typed.tables, typed.events, limited.cut)
+        return ParquetFiles(paths, typed.tables, typed.events, limited.notes)
     finally:
         typed.close()
 
@@ -133,17 +129,17 @@ def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, objec
     return {"incarnation": incarnation, **record, **times}
 
 
-def parquet_download(selection: Selection, folder: Path) -> tuple[Path, bool]:
-    """One file to hand over: a table's alone, or a zip of all; and whether it was cut."""
+def parquet_download(selection: Selection, folder: Path) -> tuple[Path, dict[str, str]]:
+    """One file to hand over: a table's alone, or a zip of all; and what its reader must know."""
     files = write_parquet(selection, folder, MOST_CHANGES)
     if files.tables == 1 and not files.events:
-        return files.paths[0], files.cut
+        return files.paths[0], files.notes
     packed = folder / "slice.zip"
     # Parquet is compressed already.
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for path in files.paths:
             archive.write(path, path.name)
-    return packed, files.cut
+    return packed, files.notes
 
 
 def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Iterator[bytes]:

@@ -14,10 +14,9 @@ from replview.access.visibility import reading_session
 from replview.features.downloads.files import (
     FORMATS,
     MOST_CHANGES,
-    csv_pieces,
     file_name,
     file_pieces,
-    json_pieces,
+    line_pieces,
     parquet_download,
 )
 from replview.store.models import Slot
@@ -65,12 +64,12 @@ def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
 
 def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
     content_type, ending = FORMATS[form]
-    cut = False
+    notes: dict[str, str] = {}
     if form == "parquet":
         # Types are known only when the last change is, and a Parquet file begins with its end.
         folder = tempfile.TemporaryDirectory(prefix="replview-download-")
         try:
-            path, cut = parquet_download(selection, Path(folder.name))
+            path, notes = parquet_download(selection, Path(folder.name))
         except BaseException:
             folder.cleanup()
             raise
@@ -78,12 +77,14 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
         if path.suffix == ".zip":
             content_type, ending = "application/zip", "parquet.zip"
     else:
-        pieces = (json_pieces if form == "jsonl" else csv_pieces)(selection)
+        pieces = line_pieces(selection, form)
     answer = stream(request, pieces, content_type)
     name = file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
     answer["Content-Disposition"] = content_disposition_header(True, name)
     answer["Cache-Control"] = "no-store"
     answer["X-Content-Type-Options"] = "nosniff"
-    if cut:
+    if "cut" in notes:
         answer["X-Replview-Cut"] = f"after {MOST_CHANGES} changes"
+    if "undecided" in notes:
+        answer["X-Replview-Undecided"] = notes["undecided"]
     return answer

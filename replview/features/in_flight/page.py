@@ -106,6 +106,12 @@ class Scope:
     def incarnations(self) -> list[int]:
         return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
 
+    @property
+    def sent_late(self) -> list[str]:
+        """Sources whose servers, before 14, send no transaction that is still open."""
+        return sorted({slot.source.name for slot in self.slots
+                       if (slot.source.server_version or 140000) < 140000})  # fmt: skip
+
     def source_state(self, slot: Slot) -> SourceState:
         return self.source_states[slot.source_id]
 

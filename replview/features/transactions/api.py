@@ -187,17 +187,20 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
     deadline = time.monotonic() + BUDGET_SECONDS
     writer = RecordWriter(reading_session(), wanted.slot)
     found: list[Found] = []
-    complete = True
+    complete, unknown = True, 0
     for batch in ChangeScan(
         reading_session(), wanted, place=place, batching=Batching(PAGE, PAGE)
     ).batches():
         found += batch.found
-        place = batch.place
+        place, last = batch.place, batch
+        unknown += len(batch.unknown)
         if len(found) > limit or time.monotonic() > deadline:
             complete = False
             break
     if len(found) > limit:
         row, change = found[limit - 1]
+        # What comes after the page is told with the next one.
+        unknown += last.unknown_before(found[limit - 1]) - len(last.unknown)
         number = writer.incarnation_number(row.incarnation_id)
         place = Place(number, row.commit_seq or 0, change.seq)
     searched_changes(wanted)
@@ -206,6 +209,7 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
         "items": [writer.record(each) for each in found[:limit]],
         "next": str(place) if place else None,
         "complete": complete,
+        "unknown": unknown,
     }
 
 

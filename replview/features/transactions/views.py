@@ -10,9 +10,8 @@ from django.views.decorators.http import require_GET
 from replview.access.page import ROWS, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
-from replview.store.models import Relation, SlotIncarnation, Transaction
+from replview.store.models import SlotIncarnation, Transaction
 from replview.store.read import history
-from replview.store.read.changes import records
 from replview.store.read.changes.as_sql import (
     MOST_CHANGES,
     change_as_sql,
@@ -25,6 +24,7 @@ from replview.store.read.changes.of_transaction import (
     one_change,
     value_of,
 )
+from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.coverage import coverage_of
 from replview.store.read.days import deleted_day_of
 from replview.store.read.history import transitions_of
@@ -123,8 +123,7 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
     change = _change(transaction_id, seq)
     row = find_transaction(transaction_id)
     incarnation = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
-    oid = Relation.objects.filter(pk=change.relation_id or 0).values_list("oid", flat=True).first()
-    record = records.as_json(change, row, incarnation.slot, incarnation.number, oid)
+    record = RecordWriter(reading_session(), incarnation.slot).record((row, change))
     return _plain(json.dumps(record, ensure_ascii=False, indent=2) + "\n", "change.json")
 
 

@@ -1,5 +1,6 @@
 """``replview changes``: a slot's stored changes, in the order of their commits."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -9,22 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import orjson
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
 from replview.access.visibility import reading_session
-from replview.features.downloads.files import write_parquet
 from replview.management.changes_options import add_filters, number, selection_of
 from replview.management.instance import InstanceCommand, find_slot
-from replview.parquet.writing.problems import TargetProblem
 from replview.store.models import Slot
-from replview.store.read.changes.records import Record, csv_lines
+from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where
-from replview.store.read.changes.selections import Selection
-from replview.store.read.changes.stream import Cursor, RecordWriter, iterate_found, last_cursor
+from replview.store.read.changes.selections import Portion, Selection, undecided_words
+from replview.store.read.changes.stream import Cursor, RecordWriter, last_cursor
 from replview.store.read.relation_shapes import unknown_words
 from replview.store.write.access_record import Action, note, searched_changes
 
@@ -69,49 +67,66 @@ class Command(InstanceCommand):
             self._parquet(selection, options)
         elif options["output"]:
             with _opened(options["output"]) as file:
-                for line in _lines(selection, options):
-                    file.write(line or b"")
+                for lines in self._lines(selection, options):
+                    file.write(lines)
         else:
             self._stream(selection, options)
 
     def _stream(self, selection: Selection, options: dict[str, Any]) -> None:
-        """To standard output, each look's end flushed."""
+        """To standard output, the lines of each read flushed."""
         try:
-            for line in _lines(selection, options):
-                if line is None:
-                    sys.stdout.flush()
-                else:
-                    self.stdout.write(line.decode(), ending="")
-            sys.stdout.flush()
+            for lines in self._lines(selection, options):
+                self.stdout.write(lines.decode(), ending="")
+                self.stdout.flush()
         except BrokenPipeError:
             # The reader has had enough; nothing more must be flushed at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
+    def _lines(self, selection: Selection, options: dict[str, Any]) -> Iterator[bytes]:
+        """Lines in the order of history, those of one read together."""
+        form, left, undecided = options["format"], options["limit"], 0
+        # What was loaded so far stays: the collector need not look through it after each read.
+        gc.freeze()
+        if form == "csv":
+            yield csv_lines([COLUMNS])
+        for (found, unknown), writer in _found(selection, options):
+            yield lines_of(map(writer.record, found[:left]), form)
+            undecided += unknown
+            left = None if left is None else left - len(found)
+            if left is not None and left <= 0:
+                break
+        if undecided:
+            self.stderr.write(undecided_words(undecided))
+
     def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
+        # What writes lines does not wait until pyarrow is loaded.
+        from replview.features.downloads.files import write_parquet
+        from replview.parquet.writing.problems import TargetProblem
+
         target = Path(options["output"])
+        one_file = target.suffix == ".parquet"
+        folder = target.parent if one_file else target
         try:
-            if target.suffix == ".parquet":
-                self._one_file(selection, target, options["limit"])
-                return
-            target.mkdir(parents=True, exist_ok=True)
-            for path in write_parquet(selection, target, options["limit"]).paths:
-                self.stderr.write(str(path))
+            folder.mkdir(parents=True, exist_ok=True)
+            if not one_file:
+                files = write_parquet(selection, folder, options["limit"])
+            else:
+                with tempfile.TemporaryDirectory(dir=folder, prefix=".replview-") as beside:
+                    files = write_parquet(selection, Path(beside), options["limit"])
+                    if files.tables != 1:
+                        raise CommandError(
+                            f"these are changes of {files.tables} tables: name one with --table, "
+                            "or give a folder with --output"
+                        )
+                    os.replace(files.paths[0], target)
         except OSError as error:
             raise CommandError(f"{target} cannot be written: {error.strerror}") from None
         except TargetProblem as error:
             raise CommandError(f"{target} cannot be written: {error.cause}") from None
-
-    def _one_file(self, selection: Selection, target: Path, limit: int | None) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".replview-") as folder:
-            files = write_parquet(selection, Path(folder), limit)
-            if files.tables != 1:
-                raise CommandError(
-                    f"these are changes of {files.tables} tables: name one with --table, or give "
-                    "a folder with --output"
-                )
-            os.replace(files.paths[0], target)
-        self.stderr.write(str(target))
+        for path in [target] if one_file else files.paths:
+            self.stderr.write(str(path))
+        if words := files.notes.get("undecided"):
+            self.stderr.write(words)
 
 
 def _check(selection: Selection, options: dict[str, Any]) -> None:
@@ -138,54 +153,32 @@ def _opened(path: str) -> BinaryIO:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _lines(selection: Selection, options: dict[str, Any]) -> Iterator[bytes | None]:
-    """Lines in the order of history; None where everything there was has been given."""
-    records = _first(_records(selection, options), options["limit"])
-    if options["format"] == "csv":
-        return csv_lines(record for record in records if record is not None)
-    return (None if record is None else orjson.dumps(record) + b"\n" for record in records)
-
-
-def _first(records: Iterator[Record | None], limit: int | None) -> Iterator[Record | None]:
-    """The first ``limit`` records, and the marks between them."""
-    left = limit
-    for record in records:
-        yield record
-        if record is not None and left is not None:
-            left -= 1
-            if left == 0:
-                return
-
-
-def _records(selection: Selection, options: dict[str, Any]) -> Iterator[Record | None]:
-    """Records in order; None where everything there was has been given."""
+def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Portion, RecordWriter]]:
+    """Changes in order, those of one read together, and what makes records of them."""
     slot = selection.wanted.slot
     assert isinstance(slot, Slot)
     writer = RecordWriter(reading_session(), slot)
     # Taken first: what is committed while we read is found at the next look.
     end = last_cursor(reading_session(), slot)
     if options["newest"]:
-        yield from map(writer.record, selection.newest(reading_session(), options["newest"]))
-    elif selection.key is not None:
-        yield from map(writer.record, selection.found(reading_session()))
+        portions = iter([selection.newest(reading_session(), options["newest"])])
     else:
-        for found in selection.found(reading_session()):
-            yield writer.record(found)
-            number = writer.incarnation_number(found[0].incarnation_id)
-            place = Cursor(number, found[0].commit_seq or 0)
-            end = max(end or place, place)
-    yield None
-    while options["follow"] and _wait_for_more(slot, end):
+        portions = selection.found(reading_session())
+    while True:
+        for portion in portions:
+            yield portion, writer
+            if found := portion[0]:
+                last = found[-1][0]
+                number = writer.incarnation_number(last.incarnation_id)
+                place = Cursor(number, last.commit_seq or 0)
+                end = max(end or place, place)
+        if not (options["follow"] and _wait_for_more(slot, end)):
+            return
         after = None if end is None else Place(end.incarnation, end.commit_seq, ALL_OF_IT)
         end = last_cursor(reading_session(), slot)
         # An incarnation, or a table, may have begun since.
         writer = RecordWriter(reading_session(), slot)
-        for found in iterate_found(reading_session(), selection.wanted, after):
-            yield writer.record(found)
-            number = writer.incarnation_number(found[0].incarnation_id)
-            place = Cursor(number, found[0].commit_seq or 0)
-            end = max(end or place, place)
-        yield None
+        portions = selection.found(reading_session(), after)
 
 
 def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:

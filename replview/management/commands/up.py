@@ -121,9 +121,13 @@ def check_environment(host: str) -> None:
 
 
 def check_store(url: str) -> None:
-    """Raise unless the store can be reached and may be written."""
+    """Raise unless the store can be reached, may be written, and gives each session its own."""
+    connect = partial(psycopg.connect, url, connect_timeout=5, autocommit=True)
+    pid = "SELECT pg_backend_pid()"
     try:
-        with psycopg.connect(url, connect_timeout=5) as connection:
+        with connect() as connection, connect() as other:
+            sessions = (connection, other, other, connection) * 2
+            pids = [session.execute(pid).fetchone() for session in sessions]
             row = connection.execute(
                 "SELECT has_schema_privilege(current_schema(), 'CREATE'), pg_is_in_recovery()"
             ).fetchone()
@@ -131,6 +135,11 @@ def check_store(url: str) -> None:
         # libpq names host, port and user, never the password.
         cause = f"the store cannot be reached: {' '.join(str(error).split())}"
         raise StackProblem(cause, "Check REPLVIEW_STORE_URL and that the database exists") from None
+    if pids != [pids[0], pids[1], pids[1], pids[0]] * 2 or pids[0] == pids[1]:
+        # What lasts for a session (locks, settings) would be lost, or meet somebody else's.
+        cause = "a pooler before the store gives each transaction another session of the server"
+        remedy = "Point REPLVIEW_STORE_URL at the server itself, or at a pool_mode = session"
+        raise StackProblem(cause, remedy)
     may_create, is_standby = row or (False, False)
     if is_standby:
         raise StackProblem("the store is a standby", "Point REPLVIEW_STORE_URL at the primary")

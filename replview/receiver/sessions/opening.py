@@ -156,7 +156,7 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
         raise SourceProblem(
             "unsupported",
             f"PostgreSQL {server.version_text} has no logical replication with pgoutput",
-            "replview needs PostgreSQL 10 or later, and is tested with 15, 16 and 18",
+            "replview needs PostgreSQL 10 or later, and is tested with 12 to 18",
         )
     if server.wal_level != "logical":
         raise no_logical(server.wal_level)

@@ -100,6 +100,7 @@ class Pump:
         self._left_out = None
         if self._skips and opened.plugin == "pgoutput":
             self._left_out = left_out_of(self._skips, opened.options.streaming, opened.encoding)
+        self._assembler.keeps_empty = self._left_out is not None
 
     def run(self) -> None:
         """Read and hand over batches until ``stop`` is set, or until everything before the

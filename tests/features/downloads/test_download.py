@@ -13,6 +13,7 @@ from django.test import AsyncClient
 from django.urls import reverse
 
 from replview.features.downloads import files as change_files
+from replview.store.read.changes.batches import Batching
 from replview.store.retention.tidy import make_partitions
 from tests.people import make_user
 from tests.store.history_rows import History, insert
@@ -150,8 +151,7 @@ def test_too_many_are_refused_where_the_counters_tell(signed_in, history, monkey
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_what_cannot_be_counted_is_cut_and_says_so(signed_in, history, monkeypatch, form) -> None:
     monkeypatch.setattr(change_files, "MOST_CHANGES", 1)
-    monkeypatch.setattr(change_files.json_pieces, "__defaults__", (1,))
-    monkeypatch.setattr(change_files.csv_pieces, "__defaults__", (1,))
+    monkeypatch.setattr(change_files.line_pieces, "__defaults__", (1,))
     answer = get(signed_in, format=form, table="public.orders", where="status ~ n")
     content = body(answer)
     if form == "parquet":
@@ -163,14 +163,14 @@ def test_what_cannot_be_counted_is_cut_and_says_so(signed_in, history, monkeypat
 
 @pytest.mark.django_db(transaction=True)
 async def test_under_asgi_the_pieces_come_one_by_one(monkeypatch, history_async) -> None:
-    monkeypatch.setattr(change_files, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(Batching.__init__, "__defaults__", (1, 1, 0))
     client = AsyncClient()
     await client.aforce_login(await sync_to_async(make_user)("alice"))
     answer = await client.get(reverse("download"), {"slot": "shop/replview"})
     assert answer.status_code == 200, answer.content[:3000]
     pieces = [piece async for piece in answer.streaming_content]
     await sync_to_async(connections.close_all)()
-    assert len(pieces) == 3
+    assert [piece.count(b"\n") for piece in pieces] == [1, 1, 1]
     assert all(json.loads(piece) for piece in pieces)
 
 

@@ -383,3 +383,13 @@ def test_sources_that_are_gone_leave_nothing(signed_in: Client, scene: Scene) ->
 
     assert not SourceLook.objects.exists()
     assert signed_in.get("/in-flight/").status_code == 200
+
+
+def test_a_source_that_sends_transactions_only_when_they_are_committed_is_named(
+    signed_in: Client, scene: Scene
+) -> None:
+    assert "PostgreSQL before 14" not in plain(signed_in.get("/in-flight/"))
+    Source.objects.filter(name="crm").update(server_version=130023)
+
+    said = plain(signed_in.get("/in-flight/"))
+    assert "PostgreSQL before 14 sends a transaction when it is committed: of crm none is" in said

@@ -171,7 +171,8 @@ def test_a_receiver_that_frees_wal_as_it_stops_keeps_its_slot(source, record) ->
             # Twice: restart_lsn follows what was confirmed before.
             for _ in range(3):
                 connection.execute("CHECKPOINT")
-                connection.execute("SELECT pg_log_standby_snapshot()")
+                if source.version >= 16:  # before that a checkpoint does it
+                    connection.execute("SELECT pg_log_standby_snapshot()")
                 connection.execute(
                     "SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [slot.name]
                 )

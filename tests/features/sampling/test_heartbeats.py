@@ -36,10 +36,12 @@ def test_an_idle_database_gets_one_message_and_the_slot_moves(idle) -> None:
     assert write() == 1
     assert write() == 0, "not again before its time"
 
-    [transaction] = wait_for(lambda: idle.transactions(state="committed"))
-    [change] = idle.changes(transaction)
-    assert change.op == "M"
+    if idle.source.version >= 14:
+        [transaction] = wait_for(lambda: idle.transactions(state="committed"))
+        [change] = idle.changes(transaction)
+        assert change.op == "M"
     idle.caught_up()
+    assert idle.source.version >= 14 or idle.transactions() == [], "it is not sent, only passed"
     assert before is None or idle.slot.checkpoint_lsn > before
 
 

@@ -33,6 +33,7 @@ def look(slot: Slot) -> tuple[dict, dict]:
     return facts, {f"{t['schema']}.{t['table']}": t for t in facts["tables"]}
 
 
+@pytest.mark.pg(15)
 def test_column_lists_and_row_filters_are_told(slot: Slot, any_source) -> None:
     any_source.run(
         "CREATE PUBLICATION p FOR TABLE orders (id, status) WHERE (id > 7), sums "
@@ -68,6 +69,7 @@ def test_computed_columns_can_be_published_on_18(slot: Slot, any_source) -> None
     assert tables["public.sums"]["unpublished_columns"] == []
 
 
+@pytest.mark.pg(15)
 def test_all_tables_and_whole_schemas(slot: Slot, any_source) -> None:
     any_source.run("CREATE PUBLICATION p FOR TABLES IN SCHEMA shop")
     _, tables = look(slot)
@@ -81,6 +83,7 @@ def test_all_tables_and_whole_schemas(slot: Slot, any_source) -> None:
     assert facts["publications"][0]["all_tables"] is True
 
 
+@pytest.mark.pg(13)
 def test_partitions_are_told_with_their_root_or_by_it(slot: Slot, any_source) -> None:
     any_source.run("CREATE PUBLICATION p FOR TABLE parts")
     facts, tables = look(slot)
@@ -94,6 +97,7 @@ def test_partitions_are_told_with_their_root_or_by_it(slot: Slot, any_source) ->
     assert "public.parts_1" not in facts["unpublished"]
 
 
+@pytest.mark.pg(15)
 def test_several_publications_publish_together(slot: Slot, any_source) -> None:
     Slot.objects.filter(pk=slot.pk).update(publications=["p", "q"])
     any_source.run(

@@ -72,7 +72,7 @@ def test_the_connection_is_kept_and_opened_anew_after_it_was_ended(source, round
     round_of(rounds, 0.0)
     assert pids(source) == {first}
     with source.connect() as connection:
-        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
+        connection.execute("SELECT pg_terminate_backend(%s)", [first])
     round_of(rounds, 0.0)
     row.refresh_from_db()
     assert row.problem_code == ""

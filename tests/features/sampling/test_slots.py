@@ -52,12 +52,15 @@ def test_slots_of_others_are_sampled_with_their_facts(known, any_source) -> None
         assert (standby.slot_type, standby.slot, standby.database) == ("physical", None, None)
         assert (billing.plugin, billing.database) == ("pgoutput", any_source.name)
         assert billing.inactive_since is not None
+        version = any_source.version
         facts = billing.facts
         assert facts["retained_wal_bytes"] >= facts["unconfirmed_wal_bytes"] >= 0
-        assert facts["spill_txns"] == facts["total_bytes"] == 0
-        assert ("failover" in facts, "conflicting" in facts) == (
-            any_source.server.version >= 17, any_source.server.version >= 16
-        )  # fmt: skip
+        counted = {name for name, value in facts.items() if value == 0} & {
+            "spill_txns",
+            "total_bytes",
+        }
+        assert len(counted) == (2 if version >= 14 else 0)
+        assert ("failover" in facts, "conflicting" in facts) == (version >= 17, version >= 16)
         [sample] = SlotSample.objects.filter(slot_id=billing.pk)
         assert sample.retained_wal_bytes == facts["retained_wal_bytes"]
         assert sample.changes_stored is None
@@ -125,7 +128,7 @@ def test_what_a_lost_slot_retains_is_unknown_and_not_zero(bad) -> None:
 
 def test_the_source_itself_is_sampled(known, any_source) -> None:
     with any_source.connect() as session:
-        session.execute("BEGIN; SELECT pg_current_xact_id()")
+        session.execute("BEGIN; SELECT txid_current()")
         sample_source(known)
     [sample] = SourceSample.objects.filter(source_id=known.pk)
     assert sample.reachable
@@ -158,7 +161,7 @@ def test_subscriptions_are_watched(known, any_source) -> None:
         sample_source(known)
         row = WatchedSubscription.objects.get(source=known, name="here")
         assert row.facts["subenabled"] is False
-        assert row.facts["apply_error_count"] == 0
+        assert row.facts.get("apply_error_count") == (0 if any_source.version >= 15 else None)
         assert row.facts["subpublications"] == ["p"]
         assert "geheim" not in str(row.facts)
     finally:

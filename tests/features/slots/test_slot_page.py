@@ -11,7 +11,7 @@ from django.utils.html import escape
 
 from decoder.scalars import LSN
 from replview.features.slots.views import LOG_LINES
-from replview.store.models import Slot, SlotEvent, SlotIncarnation
+from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source
 from replview.ui.slot_log import KINDS, detail_of, kind_of, query_of
 from tests.pages.reading import spaced
 from tests.pages.scene import Scene
@@ -53,6 +53,17 @@ def test_retained_wal_stands_against_its_limit(signed_in: Client, scene: Scene) 
     assert "growing" in page
     assert "limit 64\xa0GB (max_slot_wal_keep_size)" in page
     assert 'viewBox="0 0 1000 12"' in page
+
+
+def test_what_an_older_server_does_not_tell_stands_beside_its_version(
+    signed_in: Client, scene: Scene
+) -> None:
+    assert "does not tell:" not in text_of(signed_in.get(SHOP))
+    Source.objects.filter(name="shop").update(server_version=130023)
+
+    page = spaced(text_of(signed_in.get(SHOP)))
+    assert "PostgreSQL 13 does not tell: open transactions, logical messages" in page
+    assert "prepared transactions before COMMIT PREPARED (from 15 on)." in page
 
 
 def test_without_a_limit_it_can_fill_the_disk(signed_in: Client, scene: Scene) -> None:

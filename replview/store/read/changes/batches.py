@@ -101,26 +101,30 @@ class Shapes:
     """Shapes seen so far, shared by the rows that have them."""
 
     _session: ReadSession
-    _known: dict[int, VersionShape] = field(default_factory=dict)
+    #: Identifier → the fields of a change that tell its shape.
+    _known: dict[int | None, list[Any]] = field(default_factory=dict)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
-        self._known |= {shape.id: shape for shape in shapes}
+        for shape in shapes:
+            names = shape.schema, shape.table, shape.number, shape.replica_identity
+            self._known[shape.id] = [*names, shape.columns, shape.key_columns]
 
     def learn(self, ids: set[int]) -> None:
         if missing := ids - self._known.keys():
             self.add(shapes_by_id(self._session, missing))
 
-    def row(self, values: tuple[Any, ...]) -> ChangeRow:
-        """``CHANGE_COLUMNS`` as a change with its shape."""
-        shape = self._known.get(values[11] or 0)
-        fields: list[Any] = list(values[:11])
-        fields[6:8] = _json(values[6]), _json(values[7])
-        if shape is None:
-            fields += [None, None, None, None, [], []]
-        else:
-            fields += [shape.schema, shape.table, shape.number, shape.replica_identity]
-            fields += [shape.columns, shape.key_columns]
-        return seen_change(ChangeRow(*fields), self._session.visibility)
+    def rows(self, read: Iterable[Sequence[Any]]) -> list[ChangeRow]:
+        """Rows of ``CHANGE_COLUMNS`` as changes with their shapes."""
+        known = self._known
+        none: list[Any] = [None, None, None, None, [], []]
+        changes = [
+            ChangeRow(
+                *[*row[:6], _json(row[6]), _json(row[7]), *row[8:11], *known.get(row[11], none)]
+            )
+            for row in read
+        ]
+        visibility = self._session.visibility
+        return changes if visibility.open else [seen_change(each, visibility) for each in changes]
 
 
 def _json(text: str | None) -> Any:
@@ -169,8 +173,8 @@ class ChangeReader:
         last_seq: int | None = None,
         *,
         enough: Enough | None = None,
-    ) -> tuple[list[ChangeRow], int]:
-        """The wanted changes in no order, and of how many nobody knows whether they are wanted;
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
+        """The wanted changes in no order, and those of which nobody knows whether they are wanted;
         where there are enough, only the first of them. Raises ``WhereProblem`` where what is asked
         for was masked or hidden meanwhile.
         """
@@ -190,17 +194,18 @@ class ChangeReader:
 
     def _read(
         self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
-    ) -> tuple[list[ChangeRow], int]:
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         sql, values = self._sql(first_seq, last_seq)
         rows = self._session.rows(sql, {**values, "ids": array_text(ids)})
         self._shapes.learn({row[11] for row in rows if row[11] is not None})
-        found = [self._shapes.row(row) for row in rows if row[12]]
-        unsure = [(self._shapes.row(row), row[11]) for row in rows if not row[12]]
+        found = self._shapes.rows(row for row in rows if row[12])
+        asked = [row for row in rows if not row[12]]
+        unsure = list(zip(self._shapes.rows(asked), (row[11] for row in asked), strict=True))
         if enough is not None:
             return self._first_of(found, unsure, enough)
         if len(unsure) > _MUCH_UNSURE:
             self._batching.slow_down()
-        unknown = 0
+        unknown: list[ChangeRow] = []
         for start in range(0, len(unsure), _UNSURE_AT_ONCE):
             more, left = self._ask_again(unsure[start : start + _UNSURE_AT_ONCE])
             found += more
@@ -209,12 +214,12 @@ class ChangeReader:
 
     def _first_of(
         self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
-    ) -> tuple[list[ChangeRow], int]:
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         """The first wanted ones in scanning order: no more is asked again than it takes."""
         place = enough.place
         found = sorted(sure, key=place)
         unsure = sorted(unsure, key=lambda each: place(each[0]))
-        unknown = 0
+        unknown: list[ChangeRow] = []
         while unsure:
             page, rest = found[: enough.number], place(unsure[0][0])
             if len(page) == enough.number and place(page[-1]) < rest:
@@ -244,8 +249,10 @@ class ChangeReader:
             values |= self._predicate.parameters
         return _READ.format(sure=sure, conditions=" ".join(conditions)), values
 
-    def _ask_again(self, unsure: list[tuple[ChangeRow, int]]) -> tuple[list[ChangeRow], int]:
-        """Those that match once their before images are filled in; how many stay unknown."""
+    def _ask_again(
+        self, unsure: list[tuple[ChangeRow, int]]
+    ) -> tuple[list[ChangeRow], list[ChangeRow]]:
+        """Those that match once their before images are filled in; those that stay unknown."""
         assert self._predicate is not None
         columns = self._wanted.where.columns
         changes = [change for change, _ in unsure]
@@ -265,7 +272,7 @@ class ChangeReader:
             at = (change.transaction_id, change.seq)
             if at not in partial:
                 self.before[at] = before.get(at)
-        return found, sum(answer is None for _, answer in answers)
+        return found, [unsure[number][0] for number, answer in answers if answer is None]
 
 
 def _filled(

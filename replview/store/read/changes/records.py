@@ -9,7 +9,8 @@ Every record has the same fields in the same order; what does not apply is null.
 import csv
 import datetime as dt
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -27,41 +28,54 @@ _OWN_FIELDS = {
 Record = dict[str, Any]
 
 
-def as_json(
-    change: ChangeRow,
-    transaction: TransactionRow,
-    slot: Slot,
-    incarnation: int,
-    relation_oid: int | None,
-) -> Record:
-    """One change as in the design's "One change, as JSON"; ``incarnation``: its number,
-    ``relation_oid``: the table's oid on its source, None for a message.
-    """
-    record = {
+def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
+    """What all records of a transaction begin with; ``incarnation``: its number."""
+    return {
         "slot": slot.name, "incarnation": incarnation, "transaction": transaction.id,
         "commit_seq": transaction.commit_seq, "xid": transaction.xid, "gid": transaction.gid,
         "commit_lsn": transaction.commit_lsn, "end_lsn": transaction.end_lsn,
         "commit_time": utc_text(transaction.commit_time), "origin": transaction.origin,
         "actor": transaction.actor, "context": transaction.context,
-        "seq": change.seq, "lsn": change.lsn, "subxid": change.subxid,
-        "op": OPERATIONS[change.op], "schema": change.schema, "table": change.table,
-        "relation_oid": relation_oid, "version": change.version,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """What records of one shape of a table share."""
+
+    record: Record
+    columns: list[str]
+
+
+def table_part(change: ChangeRow, relation_oid: int | None) -> TablePart:
+    """``relation_oid``: the table's oid on its source, None for a message."""
+    record = {"schema": change.schema, "table": change.table, "relation_oid": relation_oid,
+              "version": change.version}  # fmt: skip
+    return TablePart(record, [column["name"] for column in change.columns])
+
+
+def as_json(change: ChangeRow, transaction: Record, table: TablePart) -> Record:
+    """One change as in the design's "One change, as JSON", with what it shares with others."""
+    record: Record = {
+        **transaction, "seq": change.seq, "lsn": change.lsn, "subxid": change.subxid,
+        "op": OPERATIONS[change.op], **table.record,
     }  # fmt: skip
     if change.hidden:
         # Not that there was nothing: whoever asks has no right to see it.
         record["hidden"] = True
     if own_fields := _OWN_FIELDS.get(change.op):
-        new = change.new or {}
+        message = change.new or {}
         record |= {"key": None, "old": None, "new": None, "not_sent": []}
-        record |= {name: new[name] for name in own_fields if name in new}
+        record |= {name: message[name] for name in own_fields if name in message}
         return record
-    names = [column["name"] for column in change.columns]
-    sent = (change.old if change.op == "D" else change.new) or {}
+    names = table.columns
     record["key"] = _key(change)
-    record["old"] = _in_order(change.old, names)
-    record["new"] = _in_order(change.new, names)
+    record["old"] = old = _in_order(change.old, names)
+    record["new"] = new = _in_order(change.new, names)
     # Columns of the new row (or the deleted one) that the server sent no value for.
-    record["not_sent"] = [name for name in names if name not in sent]
+    sent = (old if change.op == "D" else new) or {}
+    whole = len(sent) == len(names)
+    record["not_sent"] = [] if whole else [name for name in names if name not in sent]
     return record
 
 
@@ -155,22 +169,21 @@ COLUMNS = (
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
-def csv_lines(records: Iterable[Record]) -> Iterator[bytes]:
-    """The heading, then a line each."""
+def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)
-    writer.writerow(COLUMNS)
-    yield _taken(buffer)
+    csv.writer(buffer).writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def lines_of(records: Iterable[Record], form: str) -> bytes:
+    """Lines of ``jsonl`` or ``csv``."""
+    if form == "csv":
+        return csv_lines([_cell(record.get(name)) for name in COLUMNS] for record in records)
+    lines = io.BytesIO()
+    # Each is written and forgotten: to hold them all takes ten times as long.
     for record in records:
-        writer.writerow([_cell(record.get(name)) for name in COLUMNS])
-        yield _taken(buffer)
-
-
-def _taken(buffer: io.StringIO) -> bytes:
-    text = buffer.getvalue()
-    buffer.seek(0)
-    buffer.truncate()
-    return text.encode()
+        lines.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+    return lines.getvalue()
 
 
 def _cell(value: object) -> str | int:

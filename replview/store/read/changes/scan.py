@@ -43,8 +43,13 @@ class Batch:
     place: Place
     #: The transaction that was looked at last.
     row: TransactionRow | None
-    #: Changes of which nobody knows whether they match.
-    unknown: int = 0
+    #: Changes of which nobody knows whether they match, in no order.
+    unknown: Sequence[Found] = ()
+
+    def unknown_before(self, found: Found) -> int:
+        """How many of those come before one that this, or an earlier batch, found."""
+        end = found[0].incarnation_id, *_place(found)
+        return sum((row.incarnation_id, *_place((row, c))) < end for row, c in self.unknown)
 
 
 @dataclass(slots=True)
@@ -154,9 +159,12 @@ class ChangeScan:
                 yield from self._large(incarnation, group[0], reader)
                 continue
             self._tell(reader, group)
-            changes, unknown = reader.read(list(by_id), enough=self._enough(incarnation, by_id))
-            found = [(by_id[change.transaction_id], change) for change in changes]
-            found = sorted(self._behind(incarnation, found), key=_place, reverse=not self.forwards)
+            both = reader.read(list(by_id), enough=self._enough(incarnation, by_id))
+            found, unknown = (
+                self._behind(incarnation, [(by_id[c.transaction_id], c) for c in changes])
+                for changes in both
+            )
+            found.sort(key=_place, reverse=not self.forwards)
             last = group[-1]
             seq = ALL_OF_IT if self.forwards else 0
             yield Batch(found, Place(incarnation.number, last.commit_seq or 0, seq), last, unknown)
@@ -165,7 +173,7 @@ class ChangeScan:
         """What before images ask of transactions; a scan to the end keeps nothing between reads."""
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
-        for row in rows:
+        for row in rows if self.wanted.where else ():
             commit = None if row.commit_lsn is None else int(LSN.parse(row.commit_lsn))
             reader.shared.mine[row.id] = row.incarnation_id, commit
 
@@ -214,7 +222,7 @@ class ChangeScan:
             changes, unknown = reader.read([row.id], low, high, enough=enough)
             changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
             stands = Place(incarnation.number, row.commit_seq or 0, high if self.forwards else low)
-            yield Batch([(row, change) for change in changes], stands, row, unknown)
+            yield Batch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
 
 
 def _place(found: Found) -> tuple[int, int]:

@@ -61,7 +61,9 @@ def find_changes(
     for batch in scan.batches():
         search.take(batch)
         if len(search.found) > limit:
-            row, change = search.found[limit - 1]
+            row, change = last_found = search.found[limit - 1]
+            # What comes after the page is told with the next one.
+            search.unknown -= batch.unknown_before(last_found)
             search.back_to = row.moment
             incarnation = search.incarnations.get(row.incarnation_id, 0)
             return search.result(Place(incarnation, row.commit_seq or 0, change.seq))
@@ -90,7 +92,7 @@ class _Search:
     def take(self, batch: Batch) -> None:
         self.found += batch.found
         self.scan.enough = max(self.limit + 1 - len(self.found), 1)
-        self.unknown += batch.unknown
+        self.unknown += len(batch.unknown)
         if batch.row is not None:
             self.incarnations[batch.row.incarnation_id] = batch.place.incarnation
             self.back_to = batch.row.moment

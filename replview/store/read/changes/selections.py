@@ -7,10 +7,12 @@ What downloads and the command line write. The words are those of ``WantedChange
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
 from replview.store.read.row_history.events import change_name
@@ -19,6 +21,9 @@ from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_ke
 from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
+
+#: Changes, and of how many beside them nobody knows whether they are wanted.
+Portion = tuple[list[Found], int]
 
 _AT_ONCE = 500
 
@@ -37,11 +42,21 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
         ids, seqs = zip(*part, strict=True)
         read = session.rows(_AT, [list(ids), list(seqs)])
         shapes.learn({row[11] for row in read if row[11] is not None})
-        changes = {(row[0], row[1]): shapes.row(row) for row in read}
+        changes = {(each.transaction_id, each.seq): each for each in shapes.rows(read)}
         rows = {row.id: row for row in transactions_by_id(session, set(ids))}
         for place in part:
             if place in changes and place[0] in rows:
                 yield rows[place[0]], changes[place]
+
+
+def undecided_words(number: int) -> str:
+    """Of changes of which nobody knows whether they are wanted."""
+    left_out, they = ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
+    return (
+        f"{left_out} left out: whether {they} matched is unknown, since the server did not send "
+        "the value and the record has no earlier change of the row, or since the value is none of "
+        "its column's type as the store knows it"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +93,28 @@ class Selection:
         change = change_name(str(words.get("row") or ""))
         return cls(wanted=wanted, table=table, key=key, change=change)
 
-    def found(self, session: ReadSession) -> Iterator[Found]:
-        """Its changes in the order of history. Raises ``WhereProblem``."""
+    def found(self, session: ReadSession, after: Place | None = None) -> Iterator[Portion]:
+        """Its changes in the order of history, some at a time. Raises ``WhereProblem``."""
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return
-        for batch in ChangeScan(session, self.wanted, forwards=True).batches():
-            yield from batch.found
+        for batch in ChangeScan(session, self.wanted, place=after).batches():
+            yield batch.found, len(batch.unknown)
 
-    def newest(self, session: ReadSession, number: int) -> list[Found]:
+    def newest(self, session: ReadSession, number: int) -> Portion:
         """Its last changes, in the order of history."""
         if self.key is not None:
-            return list(self.found(session))[-number:]
+            return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], 0
         found: list[Found] = []
+        unknown = 0
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
         for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
             found += batch.found
+            unknown += len(batch.unknown)
             if len(found) >= number:
+                unknown -= batch.unknown_before(found[number - 1])
                 break
-        return found[:number][::-1]
+        return found[:number][::-1], unknown
 
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
@@ -117,16 +135,20 @@ class Selection:
 
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
-    ) -> Iterator[Found]:
+    ) -> Iterator[Portion]:
         """The row's changes, its truncation the last."""
         finder = RowFinder(session, self.wanted.slot, table, table.hashes(key))
         places = finder.whole(finder.row(self.change))
         asked = self.wanted.filter
         since, until = asked.since_at, asked.until_at
-        for row, change in found_at(session, places):
-            early, late = since and row.moment < since, until and row.moment >= until
-            if row.commit_seq is not None and change.op in asked.ops and not early and not late:
-                yield row, change
+        found = found_at(session, places)
+        while some := list(islice(found, _AT_ONCE)):
+            yield [
+                (row, change)
+                for row, change in some
+                if row.commit_seq is not None and change.op in asked.ops
+                and not (since and row.moment < since) and not (until and row.moment >= until)
+            ], 0  # fmt: skip
 
 
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:

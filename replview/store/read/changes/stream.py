@@ -1,19 +1,19 @@
-"""All changes of a slot in the order of history, however many: read in pages, never held.
-
-Pages are cut by key rather than taken from one long cursor, so that reading for hours (a pipe, a
-download) keeps no old snapshot open in the store. The live page's reads are ``store.read.history``.
+"""Changes of a slot as records, however many, and where its history ends. The live page's reads are
+``store.read.history``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from replview.store.read.changes.batches import Batching
-from replview.store.read.changes.records import Record, as_json
-from replview.store.read.changes.scan import ChangeScan, Found
-from replview.store.read.changes.scan_places import Place
-from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.changes.records import (
+    Record,
+    TablePart,
+    as_json,
+    table_part,
+    transaction_part,
+)
+from replview.store.read.changes.scan import Found
 from replview.store.read.history_places import incarnations_of
-from replview.store.read.rows import Slot
+from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 
 #: How many changes (and how many transactions) are in memory at once.
@@ -37,6 +37,9 @@ class RecordWriter:
         self._slot = slot
         self._numbers: dict[int, int] = {}
         self._oids: dict[int, int] = {}
+        #: Of the transaction that was written last.
+        self._transaction: tuple[TransactionRow, Record] | None = None
+        self._tables: dict[tuple[int | None, int | None, bool], TablePart] = {}
 
     def incarnation_number(self, incarnation_id: int) -> int:
         if incarnation_id not in self._numbers:
@@ -56,17 +59,13 @@ class RecordWriter:
 
     def record(self, found: Found) -> Record:
         row, change = found
-        number = self.incarnation_number(row.incarnation_id)
-        return as_json(change, row, self._slot, number, self.oid(change.relation_id))
-
-
-def iterate_found(
-    session: ReadSession, wanted: WantedChanges, after: Place | None = None
-) -> Iterator[Found]:
-    """Every counted change that is wanted, in the order of history."""
-    scan = ChangeScan(session, wanted, forwards=True, place=after, batching=Batching(PAGE, PAGE))
-    for batch in scan.batches():
-        yield from batch.found
+        if self._transaction is None or self._transaction[0] is not row:
+            number = self.incarnation_number(row.incarnation_id)
+            self._transaction = row, transaction_part(row, self._slot, number)
+        shape = change.relation_id, change.version, change.hidden
+        if shape not in self._tables:
+            self._tables[shape] = table_part(change, self.oid(change.relation_id))
+        return as_json(change, self._transaction[1], self._tables[shape])
 
 
 def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
