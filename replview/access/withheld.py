@@ -22,6 +22,7 @@ from replview.store.models import (
     SlotEvent,
     Source,
 )
+from replview.store.read.mask_rules import table_readings
 from replview.store.read.relation_shapes import names_had
 from replview.store.read.rows import ChangeRow
 from replview.store.read.seen import masked_change
@@ -126,10 +127,10 @@ class Withheld:
         """Those nobody is to see; ``names``: what else the table may have."""
         if self.visibility is None:
             return frozenset()
-        schema, _, name = table.partition(".")
         shape = [{"name": each} for each in names]
-        more = self.visibility.masked_of_table(self.rules_of, schema, name, shape)
-        return frozenset(self.masked.get(table, ())) | more
+        rules, of = self.visibility.masked_of_table, self.rules_of
+        more = (rules(of, *each, shape) for each in table_readings(table))
+        return frozenset(self.masked.get(table, ())).union(*more)
 
 
 def withheld(slot: Slot | None, *, name: str = "") -> Withheld:

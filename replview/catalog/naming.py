@@ -4,10 +4,10 @@ PostgreSQL takes.
 
 import re
 
+from replview.text.parsing import name_parts
+
 #: NAMEDATALEN - 1.
 LONGEST_NAME_BYTES = 63
-#: A part in double quotes, whole: a dot or nothing comes after it.
-_QUOTED = re.compile(r'"((?:[^"]|"")+)"(?=\.|\Z)', re.DOTALL)
 
 
 def quoted(*names: str) -> str:
@@ -23,23 +23,6 @@ def literal(text: str) -> str:
 def table_text(schema: str, table: str) -> str:
     """``schema.table``; what holds a dot or a quote stands in double quotes: ``"a.b".c``."""
     return f"{_part(schema)}.{_part(table)}"
-
-
-def name_parts(text: str) -> list[str]:
-    """The parts of a name that dots part; in double quotes a dot parts nothing."""
-    found = []
-    while True:
-        quotes = _QUOTED.match(text)
-        if quotes is not None:
-            found.append(quotes[1].replace('""', '"'))
-            rest = text[quotes.end() :]
-        else:
-            part, dot, rest = text.partition(".")
-            found.append(part)
-            rest = dot + rest
-        if not rest:
-            return found
-        text = rest[1:]
 
 
 def table_parts(text: str) -> tuple[str, str]:

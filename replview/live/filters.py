@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replview.live.reading import Summary
-from replview.text.parsing import clean_text
+from replview.text.parsing import clean_text, plain_name
 
 #: Operations in the order the toolbar shows them.
 OPERATIONS = "IUDTM"
@@ -101,4 +101,4 @@ def _names(words: object) -> frozenset[str]:
     parts = words.split(",") if isinstance(words, str) else words or ()
     if not isinstance(parts, list | tuple):
         return frozenset()
-    return frozenset(str(part) for part in parts[:_LIST_LIMIT] if part)
+    return frozenset(plain_name(str(part)) for part in parts[:_LIST_LIMIT] if part)

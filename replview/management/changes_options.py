@@ -9,7 +9,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Slot
 from replview.store.read.changes.selections import Selection
-from replview.text.parsing import whole_number
+from replview.text.parsing import name_parts, whole_number
 
 _LETTERS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
             "snapshot": "S"}  # fmt: skip
@@ -94,10 +94,10 @@ def words_of(options: dict[str, Any]) -> dict[str, str]:
 
 
 def _table(text: str) -> str:
-    schema, dot, table = text.partition(".")
-    if dot and not (schema and table):
+    parts = name_parts(text)
+    if not all(parts):
         raise CommandError(f"{text} is not a table's name: write schema.table")
-    return text if dot else f"public.{text}"
+    return text if len(parts) > 1 else f"public.{text}"
 
 
 def _lsn(text: str) -> LSN:

@@ -207,11 +207,10 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
 
 def _coverage(wanted: WantedChanges) -> Coverage:
     asked = wanted.filter
-    schema, _, table = asked.tables[0].partition(".") if asked.tables else ("", "", "")
     return coverage_of(
         reading_session(),
         wanted.slot,
-        table=(schema, table) if table else None,
+        table=wanted.table(reading_session()),
         since=asked.since_at,
         until=asked.until_at,
     )

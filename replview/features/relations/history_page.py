@@ -24,7 +24,7 @@ from replview.features.relations.schema_history import (
 from replview.store.django_session import masked_columns
 from replview.store.looks import latest_look
 from replview.store.models import Relation, TypeName
-from replview.store.read.mask_rules import named_columns
+from replview.store.read.mask_rules import named_columns, table_readings
 from replview.text.addresses import relation_url
 from replview.ui.params import Params
 from replview.ui.versions import Carried, Diff, Shape, compare, rename_candidates, shape_of, summary
@@ -259,11 +259,11 @@ def _tie(page: SchemaPage) -> None:
     relation = page.relation
     wanted = [(relation.schema, relation.table)]
     if page.published and page.published.root:
-        wanted.append(tuple(page.published.root.split(".", 1)))  # type: ignore[arg-type]
+        wanted += table_readings(page.published.root)
     schemas, tables = zip(*wanted, strict=True)
     rows = Relation.objects.filter(slot=relation.slot_id, schema__in=schemas, table__in=tables)
     for row in rows.order_by("id"):
         if (row.schema, row.table) == wanted[0]:
             page.successor = row if row.pk > relation.pk else page.successor
-        elif (row.schema, row.table) == wanted[-1]:
+        elif (row.schema, row.table) in wanted[1:]:
             page.root_id = row.pk

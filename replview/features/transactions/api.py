@@ -236,6 +236,4 @@ def _place(text: str) -> Place | None:
 
 def _coverage(wanted: WantedChanges) -> dict[str, object]:
     """Of the slot, and of the table where the filter names one."""
-    tables = wanted.filter.tables
-    named = tables[0].partition(".") if len(tables) == 1 else ("", "", "")
-    return coverage_json(wanted.slot, (named[0], named[2]) if named[1] else None)
+    return coverage_json(wanted.slot, wanted.table(reading_session()))

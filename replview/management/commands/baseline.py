@@ -11,6 +11,8 @@ from replview.features.baselines.text import BaselineRow, rows_of
 from replview.jobs import baselines
 from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
+from replview.store.read.mask_rules import table_readings
+from replview.text.parsing import plain_name
 from replview.ui.sentence import BASELINE_COST
 
 _TURN_SECONDS = 0.5
@@ -114,8 +116,8 @@ def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[
         return [(table["schema"], table["table"]) for table in known]
     found: list[tuple[str, str]] = []
     for name in names:
-        schema, _, table = name.rpartition(".")
-        meant = baselines.tables_named(slot, schema or "public", table)
+        readings = table_readings(name) or [("public", plain_name(name))]
+        meant = next(filter(None, (baselines.tables_named(slot, *each) for each in readings)), [])
         if not meant:
             near = ", ".join(f"{t['schema']}.{t['table']}" for t in known[:8]) or "none is known"
             raise CommandError(f"{name} is not published to {slot}; published: {near}")

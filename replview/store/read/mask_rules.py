@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+from replview.text.parsing import name_parts
+
 
 def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """To be matched with ``fullmatch``, in a time that grows with both lengths and no faster: each
@@ -26,9 +28,16 @@ def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 
 
 def table_readings(name: str) -> list[tuple[str, str]]:
-    """What ``schema.table`` may mean where either may have dots, too; nothing without a dot."""
-    places = [place for place, letter in enumerate(name) if letter == "."]
-    return [(name[:place], name[place + 1 :]) for place in places]
+    """What ``schema.table`` may mean where either may have dots, too; nothing without a dot. At
+    first as it stands, then without the double quotes that SQL would have around a part.
+    """
+    called = [name.split(".")]
+    if '"' in name and (parts := name_parts(name)) not in called:
+        called.append(parts)
+    return [
+        (".".join(parts[:place]), ".".join(parts[place:]))
+        for parts in called for place in range(1, len(parts))
+    ]  # fmt: skip
 
 
 When = Literal["ingest", "display"]

@@ -17,6 +17,7 @@ from replview.store.read.changes.records import utc_text
 from replview.store.read.coverage import Gap, coverage_of
 from replview.store.read.rows import Slot as SlotOnRecord
 from replview.store.read.table_coverage import TableCoverage
+from replview.text.parsing import name_parts
 from replview.ui.api.answers import BadRequest
 from replview.ui.shell import fleet_of
 
@@ -161,10 +162,10 @@ def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> d
 
 def table_named(name: str) -> tuple[str, str]:
     """``schema.table`` apart. Raises ``BadRequest``."""
-    schema, dot, table = name.partition(".")
-    if not dot or not schema or not table:
+    schema, *rest = name_parts(name)
+    if not schema or not rest or not all(rest):
         raise BadRequest(f"{name[:100]} is not a table's name", "write table=schema.table")
-    return schema, table
+    return schema, ".".join(rest)
 
 
 def _gap(gap: Gap) -> dict[str, object]:

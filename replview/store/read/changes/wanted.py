@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from replview.store.read.mask_rules import table_readings
 from replview.store.read.relation_shapes import VersionShape, shapes_named, shapes_of_slot
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
@@ -73,6 +74,14 @@ class WantedChanges:
             found = shapes_named(session, slot, names) if names else shapes_of_slot(session, slot)
             object.__setattr__(self, "_shapes", found)
         return self._shapes or []
+
+    def table(self, session: ReadSession) -> tuple[str, str] | None:
+        """Schema and name, where one table is asked for."""
+        if len(self.filter.tables) != 1:
+            return None
+        readings = table_readings(self.filter.tables[0])
+        called = {(shape.schema, shape.table) for shape in self.shapes(session)}
+        return next((each for each in readings if each in called), next(iter(readings), None))
 
     def relation_ids(self, session: ReadSession) -> list[int] | None:
         """The tables it is about; None: all."""

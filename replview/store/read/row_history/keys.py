@@ -15,6 +15,7 @@ from replview.store.read.row_history.shapes import Shapes, Version, key_values
 from replview.store.read.rows import Relation, Slot, signed_hash
 from replview.store.read.seen import withheld_reason
 from replview.store.read.session import ReadSession
+from replview.text.parsing import plain_name
 from replview.text.problem import CodedProblem
 
 #: A key's text in an address or a box is no longer than this.
@@ -102,6 +103,9 @@ class _StoredRelation:
         return f"{self.schema}.{self.table}"
 
 
+_NAMED = 'slot_id = %s AND schema = %s AND "table" = %s'
+
+
 def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relation]:
     """Newest first."""
     sql = f"""
@@ -119,6 +123,10 @@ def tables_named(
     """
     found = [r for r in among or () if f"{r.schema}.{r.table}" == name]
     found = sorted(found, key=lambda r: -r.pk) or list(_relations_named(session, slot, name))
+    return _table(session, found)
+
+
+def _table(session: ReadSession, found: Sequence[Relation]) -> TableRows | None:
     if not found:
         return None
     ids = tuple(relation.pk for relation in found)
@@ -128,16 +136,17 @@ def tables_named(
 def table_of(session: ReadSession, slot: Slot, relation_id: int) -> TableRows | None:
     """The table of a relation, with those of the same name."""
     found = _relations(session, "slot_id = %s AND id = %s", slot.pk, relation_id)
-    return tables_named(session, slot, str(found[0])) if found else None
+    named = (_relations(session, _NAMED, slot.pk, one.schema, one.table) for one in found)
+    return _table(session, next(named, []))
 
 
 def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relation]:
     """Newest first; a name that several schemas have is nobody's."""
-    named = 'slot_id = %s AND schema = %s AND "table" = %s'
     for schema, table in table_readings(name):
-        if found := _relations(session, named, slot.pk, schema, table):
+        if found := _relations(session, _NAMED, slot.pk, schema, table):
             return found
-    found = _relations(session, 'slot_id = %s AND "table" = %s', slot.pk, name)
+    alone = 'slot_id = %s AND "table" = ANY(%s)'
+    found = _relations(session, alone, slot.pk, [name, plain_name(name)])
     return found if len({relation.schema for relation in found}) == 1 else []
 
 

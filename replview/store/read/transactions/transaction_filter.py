@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from decoder.scalars import LSN
-from replview.text.parsing import clean_text, whole_number
+from replview.text.parsing import clean_text, plain_name, whole_number
 
 #: In the order toolbars show them: inserts, updates, deletes, truncates, messages, snapshots.
 OPERATIONS = "IUDTMS"
@@ -26,6 +26,8 @@ STATES = (*OPEN_STATES, *PLACED_STATES, *ENDED_STATES)
 
 _TEXT_LIMIT = 200
 _LIST_LIMIT = 100
+#: What commas part; in double quotes they part nothing.
+_LISTED = re.compile(r'(?:"(?:[^"]|"")*"|[^,])+')
 _NUMBER_LIMIT = (1 << 62) - 1
 _TIME_OF_DAY = re.compile(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 _RELATIVE = re.compile(r"(\d{1,6})\s*(s|min|m|h|d|w)", re.ASCII)
@@ -69,7 +71,7 @@ class TransactionFilter:
         given = {name: _clean(words.get(name)) for name in WORDS}
         read: dict[str, Any] = {
             "slot": given["slot"],
-            "tables": _names(given["tables"]),
+            "tables": tuple(dict.fromkeys(map(plain_name, _names(given["tables"])))),
             "ops": "".join(one for one in OPERATIONS if one in given["ops"].upper()) or OPERATIONS,
             "states": tuple(one for one in _names(given["states"]) if one in (*STATES, OPEN)),
             "actor": given["actor"],
@@ -154,7 +156,7 @@ def _clean(word: object) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    parts = [part.strip() for part in text.split(",")][:_LIST_LIMIT]
+    parts = [part.strip() for part in _LISTED.findall(text)][:_LIST_LIMIT]
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
@@ -166,4 +168,10 @@ def _lsn(text: str) -> LSN | None:
 
 
 def _word(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value or "")
+    return ",".join(map(_listed, value)) if isinstance(value, tuple) else str(value or "")
+
+
+def _listed(name: str) -> str:
+    """A name as ``_names`` and ``plain_name`` read it."""
+    is_plain = "," not in name and plain_name(name) == name
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
