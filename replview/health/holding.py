@@ -37,6 +37,8 @@ class Holder:
     database: str = ""
     role: str = ""
     application: str = ""
+    #: Of a session as pg_stat_activity has it; empty: not shown to replview's role.
+    state: str = ""
 
     @property
     def oldest(self) -> int:
@@ -95,6 +97,7 @@ def open_on_source(state: SourceState) -> Iterator[Holder]:
             database=row.get("database") or "",
             role=row.get("role") or "",
             application=row.get("application_name") or "",
+            state=row.get("state") or "",
         )
 
 
@@ -104,18 +107,24 @@ def standbys(state: SourceState) -> Iterator[Holder]:
         age = row.get("backend_xmin_age") or row.get("slot_xmin_age")
         if age is not None:
             name = row.get("slot_name") or row.get("application_name") or f"pid {row['pid']}"
-            yield Holder(kind="standby", name=name, snapshot_age=age)
+            who = row.get("application_name") or ""
+            yield Holder(kind="standby", name=name, snapshot_age=age, application=who)
+
+
+def all_holders(state: SourceState) -> Iterator[Holder]:
+    """Everything on the source that holds slots or vacuum back by an xid or a snapshot."""
+    yield from open_on_source(state)
+    yield from standbys(state)
+    for name, row in state.slots.items():
+        # That of a physical slot which is read is its standby's.
+        standby = row.get("slot_type") == "physical" and row.get("active")
+        if row.get("xmin_age") is not None and not standby:
+            yield Holder(kind="slot", name=name, snapshot_age=row["xmin_age"])
 
 
 def vacuum_holder(state: SourceState) -> Holder | None:
     """Who makes vacuum stop furthest back; None where nobody is known to."""
-    slots = (
-        Holder(kind="slot", name=name, snapshot_age=row["xmin_age"])
-        for name, row in state.slots.items()
-        if row.get("xmin_age") is not None and row.get("slot_type") != "physical"
-    )
-    holders = (*open_on_source(state), *standbys(state), *slots)
-    known = [holder for holder in holders if holder.oldest]
+    known = [holder for holder in all_holders(state) if holder.oldest]
     return max(known, key=lambda holder: holder.oldest, default=None)
 
 

@@ -1,6 +1,5 @@
 """What a source said when last looked at: is a transaction still there, who runs it, how old."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -48,6 +47,19 @@ class SourceState:
         return self.holders.get("slots") or {}
 
     @property
+    def logical_slots(self) -> int:
+        """How many logical slots keep WAL there."""
+        rows = self.slots.values()
+        return sum(
+            row.get("slot_type") == "logical" and bool(row.get("restart_lsn")) for row in rows
+        )
+
+    @property
+    def running_cut(self) -> bool:
+        """Whether there may be more sessions than were read."""
+        return len(self.running or ()) >= RUNNING_LIMIT
+
+    @property
     def work_mem_bytes(self) -> int | None:
         """From here on a transaction is streamed."""
         return self.holders.get("logical_decoding_work_mem_bytes")
@@ -81,7 +93,7 @@ class SourceState:
         if row.state == Transaction.State.RECEIVING:
             return OnSource(word="gone", reason="committed", looked_at=self.looked_at)
         found = self._running.get(row.xid) or self._by_xid.get(row.xid)
-        whole = len(self.running or ()) < RUNNING_LIMIT and self.prepared_limit is None
+        whole = not self.running_cut and self.prepared_limit is None
         return self._answer(found, self.running is not None, row.received_at, whole)
 
     def _answer(
@@ -100,11 +112,6 @@ class SourceState:
         if not whole:
             return OnSource(word="unknown", reason="too many to be listed", looked_at=at)
         return OnSource(word="gone", looked_at=at)
-
-
-def pairs(state: SourceState) -> Iterable[tuple[str, int]]:
-    """(gid, xid) of all that are prepared on the source."""
-    return ((row["gid"], row["xid"]) for row in state.prepared or ())
 
 
 def stale_after() -> timedelta:

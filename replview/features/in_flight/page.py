@@ -12,13 +12,14 @@ from django.utils import timezone
 
 from replview.access.visibility import reading_session
 from replview.features.in_flight import queries as store
-from replview.features.in_flight.filters import InFlightQuery
-from replview.features.in_flight.rows import ElsewhereRow, EndedRow, InFlightRow, elsewhere_rows
-from replview.health.holding import Holding, holding_of
+from replview.features.in_flight.filters import ROWS, InFlightQuery
+from replview.features.in_flight.rows import EndedRow, InFlightRow, OnSourceRow, why_unrecorded
+from replview.health.holding import Holding, all_holders, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
-from replview.health.source_state import SourceState, pairs
-from replview.store.models import Slot, SourceLook, Transaction
+from replview.health.source_state import SourceState
+from replview.store.models import Slot, Source, SourceLook, Transaction
 from replview.store.read.history import relation_names, transitions_of
+from replview.store.same_server import one_a_server
 from replview.ui.changes.stages import lifecycle_of
 
 #: The rate is of the last so many seconds.
@@ -100,6 +101,9 @@ class Scope:
     now: datetime
     slots: list[Slot]
     all_slots: list[Slot]
+    #: Also those that no slot is received of.
+    sources: list[Source]
+    looks: dict[int, SourceLook]
     source_states: dict[int, SourceState]
 
     @property
@@ -131,8 +135,11 @@ class InFlight:
     numbers: Numbers
     streaming: list[InFlightRow] = field(default_factory=list)
     prepared: list[InFlightRow] = field(default_factory=list)
-    elsewhere: list[ElsewhereRow] = field(default_factory=list)
-    more_elsewhere: int = 0
+    on_source: list[OnSourceRow] = field(default_factory=list)
+    more_on_source: int = 0
+    looked: list[tuple[Source, SourceState]] = field(default_factory=list)
+    #: Prepared on a source and in no record of ours, the oldest first.
+    elsewhere: list[OnSourceRow] = field(default_factory=list)
     ended: list[EndedRow] = field(default_factory=list)
     more_ended: bool = False
     holdings: list[Holding] = field(default_factory=list)
@@ -160,12 +167,15 @@ def read_scope(filters: InFlightQuery) -> Scope:
         for slot in known
         if filters.source in ("", slot.source.name) and filters.slot in ("", str(slot))
     ]
-    if not slots and (filters.source or filters.slot):
+    sources = [one for one in Source.objects.all() if filters.source in ("", one.name)]
+    if filters.slot:
+        sources = [slot.source for slot in slots]
+    if not sources and (filters.source or filters.slot):
         raise Http404(f"there is no {filters.slot or filters.source!r}")
-    sources = {slot.source_id for slot in slots}
-    found = SourceLook.objects.in_bulk(sources)
-    source_states = {source: SourceState(found.get(source), now) for source in sources}
-    return Scope(now=now, slots=slots, all_slots=known, source_states=source_states)
+    looks = SourceLook.objects.in_bulk([source.pk for source in sources])
+    states = {source.pk: SourceState(looks.get(source.pk), now) for source in sources}
+    return Scope(now=now, slots=slots, all_slots=known, sources=sources, looks=looks,
+                 source_states=states)  # fmt: skip
 
 
 def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
@@ -182,7 +192,7 @@ def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
     )
     page.numbers = _numbers(store.open_totals(wanted), scope) if filters.narrowed else page.whole
     _read_open(page, wanted)
-    _read_elsewhere(page)
+    _read_on_source(page)
     _read_ended(page, wanted)
     worst_first = sorted(scope.slots, key=lambda slot: -_retained(scope, slot))
     page.holdings = [
@@ -249,31 +259,46 @@ def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
     return made
 
 
-def _read_elsewhere(page: InFlight) -> None:
-    """Prepared on a source and in no record of ours, the oldest first."""
+def _read_on_source(page: InFlight) -> None:
+    """All that is open on the sources in view, each server once, what holds most first."""
     scope, filters = page.scope, page.filters
-    if filters.state == "streaming":
-        return
-    for source_id, source_state in scope.source_states.items():
-        if not source_state.prepared or not source_state.fresh:
-            continue
-        # A slot that is out of view may have recorded it.
-        slots = [slot for slot in scope.all_slots if slot.source_id == source_id]
-        lifecycles = [slot.incarnation_id for slot in slots if slot.incarnation_id is not None]
-        known = store.known_prepared(lifecycles, list(pairs(source_state)))
-        unknown = [row for row in source_state.prepared if (row["gid"], row["xid"]) not in known]
-        found = elsewhere_rows(slots[0].source, slots, unknown, source_state.slots, scope.now)
-        text = filters.text.casefold()
-        page.elsewhere += [
-            row
-            for row in found
-            if row.age is not None
-            and row.age.total_seconds() >= filters.older_seconds
-            and (not text or text in row.gid.casefold() or text == str(row.xid))
+    for source in one_a_server(scope.sources, scope.looks):
+        state = scope.source_states[source.pk]
+        page.looked.append((source, state))
+        rows = _rows_on_source(source, state, scope) if state.fresh else []
+        page.on_source += [
+            row for row in rows if row.passes(filters.state, filters.older_seconds, filters.text)
         ]
-    page.elsewhere.sort(key=lambda row: (row.prepared_at is None, row.prepared_at))
-    page.more_elsewhere = max(len(page.elsewhere) - filters.rows, 0)
-    page.elsewhere = page.elsewhere[: filters.rows]
+    page.on_source.sort(key=lambda row: -row.holder.oldest)
+    page.elsewhere = [row for row in page.on_source if row.elsewhere]
+    page.elsewhere.sort(key=lambda row: (row.holder.since is None, row.holder.since))
+    limit = 20 if filters.rows == ROWS else filters.rows  # few, until more is asked for
+    page.more_on_source = max(len(page.on_source) - limit, 0)
+    page.on_source = page.on_source[:limit]
+
+
+def _rows_on_source(source: Source, state: SourceState, scope: Scope) -> list[OnSourceRow]:
+    """Each with the slot whose record has it, or why none has."""
+    # A slot that is out of view may have recorded it.
+    slots = [slot for slot in scope.all_slots if slot.source_id == source.pk]
+    by_incarnation = {slot.incarnation_id: slot for slot in slots if slot.incarnation_id}
+    databases = {(state.slots.get(slot.name) or {}).get("database") for slot in slots}
+    holders = list(all_holders(state))
+    known = store.recorded(
+        list(by_incarnation),
+        [holder.name for holder in holders if holder.kind == "prepared"],
+        [holder.xid for holder in holders if holder.kind == "running" and holder.xid],
+    )
+    made = []
+    for holder in holders:
+        row = OnSourceRow(source=source, holder=holder, logical=state.logical_slots, now=scope.now)
+        gid = holder.name if holder.kind == "prepared" else None
+        if found := known.get((gid, holder.xid or 0)):
+            row.transaction, row.slot = found[0], by_incarnation[found[1]]
+        else:
+            row.why = why_unrecorded(holder, databases)
+        made.append(row)
+    return made
 
 
 def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:

@@ -173,17 +173,24 @@ def changes_are_kept(row: Transaction, slot: Slot) -> bool:
     return slot.keep_aborted or not gone.exists()
 
 
-def known_prepared(
-    incarnations: Collection[int], prepared: Iterable[tuple[str, int]]
-) -> set[tuple[str, int]]:
-    """Which of these (gid, xid) are in the record, whatever became of them."""
-    gids = list({gid for gid, _ in prepared})
-    if not gids:
-        return set()
-    sql = "SELECT gid, xid FROM transaction WHERE gid = ANY(%s) AND incarnation_id = ANY(%s)"
+# A prepared one counts whatever became of it: its end may have come since the source was looked at.
+_RECORDED = """
+    SELECT gid, xid, id, incarnation_id FROM transaction
+     WHERE incarnation_id = ANY(%s)
+       AND (gid = ANY(%s) OR state IN ('receiving', 'streaming') AND xid = ANY(%s))
+     ORDER BY id
+"""
+
+
+def recorded(
+    incarnations: Collection[int], prepared: Collection[str], running: Collection[int]
+) -> dict[tuple[str | None, int], tuple[int, int]]:
+    """Find them in the record: (gid, or None of a running one, xid) → (id, incarnation's id)."""
+    if not incarnations or not (prepared or running):
+        return {}
     with connection.cursor() as cursor:
-        cursor.execute(sql, [gids, list(incarnations)])
-        return {(str(gid), int(xid or 0)) for gid, xid in cursor.fetchall()}
+        cursor.execute(_RECORDED, [list(incarnations), list(prepared), list(running)])
+        return {(gid, xid): (pk, incarnation) for gid, xid, pk, incarnation in cursor.fetchall()}
 
 
 # Differs whenever anything of the page does: a few index lookups, however much is open.

@@ -1,21 +1,12 @@
-"""The rows of the in-flight page: open, only on the source, ended."""
+"""The rows of the in-flight page: in the record, on the source, ended."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.utils.dateparse import parse_datetime
-
 from replview.features.in_flight.queries import Aborted
-from replview.health.open_transactions import (
-    LONG,
-    OpenRow,
-    Statement,
-    Touched,
-    bar_of,
-    ends_of_prepared,
-)
+from replview.health.holding import Holder
+from replview.health.open_transactions import LONG, OpenRow, Touched
 from replview.health.source_state import OnSource
 from replview.store.models import Slot, Source, Transaction
 from replview.ui.changes.stages import Lifecycle
@@ -51,35 +42,42 @@ class InFlightRow:
 
 
 @dataclass(slots=True, kw_only=True)
-class ElsewhereRow:
-    """Prepared on a source, and not in this record."""
+class OnSourceRow:
+    """Something open on a source that holds slots or vacuum back, and where the record has it."""
 
     source: Source
-    gid: str
-    xid: int
-    prepared_at: datetime | None
-    owner: str
-    database: str
-    #: Why it is not in the record.
-    why: str
+    holder: Holder
+    #: How many logical slots of its server keep WAL.
+    logical: int
     now: datetime
+    #: The slot whose record has it, and its transaction there.
+    slot: Slot | None = None
+    transaction: int | None = None
+    #: Why no record has it; empty where one has, and of what has no xid.
+    why: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Prepared, and in no record."""
+        return self.holder.kind == "prepared" and bool(self.why)
 
     @property
     def age(self) -> timedelta | None:
-        return None if self.prepared_at is None else max(self.now - self.prepared_at, timedelta(0))
-
-    @property
-    def bar(self) -> float:
-        return bar_of(self.age or timedelta(0))
+        return None if self.holder.since is None else self.now - self.holder.since
 
     @property
     def long(self) -> bool:
         return self.age is not None and self.age > LONG
 
-    @property
-    def statements(self) -> tuple[Statement, Statement]:
-        """Both ends, to be copied."""
-        return ends_of_prepared(self.gid, "changes")
+    def passes(self, state: str, older_seconds: int, text: str) -> bool:
+        """Whether the page's filters let it through."""
+        holder, age = self.holder, self.age
+        if state and (state == "prepared") != (holder.kind == "prepared"):
+            return False
+        if older_seconds and (age is None or age.total_seconds() < older_seconds):
+            return False
+        named = f"{holder.name} {holder.role} {holder.application}".casefold()
+        return not text or text.casefold() in named or text in (str(holder.xid), str(holder.pid))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,33 +109,14 @@ class EndedRow:
         return self.transaction.changes
 
 
-def elsewhere_rows(
-    source: Source,
-    slots: Iterable[Slot],
-    prepared: Iterable[dict[str, Any]],
-    horizons: dict[str, dict[str, Any]],
-    now: datetime,
-) -> list[ElsewhereRow]:
-    """Of those prepared on a source and in no record, why they are not."""
-    databases = {(horizons.get(slot.name) or {}).get("database") for slot in slots}
-    return [
-        ElsewhereRow(
-            source=source,
-            gid=row["gid"],
-            xid=row["xid"],
-            prepared_at=parse_datetime(row["prepared_at"]),
-            owner=row.get("owner") or "",
-            database=row.get("database") or "",
-            why=_why(row, databases),
-            now=now,
-        )
-        for row in prepared
-    ]
-
-
-def _why(row: dict[str, Any], databases: set[Any]) -> str:
+def why_unrecorded(holder: Holder, databases: set[str | None]) -> str:
+    """Why no slot's record has what has an xid; ``databases``: those that the slots decode."""
+    if holder.xid is None:
+        return ""
     if not databases - {None}:
         return "no slot of it is recorded"
-    if row.get("database") not in databases:
+    if holder.database not in databases:
         return "in another database than the slot's"
-    return "prepared before the slot followed it, or not sent until it commits"
+    if holder.kind == "prepared":
+        return "prepared before the slot followed it, or not sent until it commits"
+    return "nothing of it has been received yet"

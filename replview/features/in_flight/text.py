@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from replview.features.in_flight.page import InFlight, Numbers, Scope
-from replview.features.in_flight.rows import ElsewhereRow, InFlightRow
+from replview.features.in_flight.rows import InFlightRow, OnSourceRow
 from replview.health.open_transactions import LONG, Statement, end_of_session, ends_of_prepared
 from replview.health.states import Level
 from replview.store.models import Transaction
@@ -42,16 +42,19 @@ def sentence_of(page: InFlight) -> Sentence:
     worst = _worst(page)
     if worst is None:
         title, rest = "Nothing is in flight.", "No transaction waits, and none holds WAL or vacuum."
+        known = all(state.fresh for _, state in page.looked) and not page.filters.narrowed
+        if page.on_source or not known:
+            rest = "No streamed or prepared transaction waits: see below what else is open."
         if hidden := page.whole.open:
             title, rest = "Nothing matches.", f"{plural(hidden, 'transaction')} not shown."
         return Sentence(level=Level.IDLE, title=title, says="none", rest=rest)
-    if isinstance(worst, ElsewhereRow):
+    if isinstance(worst, OnSourceRow):
         made = _of_elsewhere(worst)
     elif worst.row.prepared:
         made = _of_prepared(worst)
     else:
         made = _of_streaming(worst)
-    made.title = _title(page.whole, page.more_elsewhere + len(page.elsewhere))
+    made.title = _title(page.whole, len(page.elsewhere))
     made.says = f"{made.level}|{made.name}"
     return made
 
@@ -70,12 +73,12 @@ def _title(numbers: Numbers, elsewhere: int) -> str:
     return f"{sum(counts.values()):,} open: {', '.join(parts)}."
 
 
-def _worst(page: InFlight) -> InFlightRow | ElsewhereRow | None:
+def _worst(page: InFlight) -> InFlightRow | OnSourceRow | None:
     """The prepared one that waits for longest; without any, the one that streams for longest."""
     elsewhere = page.elsewhere[0] if page.elsewhere else None
     if page.prepared:
         mine = page.prepared[0]
-        if elsewhere and elsewhere.prepared_at and elsewhere.prepared_at < mine.row.since:
+        if elsewhere and elsewhere.holder.since and elsewhere.holder.since < mine.row.since:
             return elsewhere
         return mine
     return elsewhere or (page.streaming[0] if page.streaming else None)
@@ -118,12 +121,13 @@ def ends_of_session(transaction: Transaction, session: dict[str, Any]) -> tuple[
     return () if end is None else (end,)
 
 
-def _of_elsewhere(one: ElsewhereRow) -> Sentence:
-    made = Sentence(level=Level.LOOK if one.long else Level.OK, title="", name=one.gid,
-                    doing=f"prepared on {one.source.name} for", since=one.prepared_at,
+def _of_elsewhere(one: OnSourceRow) -> Sentence:
+    holder = one.holder
+    made = Sentence(level=Level.LOOK if one.long else Level.OK, title="", name=holder.name,
+                    doing=f"prepared on {one.source.name} for", since=holder.since,
                     rest="It is not in this record, and blocks vacuum there.")  # fmt: skip
-    made.action, made.statements = "Copy SQL: commit or roll back", one.statements
-    made.where = f"Connect to database {one.database} of {one.source.name} first."
+    made.action, made.statements = "Copy SQL: commit or roll back", holder.ends
+    made.where = f"Connect to database {holder.database} of {one.source.name} first."
     if one.long:
         made.next = "commit it or roll it back."
     return made
@@ -147,10 +151,10 @@ def database_of(one: InFlightRow) -> str:
 
 def work_mem_words(scope: Scope) -> str:
     """``64 MB on this source``; of several sources the range; empty where unknown."""
-    found = {one.work_mem_bytes for one in scope.source_states.values()}
-    known = [size for size in found if size is not None]
+    states = {slot.source_id: scope.source_state(slot) for slot in scope.slots}
+    known = [size for one in states.values() if (size := one.work_mem_bytes) is not None]
     if not known:
         return ""
     low, high = min(known), max(known)
-    place = "this source" if len(scope.source_states) == 1 else "these sources"
+    place = "this source" if len(states) == 1 else "these sources"
     return f"{bytes_words(low)}{f' to {bytes_words(high)}' if high > low else ''} on {place}"

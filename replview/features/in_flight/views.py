@@ -36,7 +36,7 @@ from replview.health.open_transactions import (
     touched_by,
 )
 from replview.health.source_state import SourceState
-from replview.store.models import Slot, SlotIncarnation, Transaction
+from replview.store.models import Slot, SlotIncarnation, Source, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
@@ -231,19 +231,18 @@ def _page(content: InFlight) -> dict[str, object]:
 def _sources(content: InFlight) -> list[dict[str, Any]]:
     """The menu of sources and their slots."""
     filters = content.filters
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {
+        name: {
+            "name": name,
+            "url": filters.url(source=name, slot="", rows="", tx=""),
+            "current": filters.source == name and not filters.slot,
+            "slots": [],
+        }
+        for name in Source.objects.values_list("name", flat=True)
+    }
     for slot in content.scope.all_slots:
-        entry = found.setdefault(
-            slot.source_id,
-            {
-                "name": slot.source.name,
-                "url": filters.url(source=slot.source.name, slot="", rows="", tx=""),
-                "current": filters.source == slot.source.name and not filters.slot,
-                "slots": [],
-            },
-        )
         url = filters.url(source="", slot=str(slot), rows="", tx="")
-        entry["slots"].append((slot.name, url, str(slot) == filters.slot))
+        found[slot.source.name]["slots"].append((slot.name, url, str(slot) == filters.slot))
     return list(found.values())
 
 

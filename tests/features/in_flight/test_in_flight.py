@@ -197,7 +197,7 @@ def test_one_that_streams_names_its_session_and_how_to_end_it(
     assert "<img" not in text_of(answer)
 
 
-def test_a_prepared_one_that_is_in_no_record_stands_apart(
+def test_a_prepared_one_that_is_in_no_record_says_why(
     signed_in: Client, batch: Transaction, scene: Scene
 ) -> None:
     other = {"gid": "it's " + EVIL, "xid": 7, "prepared_at": scene.now.isoformat(),
@@ -210,11 +210,11 @@ def test_a_prepared_one_that_is_in_no_record_stands_apart(
     answer = signed_in.get("/in-flight/")
 
     said, page = plain(answer), text_of(answer)
-    assert "On the source, not in this record" in said
-    apart = page.split('id="elsewhere-title"')[1]
+    apart = page.split('id="on-source-title"')[1]
     assert "in another database than the slot&#x27;s" in apart
     assert "prepared before the slot followed it" in apart
-    assert "crm_batch" not in apart.split('id="ended-title"')[0].split('id="side"')[0]
+    own = apart.split(">crm_batch_20261119_2<")[1].split('id="ended-title"')[0]
+    assert f'tx={batch.pk}">in the record of crm/replview</a>' in own
     assert "older , prepared on crm for 3 d" in said
     assert "<img" not in page
     quoted = "COMMIT PREPARED &#x27;it&#x27;&#x27;s &lt;img"

@@ -1,15 +1,23 @@
 """The in-flight page over a real source, its receiver and its samples."""
 
+import html
 import re
+import struct
+from datetime import timedelta
 
+import psycopg
 import pytest
 from django.test import Client
+from django.utils import timezone
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
 
 from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
-from replview.store.models import Slot, Transaction
+from replview.store.models import Slot, Source, SourceLook, Transaction
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
+from tests.pages.reading import spaced
 from tests.people import said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
@@ -82,6 +90,164 @@ def test_one_prepared_in_another_database_is_told_apart(
         other.run("ROLLBACK PREPARED 'x'")
         source.run("DROP DATABASE elsewhere_db WITH (FORCE)")
 
-    assert "On the source, not in this record" in page
+    assert "Open on the source" in page
     assert "in another database than the slot's" in page
     assert "1 prepared transaction not in this record." in page
+
+
+def sampled(source: SourceDatabase) -> Source:
+    """The source, without a slot of ours, sampled once."""
+    row, _ = Source.objects.get_or_create(name=source.name, conninfo="in the test")
+    set_dsn(row, source.dsn)
+    row.save()
+    make_partitions()
+    assert sample_source(row) is None
+    return row
+
+
+BUTTON = '<button class="btn btn-small btn-quiet" type="button" data-copy="'
+
+
+def there(client: Client, query: str = "") -> dict[str, str]:
+    """The rows of what is open on the sources, by gid, pid or slot, as text."""
+    page = spaced(client.get(f"/in-flight/?{query}").content.decode())
+    table = page.split('id="on-source-title"')[1].split("</section>")[0]
+    found = {}
+    for row in table.split('<tr class="open-there')[1:]:
+        text = html.unescape(re.sub(r"<[^>]+>", " ", row.replace(BUTTON, "> SQL: ")))
+        text = re.sub(r"\s+", " ", text.replace("\xa0", " "))
+        found[re.search(r'class="copy[^>]*><?[^>]*>([^<]+)', row)[1]] = text
+    return found
+
+
+class Standby:
+    """What a standby is to its primary: a walsender's other end, which feeds an xmin back."""
+
+    def __init__(self, source: SourceDatabase, slot: str) -> None:
+        self._connection = psycopg.connect(
+            f"{source.dsn} replication=true application_name=far_standby", autocommit=True
+        )
+        self._wire = self._connection.pgconn
+        at = self._wire.exec_(b"IDENTIFY_SYSTEM").get_value(0, 2).decode()
+        started = self._wire.exec_(f'START_REPLICATION SLOT "{slot}" PHYSICAL {at}'.encode())
+        assert started.status == pq.ExecStatus.COPY_BOTH, self._wire.error_message
+
+    def feed_back(self, xmin: int) -> None:
+        """Hot standby feedback. Source: PostgreSQL documentation, "Streaming Replication"."""
+        message = struct.pack(">cqIIII", b"h", 0, xmin % 2**32, xmin >> 32, 0, 0)
+        self._wire.put_copy_data(message)
+        self._wire.flush()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def test_all_that_is_open_on_a_source_stands_there_with_what_it_holds(
+    any_source: SourceDatabase, record, signed_in: Client
+) -> None:
+    any_source.run("CREATE TABLE t (n int PRIMARY KEY)")
+    recording = record(any_source)
+    with (
+        any_source.connect(application_name="report") as reader,
+        any_source.connect(application_name="night batch") as writer,
+    ):
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM t")
+        any_source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(20)])
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO t VALUES (100)")
+        any_source.run("BEGIN; INSERT INTO t VALUES (200); PREPARE TRANSACTION 'mine'")
+        stored = wait_for(lambda: Transaction.objects.filter(gid="mine").first())
+        sample(recording.slot, any_source)
+        rows = there(signed_in, f"source={any_source.name}")
+        report, batch = (rows[f"pid {one.info.backend_pid}"] for one in (reader, writer))
+        with any_source.connect() as other:
+            [(age,)] = other.execute(
+                "SELECT age(backend_xmin) FROM pg_stat_activity WHERE pid = %s",
+                [reader.info.backend_pid],
+            ).fetchall()
+            assert next(iter(rows)) == f"pid {reader.info.backend_pid}"
+            assert f"holds dead rows in {any_source.name}, {age} transactions back" in report
+            assert "restart_lsn" not in report
+            assert "not in this record" not in report
+            assert f"idle in transaction pid {reader.info.backend_pid} {any_source.name}" in report
+            assert f"{any_source.server.user}, report" in report
+            number = len([*other.execute("SELECT FROM pg_replication_slots WHERE plugin > ''")])
+            logical = f"of {number} logical slot{'s' * (number > 1)}"
+            held = f"holds restart_lsn and catalog_xmin {logical}, dead rows in {any_source.name}"
+            assert held in batch
+            assert "not in this record: nothing of it has been received yet" in batch
+            assert held in rows["mine"]
+            assert f"in the record of {recording.slot}" in rows["mine"]
+            assert "SQL: COMMIT PREPARED 'mine';" in rows["mine"]
+            page = signed_in.get("/in-flight/").content.decode()
+            assert f'tx={stored.pk}">in the record of' in page
+            for one, text in ((reader, report), (writer, batch)):
+                ends = re.search(r"SQL: (SELECT pg_terminate.*?;)", text)[1]
+                assert f"pid = {one.info.backend_pid} AND " in ends
+                assert other.execute(ends).fetchall() == [(True,)]
+                wait_for(lambda ends=ends: not other.execute(ends).fetchall())
+        for one in (reader, writer):
+            one.close()
+    any_source.run("ROLLBACK PREPARED 'mine'")
+    sample(recording.slot, any_source)
+    assert "mine" not in there(signed_in)
+
+
+def test_a_standbys_feedback_stands_there_also_when_it_has_gone(
+    any_source: SourceDatabase, signed_in: Client, transactional_db
+) -> None:
+    any_source.run(
+        "CREATE TABLE t (n int)", "SELECT pg_create_physical_replication_slot('far', true)"
+    )
+    with any_source.connect() as other:
+        [(xmin,)] = other.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchall()
+    any_source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(20)])
+    standby = Standby(any_source, "far")
+    query = "SELECT age(xmin) FROM pg_replication_slots WHERE slot_name = 'far' AND active = %s"
+    try:
+        with any_source.connect() as other:
+            standby.feed_back(int(xmin))
+            wait_for(lambda: other.execute(query, [True]).fetchone()[0])
+            sampled(any_source)
+            row, (age,) = there(signed_in)["far"], other.execute(query, [True]).fetchone()
+            assert f"holds dead rows in every database, {age} transactions back" in row
+            assert "standby far" in row
+            assert "far_standby" in row
+            assert "ends on the standby" in row
+            standby.close()
+            wait_for(lambda: other.execute(query, [False]).fetchone())
+            sampled(any_source)
+            row, (age,) = there(signed_in)["far"], other.execute(query, [False]).fetchone()
+            assert f"holds dead rows in every database, {age} transactions back" in row
+            assert "see the slot" in row
+    finally:
+        standby.close()
+        any_source.run("SELECT pg_drop_replication_slot('far')")
+
+
+def test_what_a_plain_role_is_not_shown_is_unknown(
+    source: SourceDatabase, signed_in: Client, transactional_db
+) -> None:
+    source.run("CREATE TABLE t (n int)", "CREATE ROLE plain_reader LOGIN PASSWORD 'plain'")
+    row = Source.objects.create(name=source.name, conninfo="in the test")
+    set_dsn(row, make_conninfo(source.dsn, user="plain_reader", password="plain"))
+    row.save()
+    make_partitions()
+    try:
+        with source.connect() as reader:
+            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            reader.execute("SELECT count(*) FROM t")
+            assert sample_source(row) is None
+            shown = there(signed_in)[f"pid {reader.info.backend_pid}"]
+            page = said(signed_in, "/in-flight/")
+            # Neither its xid nor its start names it: a pid alone may be another's by then.
+            assert "SQL:" not in shown
+            assert re.search(r"running pid \d+ \S+ unknown unknown", shown)
+            assert "replview’s role there needs pg_monitor" in page
+        SourceLook.objects.update(looked_at=timezone.now() - timedelta(minutes=5))
+        page = said(signed_in, "/in-flight/")
+        assert f"Unknown what is open on {source.name} : it was last looked at" in page
+        assert there(signed_in) == {}
+    finally:
+        source.run("DROP ROLE plain_reader")
