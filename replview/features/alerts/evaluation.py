@@ -223,7 +223,9 @@ def _one_rule(
         begun, further = schema_changes.schema_changes(rule, others, now)
         for alert in begun:
             _describe(alert, rule)
-        return _store(begun, further, begun, now)
+        counted = {alert.pk for alert in further}
+        rested = schema_changes.end_rested((a for a in known if a.pk not in counted), now)
+        return _store(begun, [*further, *rested], [*begun, *rested], now)
     run = _RuleRun(rule, now, precedence)
     by_subject = {alert.subject: alert for alert in known}
     for measured in measures.of(rule, others):

@@ -46,7 +46,7 @@ class Kind:
     remedy: str
     #: Fires below the threshold instead of at or above it.
     below: bool = False
-    #: An event: fires at once, and is over when somebody has seen it.
+    #: An event: fires at once, and is over when somebody has seen it or it has not come again.
     event: bool = False
 
     @property
@@ -121,7 +121,7 @@ KINDS: dict[str, Kind] = {
     ),
     _K.SCHEMA_CHANGE: Kind(
         "Schema change", Unit.YES_NO, Subject.TABLE,
-        "A published table came with another shape. Stays until somebody has seen it.",
+        "A published table came with another shape. Over once seen, or ten minutes after the last.",
         "Compare the two versions, then mark it as seen.", event=True,
     ),
     _K.POISON_CHANGE: Kind(

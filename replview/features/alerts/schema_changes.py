@@ -1,17 +1,21 @@
 """Schema changes as alerts: from the lines that receivers write into their slots' logs.
 
-One alert a table stays open until somebody has seen it; further changes meanwhile count on.
+One alert a table stays open until somebody has seen it, or its table has not changed for a while;
+further changes meanwhile count on.
 """
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
 from replview.store.models import Alert, AlertRule, Relation, Slot, SlotEvent, WatchedSlot
+from replview.text.formats import age_words
 
 #: How far back lines are looked at: an evaluator that was away for longer tells of no older ones.
 LOOK_BACK = dt.timedelta(hours=1)
 _LINES_AT_ONCE = 2000
+#: A schema change is an event: this long after a table's last one its alert is over.
+RESTS_AFTER = dt.timedelta(minutes=10)
 
 
 def schema_changes(
@@ -40,10 +44,19 @@ def schema_changes(
         alert = known or begun.setdefault(subject, _new_alert(rule, relation, slot_id, line))
         alert.value_last = alert.value_worst = (alert.value_last or 0) + 1
         alert.detail |= {"event": line.pk, "version": line.detail.get("version_id")}
-        alert.message = line.message
+        alert.message, alert.over_since = line.message, line.at
         if known:
             further[subject] = alert
     return list(begun.values()), list(further.values())
+
+
+def end_rested(alerts: Iterable[Alert], now: dt.datetime) -> list[Alert]:
+    """End those whose table has not changed for ``RESTS_AFTER``; returns them, not yet saved."""
+    ended = [one for one in alerts if now - (one.over_since or one.began_at) >= RESTS_AFTER]
+    for alert in ended:
+        alert.state, alert.cleared_at = Alert.State.CLEARED, now
+        alert.detail["over_because"] = f"the table has not changed for {age_words(RESTS_AFTER)}"
+    return ended
 
 
 def _new_alert(rule: AlertRule, relation: Relation, slot_id: int | None, line: SlotEvent) -> Alert:

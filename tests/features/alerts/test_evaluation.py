@@ -7,6 +7,7 @@ import pytest
 from replview.features.alerts import evaluation
 from replview.features.alerts.built_in import BUILT_IN, ensure
 from replview.features.alerts.evaluation import EVALUATE_LOCK, evaluate
+from replview.features.alerts.messages import cleared_sentence
 from replview.store.models import (
     Alert,
     AlertRule,
@@ -263,7 +264,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(sampled: Sampled, monkeypatc
     assert "cannot be evaluated" in caplog.text
 
 
-def test_schema_changes_until_somebody_has_seen_them(sampled: Sampled) -> None:
+def test_schema_changes_until_somebody_has_seen_them_or_they_rest(sampled: Sampled) -> None:
     from replview.store.models import Relation
 
     only("schema_change", tables=["public.*"], created_at=START)
@@ -291,7 +292,17 @@ def test_schema_changes_until_somebody_has_seen_them(sampled: Sampled) -> None:
     Alert.objects.update(state="cleared")
     assert sampled.sample() == []
     changed(relations[0])
-    assert len(sampled.sample()) == 1
+    (alert,) = sampled.sample()
+    sampled.sample(after=9 * 60)
+    changed(relations[0])
+    assert sampled.sample(after=9 * 60) == [], "the second change began the ten minutes anew"
+    (rested,) = sampled.sample(after=2 * 60)
+    assert (rested.pk, rested.state, rested.seen_by) == (alert.pk, "cleared", "")
+    assert cleared_sentence(rested) == (
+        "schema_change, public.orders of shop/replview: over because the table has not changed for "
+        "10\N{NO-BREAK SPACE}min."
+    )
+    assert sampled.sample(after=60) == []
 
 
 def test_loss_is_foretold_from_the_pace_of_the_last_minutes(sampled: Sampled) -> None:
