@@ -175,6 +175,8 @@ def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Cove
         sentence.no_change = coverage.says_no_change()
         sentence.since, sentence.until = coverage.vouched_since, coverage.end
         sentence.why = "" if sentence.no_change else _why_not(coverage)
+        if sentence.no_change and holes:
+            sentence.gaps = f"Before that, {sentence.gaps.replace('One', 'one')}"
     return sentence
 
 

@@ -14,7 +14,9 @@ from django.utils import timezone
 from replview.store.models import Slot, Transaction
 from replview.store.write.partitions import ensure_partitions
 from replview.text.addresses import row_url
+from tests.store import test_coverage as coverage
 from tests.store.history_rows import History, insert
+from tests.store.test_coverage import history as history  # a fixture
 
 URL = "/rows/"
 
@@ -158,6 +160,16 @@ def test_a_row_never_seen_is_not_said_to_be_unchanged(signed_in, shop) -> None:
 
     assert "orders 7 has no recorded change." in text
     assert "gaps: none" not in text
+
+
+def test_a_gap_before_a_time_without_a_change_is_said_to_be_before_it(signed_in, history) -> None:
+    coverage.published(history, coverage.ago(9))
+    history.commit(insert(2), commit_time=coverage.ago(5))
+    coverage.gap(history, coverage.ago(4.45))
+    text = signed_in.get(row_url(history.slot, "public", "orders", {"id": "7"})).content.decode()
+
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text.replace("\xa0", " ")))
+    assert "nothing is missing in between. Before that, one gap of 33 min." in words
 
 
 def test_a_long_history_comes_a_page_at_a_time(signed_in, shop) -> None:
