@@ -67,6 +67,7 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
         message = "the role may not see open transactions; creating a slot waits for all of them"
         yield warning("open_transactions", message, f"GRANT pg_monitor TO {facts.role}")
     slots = read_slots(connection)
+    yield from doctor_checks.check_hidden_plugins(connection, facts)
     yield from doctor_checks.check_plugins(facts, slots)
     yield from check_slots(slots)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import psycopg
+
 from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import literal, quoted, some_of
 from replview.catalog.publications import Publication
@@ -195,8 +197,26 @@ def check_monitoring(connection: Connection) -> Iterator[Finding]:
 # of ``output_plugin_libraries``.
 
 
+PLUGINS = Query(
+    name="plugins",
+    about="The list, NULL where there is none; refused to a role without pg_read_all_settings.",
+    sql="SELECT current_setting('output_plugin_libraries', true) AS names",
+)
 #: What every slot that replview makes speaks.
 _OURS = "pgoutput"
+
+
+def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterator[Finding]:
+    """To a role that may not read the list it looks as if the server had none."""
+    try:
+        PLUGINS.row(connection)
+    except psycopg.errors.InsufficientPrivilege:
+        yield warning(
+            "plugins_unknown",
+            f"whether the server allows the output plugin {_OURS} is unknown: role {server.role} "
+            "may not read output_plugin_libraries",
+            f"GRANT pg_read_all_settings TO {quoted(server.role)}",
+        )
 
 
 def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
+from replview.management.commands.doctor import lines_of
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import debian_postgres15
 from replview.text.problem import split_remedy
@@ -250,6 +251,32 @@ def test_the_remedy_for_a_refused_plugin_is_valid_sql(source_cluster_15) -> None
         finally:
             connection.execute("ALTER SYSTEM RESET output_plugin_libraries")
             connection.execute("SELECT pg_reload_conf()")
+
+
+def test_whether_a_plugin_is_refused_is_unknown_to_a_role_that_may_not_read_the_list(
+    source_cluster_15,
+) -> None:
+    """A plain role is shown neither the setting nor that there is one. Debian's 15 has it."""
+    dsn = make_conninfo(source_cluster_15.dsn(), user="plain_doctor", password="plain")
+    with connect(source_cluster_15.dsn(), read_only=False) as connection:
+        if read_server_facts(connection).output_plugins is None:
+            pytest.skip("this PostgreSQL has no list of plugins")
+        connection.execute("CREATE ROLE plain_doctor LOGIN REPLICATION PASSWORD 'plain'")
+        connection.execute("ALTER SYSTEM SET output_plugin_libraries = test_decoding")
+        try:
+            reloaded(connection, ("test_decoding",))
+            findings = examine(dsn)
+            finding = by_code(findings)["plugins_unknown"]
+            assert lines_of(findings)[-1].startswith("\nwhether it can be replicated is unknown")
+            connection.execute(finding.remedy.encode())
+            findings = examine(dsn)
+            assert "plugins_unknown" not in by_code(findings)
+            assert by_code(findings)["plugin_refused"].grade is Grade.PROBLEM
+            assert "to mend before this source can be replicated" in lines_of(findings)[-1]
+        finally:
+            connection.execute("ALTER SYSTEM RESET output_plugin_libraries")
+            connection.execute("SELECT pg_reload_conf()")
+            connection.execute("DROP ROLE plain_doctor")
 
 
 def reloaded(connection, wanted: tuple[str, ...]) -> None:

@@ -67,6 +67,11 @@ class Checked:
         return self.of("ok")
 
     @property
+    def unknown(self) -> bool:
+        """Whether it can be replicated is not known."""
+        return any(one.code == "plugins_unknown" for one in self.findings)
+
+    @property
     def level(self) -> str:
         return "now" if self.blocked else "look" if self.of("now", "look") else "ok"
 
@@ -76,6 +81,8 @@ class Checked:
         blocking, warnings = len(self.of("now")), len(self.of("look"))
         if self.blocked:
             return f"{plural(blocking, 'thing')} to mend first."
+        if self.unknown:
+            return "Its server may refuse pgoutput."
         if self.sql_only:
             return "Ready, through SQL functions."
         return f"Ready, with {plural(warnings, 'warning')}." if warnings else "Ready."

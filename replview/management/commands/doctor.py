@@ -48,4 +48,6 @@ def lines_of(findings: list[Finding]) -> list[str]:
     if counts[Grade.PROBLEM]:
         return [*lines, f"\n{counts[Grade.PROBLEM]} to mend before this source can be replicated"]
     warnings = f"; {counts[Grade.WARNING]} warnings" if counts[Grade.WARNING] else ""
-    return [*lines, f"\ncan be replicated{warnings}"]
+    unknown = any(finding.code == "plugins_unknown" for finding in findings)
+    verdict = "whether it can be replicated is unknown" if unknown else "can be replicated"
+    return [*lines, f"\n{verdict}{warnings}"]
