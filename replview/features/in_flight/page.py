@@ -19,7 +19,7 @@ from replview.health.open_transactions import OpenRow, touched_by
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, Source, SourceLook, Transaction
 from replview.store.read.history import relation_names, transitions_of
-from replview.store.same_server import one_a_server
+from replview.store.same_server import is_seen, one_a_server, recorded_elsewhere
 from replview.ui.changes.stages import lifecycle_of
 
 #: The rate is of the last so many seconds.
@@ -279,8 +279,9 @@ def _read_on_source(page: InFlight) -> None:
 
 def _rows_on_source(source: Source, state: SourceState, scope: Scope) -> list[OnSourceRow]:
     """Each with the slot whose record has it, or why none has."""
-    # A slot that is out of view may have recorded it.
+    # A slot that is out of view may have recorded it, through another source of the server too.
     slots = [slot for slot in scope.all_slots if slot.source_id == source.pk]
+    slots += recorded_elsewhere(source).values()
     by_incarnation = {slot.incarnation_id: slot for slot in slots if slot.incarnation_id}
     databases = {(state.slots.get(slot.name) or {}).get("database") for slot in slots}
     holders = list(all_holders(state))
@@ -294,7 +295,8 @@ def _rows_on_source(source: Source, state: SourceState, scope: Scope) -> list[On
         row = OnSourceRow(source=source, holder=holder, logical=state.logical_slots, now=scope.now)
         gid = holder.name if holder.kind == "prepared" else None
         if found := known.get((gid, holder.xid or 0)):
-            row.transaction, row.slot = found[0], by_incarnation[found[1]]
+            row.slot = by_incarnation[found[1]]
+            row.transaction = found[0] if is_seen(row.slot) else None
         else:
             row.why = why_unrecorded(holder, databases)
         made.append(row)

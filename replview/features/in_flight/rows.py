@@ -50,7 +50,7 @@ class OnSourceRow:
     #: How many logical slots of its server keep WAL.
     logical: int
     now: datetime
-    #: The slot whose record has it, and its transaction there.
+    #: The slot whose record has it, and its transaction there; None: whoever asks may not see it.
     slot: Slot | None = None
     transaction: int | None = None
     #: Why no record has it; empty where one has, and of what has no xid.

@@ -18,7 +18,7 @@ from replview.store.models import Slot, Source, SourceLook, Transaction
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.pages.reading import spaced
-from tests.people import said
+from tests.people import make_user, said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
 
@@ -251,3 +251,32 @@ def test_what_a_plain_role_is_not_shown_is_unknown(
         assert there(signed_in) == {}
     finally:
         source.run("DROP ROLE plain_reader")
+
+
+def test_one_server_known_as_two_sources_is_told_once(
+    any_source: SourceDatabase, record, signed_in: Client
+) -> None:
+    any_source.run("CREATE TABLE t (n int PRIMARY KEY)")
+    recording = record(any_source)
+    sample(recording.slot, any_source)
+    any_source.run("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'twice'")
+    stored = wait_for(lambda: Transaction.objects.filter(gid="twice").first())
+    twin = Source.objects.create(name="twin", conninfo="in the test")
+    set_dsn(twin, any_source.dsn)
+    twin.save()
+    try:
+        sample(recording.slot, any_source)
+        assert sample_source(twin) is None
+        for query in ("", "source=twin"):
+            page = signed_in.get(f"/in-flight/?{query}").content.decode()
+            assert page.count('aria-label="name twice') == 1, query
+            assert f"in the record of {recording.slot}" in there(signed_in, query)["twice"], query
+            assert f'tx={stored.pk}">in the record of' in page, query
+            assert "not in this record" not in page, query
+        stranger = Client()
+        stranger.force_login(make_user("vera", "viewer", sources=[twin]))
+        hidden = there(stranger)["twice"]
+        assert "in the record of another source of the same server, which you may not see" in hidden
+        assert str(recording.slot) not in stranger.get("/in-flight/").content.decode()
+    finally:
+        any_source.run("ROLLBACK PREPARED 'twice'")
