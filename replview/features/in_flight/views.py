@@ -39,7 +39,7 @@ from replview.health.source_state import SourceState
 from replview.store.models import Slot, SlotIncarnation, Source, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
 from replview.text.formats import bytes_words, count_words, plural
-from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
+from replview.ui.changes.drawer import changes_page, find_transaction, read_slot, received_anew
 from replview.ui.changes.stages import Lifecycle, lifecycle_of
 
 
@@ -96,10 +96,13 @@ class Chosen:
 
 
 def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
-    """The transaction of that number, whatever became of it; None where there is none."""
+    """The transaction of that number, or what took its place; None where there is none."""
     if identifier is None:
         return None
-    row = Transaction.objects.filter(pk=identifier).exclude(state__in=HIDDEN_STATES).first()
+    rows = Transaction.objects.exclude(state__in=HIDDEN_STATES)
+    row = rows.filter(pk=identifier).first()
+    if row is None and (again := received_anew(identifier)[0]) is not None:
+        row = rows.filter(pk=again).first()
     if row is None:
         return None
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
@@ -166,7 +169,7 @@ def in_flight(request: HttpRequest) -> HttpResponse:
     if chosen is not None:
         page |= _chosen(chosen)
     elif filters.chosen is not None:
-        page["gone"] = True
+        page |= {"gone": True, "discarded_at": received_anew(filters.chosen)[1]}
     return render(request, "in_flight/in_flight.html", page)
 
 

@@ -3,7 +3,7 @@
 import json
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
@@ -11,7 +11,6 @@ from replview.access.page import ROWS, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
 from replview.store.models import SlotIncarnation, Transaction
-from replview.store.read import history
 from replview.store.read.changes.as_sql import (
     MOST_CHANGES,
     change_as_sql,
@@ -33,7 +32,7 @@ from replview.store.read.rows import ChangeRow
 from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
 from replview.targets.archived import archived_transaction
-from replview.ui.changes.drawer import changes_page, find_transaction, read_slot
+from replview.ui.changes.drawer import changes_page, find_transaction, read_slot, received_anew
 from replview.ui.changes.stages import lifecycle_of
 from replview.ui.changes.transaction_text import NOT_UNDONE, heading_of
 from replview.ui.params import Params, scope_to
@@ -46,17 +45,26 @@ REFUSED = 409
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """One transaction: its lifecycle, who did it, what it touched, every change as a diff."""
-    day = deleted_day_of(reading_session(), transaction_id)
-    if day is not None and history.transaction_by_id(reading_session(), transaction_id) is None:
-        place = place_of(transaction_id)
-        if place is not None:
-            return archived_transaction(request, place, request.path)
-        return render(request, "404.html", {"deleted_day": day}, status=404)
-    row = find_transaction(transaction_id)
+    try:
+        row = find_transaction(transaction_id)
+    except Http404:
+        return _not_there(request, transaction_id)
     slot = read_slot(row, fleet_of(request))
     # The header's scope is the transaction's slot, whatever the address says.
     scope_to(request, slot)
     return render(request, "transactions/transaction.html", read_page(request, row, slot))
+
+
+def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:
+    """What became of a transaction that is not in the store, as far as it is known."""
+    day = deleted_day_of(reading_session(), transaction_id)
+    if day is not None and (place := place_of(transaction_id)) is not None:
+        return archived_transaction(request, place, request.path)
+    again, discarded_at = received_anew(transaction_id)
+    if again is not None:
+        return redirect("transaction", again)
+    gone = {"deleted_day": day, "discarded_at": discarded_at}
+    return render(request, "404.html", gone, status=404)
 
 
 @page(role=VIEWER, of={"transaction_id": Transaction})

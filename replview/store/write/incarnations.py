@@ -156,7 +156,7 @@ def _discard(
         WHERE incarnation_id = %s AND state IN ('receiving', 'streaming')
         RETURNING xid, (extract(epoch FROM received_at - '2000-01-01 00:00Z') * 1e6)::bigint,
                   inserts + updates + deletes + truncates + messages + aborted_changes,
-                  aborted_changes
+                  aborted_changes, id
         """,
         [incarnation_id],
     ).fetchall()
@@ -173,7 +173,11 @@ def _discard(
         "discarded; the server sends again what still stands.",
         incarnation_id=incarnation_id,
         after_commit_seq=slot.commit_seq,
-        detail={"xids": [row[0] for row in rows][:100], "changes": changes},
+        detail={
+            "xids": [row[0] for row in rows][:100],
+            "changes": changes,
+            "transactions": {str(row[4]): [row[0], row[1]] for row in rows[:1000]},
+        },
     )
     return {row[0]: row[1] for row in rows if row[0] is not None}
 

@@ -1,16 +1,20 @@
 """A transaction by its number, and its first changes, as the drawers of several pages show them."""
 
+import datetime as dt
+
 from django.http import Http404
 
 from replview.access.visibility import reading_session
 from replview.health.fleet import Fleet
-from replview.store.models import Slot, SlotIncarnation
+from replview.store.models import Slot, SlotEvent, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangeFilter, find_changes
 from replview.store.read.rows import TransactionRow
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_text import NOT_UNDONE
 
+#: Times of the stream count from here.
+_EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 #: Changes on a page.
 PAGE_CHANGES = 25
 
@@ -22,6 +26,28 @@ def find_transaction(transaction_id: int) -> TransactionRow:
     if row is None or row.state == "copying":
         raise Http404("there is no such transaction, or it was received anew")
     return row
+
+
+def received_anew(transaction_id: int) -> tuple[int | None, dt.datetime | None]:
+    """Of a transaction that was half received when its receiver's session ended: the id under which
+    it was received again, and when it was discarded; None: it was not, or it is not known.
+    """
+    noted = {"detail__transactions__has_key": str(transaction_id)}
+    event = SlotEvent.objects.filter(kind="discarded", **noted).first()
+    row = Transaction.objects.filter(pk=transaction_id, state="discarded").first()
+    if event is not None:
+        slot_id, (xid, seen_us) = event.slot_id, event.detail["transactions"][str(transaction_id)]
+        seen_at = _EPOCH + dt.timedelta(microseconds=seen_us)
+    elif row is not None:
+        slot_id, xid, seen_at = row.incarnation.slot_id, row.xid, row.received_at
+    else:
+        return None, None
+    # What takes its place keeps the time when it was first seen.
+    found = Transaction.objects.filter(
+        incarnation__slot_id=slot_id, xid=xid, received_at=seen_at, pk__gt=transaction_id
+    ).exclude(state__in=history.HIDDEN_STATES)
+    again = found.order_by("pk").values_list("pk", flat=True).last()
+    return again, None if event is None else event.at
 
 
 def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:

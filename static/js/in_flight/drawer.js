@@ -73,9 +73,15 @@ export class Drawer {
     if (event.target.closest("[data-copy-link]")) copyLink(location.href);
   }
 
-  // It has ended: its changes are told in another way. It has grown: there is more to load.
-  renewed() {
+  // It was received again under another number: that one is shown. It has ended: its changes are told
+  // in another way. It has grown: there is more to load.
+  renewed(fresh) {
     const facts = this.inside.querySelector('[data-region="facts"]');
+    const told = fresh.querySelector('[data-region="facts"]');
+    if (facts && told && facts.dataset.tx === this.id && told.dataset.tx !== this.id) {
+      this.open(told.dataset.tx);
+      return;
+    }
     if (facts?.dataset.was && facts.dataset.was !== facts.dataset.state) {
       delete facts.dataset.was;
       announce(`${this.inside.querySelector("#drawer-title")?.textContent.trim()}: ${facts.dataset.state}`);

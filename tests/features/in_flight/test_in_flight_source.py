@@ -3,9 +3,9 @@
 import html
 import re
 import struct
+import time
 from datetime import timedelta
 
-import psycopg
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook, Transaction
-from replview.store.retention.tidy import make_partitions
+from replview.store.retention.tidy import make_partitions, sweep_discarded
 from tests.conftest import SourceDatabase
 from tests.pages.reading import spaced
 from tests.people import make_user, said
@@ -97,7 +97,7 @@ def test_one_prepared_in_another_database_is_told_apart(
 
 def sampled(source: SourceDatabase) -> Source:
     """The source, without a slot of ours, sampled once."""
-    row, _ = Source.objects.get_or_create(name=source.name, conninfo="in the test")
+    row, _ = Source.objects.get_or_create(name=source.name)
     set_dsn(row, source.dsn)
     row.save()
     make_partitions()
@@ -124,9 +124,7 @@ class Standby:
     """What a standby is to its primary: a walsender's other end, which feeds an xmin back."""
 
     def __init__(self, source: SourceDatabase, slot: str) -> None:
-        self._connection = psycopg.connect(
-            f"{source.dsn} replication=true application_name=far_standby", autocommit=True
-        )
+        self._connection = source.connect(replication="true", application_name="far_standby")
         self._wire = self._connection.pgconn
         at = self._wire.exec_(b"IDENTIFY_SYSTEM").get_value(0, 2).decode()
         started = self._wire.exec_(f'START_REPLICATION SLOT "{slot}" PHYSICAL {at}'.encode())
@@ -154,6 +152,9 @@ def test_all_that_is_open_on_a_source_stands_there_with_what_it_holds(
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM t")
         any_source.run(*[f"INSERT INTO t VALUES ({n})" for n in range(20)])
+        sample(recording.slot, any_source)
+        waits = "No streamed or prepared transaction waits: see below what else is open."
+        assert waits in said(signed_in, "/in-flight/")
         writer.execute("BEGIN")
         writer.execute("INSERT INTO t VALUES (100)")
         any_source.run("BEGIN; INSERT INTO t VALUES (200); PREPARE TRANSACTION 'mine'")
@@ -180,8 +181,8 @@ def test_all_that_is_open_on_a_source_stands_there_with_what_it_holds(
             assert held in rows["mine"]
             assert f"in the record of {recording.slot}" in rows["mine"]
             assert "SQL: COMMIT PREPARED 'mine';" in rows["mine"]
-            page = signed_in.get("/in-flight/").content.decode()
-            assert f'tx={stored.pk}">in the record of' in page
+            page = spaced(signed_in.get("/in-flight/").content.decode())
+            assert f'tx={stored.pk}">in the record of {recording.slot}</a>' in page
             for one, text in ((reader, report), (writer, batch)):
                 ends = re.search(r"SQL: (SELECT pg_terminate.*?;)", text)[1]
                 assert f"pid = {one.info.backend_pid} AND " in ends
@@ -247,7 +248,7 @@ def test_what_a_plain_role_is_not_shown_is_unknown(
             assert "replview’s role there needs pg_monitor" in page
         SourceLook.objects.update(looked_at=timezone.now() - timedelta(minutes=5))
         page = said(signed_in, "/in-flight/")
-        assert f"Unknown what is open on {source.name} : it was last looked at" in page
+        assert f"Unknown what is open on {source.name}: it was last looked at" in page
         assert there(signed_in) == {}
     finally:
         source.run("DROP ROLE plain_reader")
@@ -268,7 +269,7 @@ def test_one_server_known_as_two_sources_is_told_once(
         sample(recording.slot, any_source)
         assert sample_source(twin) is None
         for query in ("", "source=twin"):
-            page = signed_in.get(f"/in-flight/?{query}").content.decode()
+            page = spaced(signed_in.get(f"/in-flight/?{query}").content.decode())
             assert page.count('aria-label="name twice') == 1, query
             assert f"in the record of {recording.slot}" in there(signed_in, query)["twice"], query
             assert f'tx={stored.pk}">in the record of' in page, query
@@ -280,3 +281,70 @@ def test_one_server_known_as_two_sources_is_told_once(
         assert str(recording.slot) not in stranger.get("/in-flight/").content.decode()
     finally:
         any_source.run("ROLLBACK PREPARED 'twice'")
+
+
+def test_a_link_to_one_that_was_half_received_leads_to_what_took_its_place(
+    any_source: SourceDatabase, record, signed_in: Client
+) -> None:
+    any_source.run(
+        "CREATE TABLE unpublished (n int PRIMARY KEY)",
+        "CREATE TABLE t (n int PRIMARY KEY, filler text)",
+    )
+    recording = record(any_source, publish="TABLE t")
+
+    def streaming(after: int = 0) -> Transaction:
+        return wait_for(lambda: Transaction.objects.filter(state="streaming", pk__gt=after).first())
+
+    def start_again() -> None:
+        """Nothing stays of what was discarded but a line in the slot's log."""
+        recording.end()
+        assert Transaction.objects.filter(state="streaming").exists()
+        recording.start()
+        recording.streaming()
+        sweep_discarded(time.monotonic() + 60)
+
+    with any_source.connect() as session:
+        session.execute("BEGIN")
+        session.execute("INSERT INTO unpublished VALUES (1)")
+        session.execute(ROWS.format(1, 3000))
+        first = streaming()
+        start_again()
+        again = streaming(first.pk)
+        assert not Transaction.objects.filter(pk=first.pk).exists()
+        answer = signed_in.get(f"/transactions/{first.pk}/")
+        assert answer.headers["Location"] == f"/transactions/{again.pk}/"
+        for address in ("?tx={}", "now/?tx={}", "{}/drawer/"):
+            page = signed_in.get(f"/in-flight/{address.format(first.pk)}").content.decode()
+            assert f'data-region="facts" data-tx="{again.pk}" data-state="streaming"' in page
+        start_again()
+        last = streaming(again.pk)
+        session.execute("COMMIT")
+    recording.caught_up()
+    # Through both restarts, and to the end: as what it committed, not as what it was.
+    for one in (first, again):
+        answer = signed_in.get(f"/transactions/{one.pk}/")
+        assert answer.headers["Location"] == f"/transactions/{last.pk}/"
+    assert Transaction.objects.get(pk=last.pk).state == "committed"
+
+
+def test_of_one_that_did_not_come_again_it_is_said_when_it_was_discarded(
+    source: SourceDatabase, record, signed_in: Client
+) -> None:
+    source.run("CREATE TABLE t (n int PRIMARY KEY, filler text)")
+    recording = record(source)
+    with source.connect() as session:
+        session.execute("BEGIN")
+        session.execute(ROWS.format(1, 3000))
+        first = wait_for(lambda: Transaction.objects.filter(state="streaming").first())
+        recording.end()
+        session.execute("ROLLBACK")
+    recording.start()
+    recording.streaming()
+    sweep_discarded(time.monotonic() + 60)
+    answer = signed_in.get(f"/transactions/{first.pk}/")
+
+    assert answer.status_code == 404
+    assert "half received when its receiver’s session ended" in answer.content.decode()
+    page = said(signed_in, f"/in-flight/?tx={first.pk}")
+    assert "It has not been received again" in page
+    assert "It has not been received again" not in said(signed_in, "/in-flight/?tx=1")
