@@ -81,7 +81,7 @@ class ColumnChoices:
 
 
 def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
-    """Raises ``SourceProblem`` and what a DSN may raise."""
+    """Read the tables and columns. Raises ``SourceProblem`` and what a DSN may raise."""
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         tables = read_tables(connection)
         found, unsent = _published_tables(connection, slot, tables)
@@ -151,7 +151,7 @@ class NamedColumns:
     exclude: Sequence[str] = ()
 
     def rules(self, connection: Connection, slot: Slot) -> dict[str, dict[str, str]]:
-        """All rules of their tables as they would be. Raises ``SourceProblem``."""
+        """Return all rules of their tables as they would be. Raises ``SourceProblem``."""
         wanted: dict[tuple[str, str], dict[str, str]] = {}
         for rule, texts in ((KEEP, self.keep), (MASK, self.mask), (DROP, self.exclude)):
             for key, columns in parse_columns(list(texts)).items():
@@ -179,7 +179,7 @@ class NamedColumns:
 
 
 def unsent_columns(published: Published | None) -> set[str]:
-    """Those a publication leaves out of a table by its list."""
+    """Return the columns that a publication's column list leaves out of a table."""
     if published is None or published.columns is None:
         return set()
     return set(published.table.columns) - set(published.columns) - published.table.generated
@@ -208,8 +208,8 @@ class _Found:
 
 
 def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
-    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
-    asked; a refusal is in the act.
+    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
+    be asked; a refusal is in the act.
     """
     return plan_alteration(
         slot,
@@ -221,8 +221,8 @@ def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
 
 
 def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> ColumnChanges:
-    """Do it: what is to be left out is left out here first, and sent again before it is kept
-    again. Raises ``SourceProblem``.
+    """Alter the publications, then store the rules and have the receiver connect anew. Returns
+    what was changed. Raises ``SourceProblem``.
     """
     found = ask_source(slot, lambda connection: _find(connection, slot, wanted))
     changes, kept = found.changes, found.kept

@@ -48,9 +48,9 @@ class Tried:
 def try_address(
     conninfo: str, *, replication: bool, timelines: frozenset[int] = frozenset()
 ) -> Tried:
-    """Connect and look; nothing is changed there. Raises ``SourceProblem`` and ``DSNError``.
+    """Connect and read what is there; nothing is changed. Raises ``SourceProblem``, ``DSNError``.
 
-    ``timelines``: those of which it is asked where they were left.
+    ``timelines``: those of which the server is asked where they ended.
     """
     check_address(conninfo)
     with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
@@ -109,7 +109,7 @@ def check_same_place(source: Source, tried: Tried) -> None:
 
 
 def database_of(source: Source) -> str | None:
-    """The database a source reads, as last told by its server; None: it never told."""
+    """Return the database of a source as its server last reported it; None: it never did."""
     sampled = SourceLook.objects.filter(source=source).first()
     database = (sampled.holders or {}).get("database") if sampled is not None else None
     return str(database) if database else None
@@ -137,7 +137,7 @@ class Credentials:
 
 
 def plan_credentials(source: Source) -> Plan:
-    """What changing them means; nothing is asked of the source."""
+    """Plan the change of credentials without asking the source."""
     running = Slot.objects.filter(source=source, desired=Slot.Desired.RUNNING).count()
     receivers = {0: "No slot is being received", 1: "Its receiver ends its session and connects"}
     return Plan(
@@ -158,8 +158,8 @@ def plan_credentials(source: Source) -> Plan:
 
 
 def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
-    """Try, then seal and take into use. Raises ``SourceProblem`` and ``DSNError``: nothing was
-    changed then.
+    """Try the credentials, then seal them and take them into use. Raises ``SourceProblem`` and
+    ``DSNError``: nothing was changed then.
     """
     candidate = _candidate(source, new)
     tried = try_address(full_conninfo(candidate), replication=needs_walsender(source))
@@ -193,7 +193,7 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
 
 
 def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -> None:
-    """Who changed the address when, in the source's row, its slots' logs and the record."""
+    """Note who changed the address in the source's row, its slots' logs and the record."""
     Source.objects.filter(pk=source.pk).update(credentials_at=timezone.now(), credentials_by=by)
     for slot in remaining_slots(source):
         log_slot(slot, act, message, by=by)
@@ -201,7 +201,7 @@ def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -
 
 
 def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
-    """The source as it would be with this address; not saved. Raises ``DSNError``."""
+    """Return the source as it would be with this address, not saved. Raises ``DSNError``."""
     found = Source(pk=source.pk, name=source.name)
     set_dsn(found, dsn, password_ref, known=source.conninfo)
     return found

@@ -35,7 +35,7 @@ class Drops:
     shared: tuple[str, ...]
 
     def statements(self, slot: Slot, *, there: bool = True) -> list[sql.Composed]:
-        """In the order they run; ``there``: whether the source still has the slot."""
+        """Return them in the order they run; ``there``: whether the source still has the slot."""
         found = []
         if self.slot and there:
             found.append(
@@ -47,7 +47,7 @@ class Drops:
 
 
 def drops_of(slot: Slot) -> Drops:
-    """As the store knows it."""
+    """Return what is to be dropped, as far as the store knows it."""
     others = remaining_slots(slot.source).exclude(pk=slot.pk)
     read = {name for names in others.values_list("publications", flat=True) for name in names}
     made = made_by_us(slot)
@@ -59,7 +59,7 @@ def drops_of(slot: Slot) -> Drops:
 
 
 def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = False) -> Plan:
-    """What would run, and what becomes of the record. Nothing is asked of the source."""
+    """Plan the statements and what becomes of the record, without asking the source."""
     drops = drops_of(slot)
     statements = [] if leave_on_source else drops.statements(slot)
     record = f"Drop {slot} and keep its" if keep_record else f"Remove {slot} with its"
@@ -83,7 +83,7 @@ def drop_slot(
     leave_on_source: bool = False,
     say: Say = silent,
 ) -> None:
-    """Stop, wait until nobody reads it, drop, then keep or delete the record. Raises
+    """Stop the slot, wait until nobody reads it, drop it, then keep or delete its record. Raises
     ``SourceProblem``, and before anything was changed ``DSNError`` and ``SecretKeyChanged``. Where
     the source cannot be reached nothing was changed either; where it refuses, the slot is stopped.
     """

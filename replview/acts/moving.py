@@ -35,7 +35,7 @@ class SlotOutcome:
 
 
 def row_of(slot: Slot) -> SlotRow:
-    """What a receiver would know of it."""
+    """Return the slot's row as its receiver reads it."""
     incarnation = slot.incarnation
     return SlotRow(
         id=slot.pk,
@@ -59,7 +59,7 @@ def row_of(slot: Slot) -> SlotRow:
 
 
 def identity_of(tried: Tried) -> SystemIdentity:
-    """As a walsender's session told, else as SQL did."""
+    """Return the identity that a walsender reported, else the one that SQL reported."""
     if tried.identity is not None:
         return tried.identity
     server = tried.server
@@ -167,7 +167,7 @@ def move_source(
 
 
 def carry_out_move(source: Source, move: Move, *, by: str) -> None:
-    """Take an address into use that was tried just now: it is not tried again. Raises
+    """Take an address into use that was tried just now, without trying it again. Raises
     ``SourceProblem``: nothing was changed.
     """
     move.act.check()

@@ -10,7 +10,7 @@ MANAGED = "managed"
 
 
 def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
-    """A slot was created, adopted, started, stopped, dropped, or its tables were changed.
+    """Note that a slot was created, adopted, started, stopped or dropped, or its tables changed.
 
     ``message``: one sentence, without the name of who did it.
     """
@@ -24,7 +24,7 @@ def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> 
 
 
 def log_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
-    """In the slot's log alone: for what is noted of its source."""
+    """Write into the slot's log alone, where the access record has it of the source."""
     slot.refresh_from_db(fields=["incarnation", "checkpoint_lsn"])
     SlotEvent.objects.create(
         slot=slot,
@@ -38,7 +38,7 @@ def log_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> N
 
 
 def note_source(source: Source, act: str, *, by: str, **detail: Any) -> None:
-    """A source was added, renamed, moved, removed, or got other credentials."""
+    """Note that a source was added, renamed, moved, removed, or got other credentials."""
     note(
         "changed_source",
         subject=source.name,

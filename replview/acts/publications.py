@@ -29,11 +29,11 @@ _NEEDS = "ownership of the publication and of the tables"
 
 
 class Alteration(Protocol):
-    """What is found to be run."""
+    """Statements that are to be run together."""
 
     @property
     def statements(self) -> Sequence[sql.Composed]:
-        """To run in this order, in one transaction."""
+        """Return the statements in their order, for one transaction."""
 
 
 Found = TypeVar("Found")
@@ -47,8 +47,8 @@ def plan_alteration(
     consequences: Callable[[Altered], list[str]],
     refusals: Collection[str],
 ) -> Plan:
-    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
-    asked.
+    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
+    be asked.
 
     ``refusals``: codes of what is wrong with the choice, not with reaching the source: these are
     in the act.
@@ -76,7 +76,7 @@ def ask_source(slot: Slot, read: Callable[[Connection], Found]) -> Found:
 
 
 def run_together(slot: Slot, found: Alteration) -> None:
-    """Run all of it, or nothing. Raises ``SourceProblem``."""
+    """Run all statements in one transaction. Raises ``SourceProblem``."""
     if not found.statements:
         return
     conninfo = full_conninfo(slot.source)
@@ -109,12 +109,12 @@ DEADLINE_SECONDS = 10.0
 
 
 def remaining_slots(source: Source) -> QuerySet[Slot]:
-    """The slots of a source that are not being removed."""
+    """Return the slots of a source that are not being removed."""
     return Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
 
 
 def look_at_publications(source: Source) -> int:
-    """Look once for all slots of a source that read publications; returns how many looks told
+    """Look once for all slots of a source that read publications; returns how many looks found
     something new. A source that cannot be reached is left to ``sample``, which says so.
     """
     slots = list(remaining_slots(source).filter(plugin="pgoutput"))
@@ -142,8 +142,8 @@ _MAKING = ["created", "adopted", "tables"]
 
 
 def made_by_us(slot: Slot) -> list[str]:
-    """The publications replview made for the slot, the first made first; only these are ever
-    changed or dropped.
+    """Return the publications that replview made for the slot, the first made first; only these
+    are ever changed or dropped.
     """
     found: dict[str, None] = {}
     for event in SlotEvent.objects.filter(slot=slot, kind__in=_MAKING).order_by("pk"):
@@ -152,8 +152,8 @@ def made_by_us(slot: Slot) -> list[str]:
 
 
 def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[str, str]]:
-    """``[{"name", "create"}]``: the statement that makes each of these again, of those that are
-    there.
+    """Return ``[{"name", "create"}]``: the statement that makes each of these publications again,
+    of those that are there.
     """
     wanted = set(names)
     return [
@@ -216,7 +216,7 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationView:
-    """One of them."""
+    """One publication of a source."""
 
     publication: Publication
     #: replview made it, for one of its slots.
@@ -226,14 +226,14 @@ class PublicationView:
 
     @property
     def operations(self) -> str:
-        """Of I, U, D, T."""
+        """Return the letters of what it publishes, of I, U, D and T."""
         one = self.publication
         published = (one.inserts, one.updates, one.deletes, one.truncates)
         return "".join(letter for letter, is_so in zip("IUDT", published, strict=True) if is_so)
 
     @property
     def named(self) -> list[str]:
-        """Some of its tables."""
+        """Return some of its tables by name."""
         return [f"{table.schema}.{table.name}" for table in self.publication.tables[:_NAMED]]
 
     @property
@@ -242,7 +242,7 @@ class PublicationView:
 
 
 def publications_of(source: Source) -> list[PublicationView]:
-    """Ours first. Raises ``SourceProblem`` and what a DSN may raise."""
+    """Read a source's publications, ours first. Raises ``SourceProblem`` and as a DSN may."""
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         found = read_publications(connection)
     slots = remaining_slots(source)

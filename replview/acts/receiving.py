@@ -28,11 +28,11 @@ _DEADLINE_SECONDS = 60.0
 
 
 def silent(line: str) -> None:
-    """For whom nobody listens to."""
+    """Take a step's news and do nothing, where nobody listens."""
 
 
 def plan_stop(slot: Slot) -> Plan:
-    """To receive no more: the slot stays on its source, and goes on holding WAL."""
+    """Plan to stop receiving: the slot stays on its source and goes on holding WAL."""
     title = f"Stop receiving {slot}"
     refusal = _unchangeable(slot)
     if refusal is None and slot.desired == Slot.Desired.STOPPED:
@@ -53,7 +53,7 @@ def plan_stop(slot: Slot) -> Plan:
 
 
 def stop(slot: Slot, *, by: str) -> None:
-    """The receiver ends within a second or two. Raises ``SourceProblem``."""
+    """Have the receiver stop, within a second or two. Raises ``SourceProblem``."""
     if (refusal := _unchangeable(slot)) is not None:
         raise refusal.anew()
     wanted = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
@@ -62,8 +62,8 @@ def stop(slot: Slot, *, by: str) -> None:
 
 
 def plan_start(slot: Slot) -> Plan:
-    """To receive again, or to create the slot anew first. Raises ``SourceProblem`` where the
-    source cannot be asked, and what a DSN may raise.
+    """Plan to receive the slot again, or to create it anew first. Raises ``SourceProblem`` where
+    the source cannot be asked, and what a DSN may raise.
     """
     title = f"Start receiving {slot}"
     if (refusal := _unchangeable(slot)) is not None:
@@ -96,7 +96,7 @@ def plan_start(slot: Slot) -> Plan:
 
 
 def start(slot: Slot, *, by: str, say: Say = silent) -> None:
-    """Receive it; of a slot that is not there any more, create it first. Raises
+    """Receive the slot; one that is not there any more is created first. Raises
     ``SourceProblem``.
     """
     if (refusal := _unchangeable(slot)) is not None:
@@ -192,7 +192,7 @@ def publications_on(source: Source) -> list[str]:
 
 
 def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> Plan:
-    """What adopting it means. Raises ``SourceProblem`` where the source cannot be asked."""
+    """Plan to adopt a slot. Raises ``SourceProblem`` where the source cannot be asked."""
     title = f"Adopt {source}/{name}"
     try:
         plan, facts = _plan_adoption(source, name, publications)
@@ -218,7 +218,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
 
 
 def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: str) -> Slot:
-    """Begin to receive it. Raises ``SourceProblem``."""
+    """Adopt the slot: begin to receive it. Raises ``SourceProblem``."""
     plan, _ = _plan_adoption(source, name, publications)
     try:
         slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})

@@ -48,8 +48,8 @@ END = Query(
 def slot_left(
     connection: Connection, name: str, create: str, after: LSN | None, database: str
 ) -> str:
-    """``absent``; ``being made``: by a statement that still runs; ``idle``: made, read by nobody;
-    ``taken``: it is somebody else's.
+    """Return the state of a slot: ``absent``; ``being made`` by a statement that still runs;
+    ``idle``: made, and read by nobody; ``taken``: somebody else's.
 
     ``create``: the statement we sent. ``after``: where the WAL was before it: a slot that goes
     further back was there before, or has been another's.
@@ -68,7 +68,7 @@ def slot_left(
 
 
 def end_making(connection: Connection, name: str, create: str) -> bool:
-    """End the statement that still makes it: what is not made whole goes with its session.
+    """End the statement that still makes the slot: an unfinished slot goes with its session.
     Returns whether the slot is gone.
     """
     until = time.monotonic() + _END_SECONDS
@@ -90,18 +90,18 @@ _DEADLINE_SECONDS = 20.0
 
 
 def sweep_due() -> None:
-    """Look after what makers left."""
+    """Sweep every intention that is due."""
     for intention in intentions.due():
         # A draft that is no longer carried out has no maker; a command may be alive.
         sweep(intention, maker_gone=intention.draft_id is not None)
 
 
 def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
-    """Take back what is left of it. Returns the statements that are still to be run: empty, and
-    the intention is forgotten.
+    """Take back what is left of an intention. Returns the statements that are still to be run; if
+    there are none, the intention is forgotten.
 
-    ``maker_gone``: whoever made it has ended for certain. Else what is there must have been there
-    for a while, with nobody reading or making it.
+    ``maker_gone``: its maker has ended for certain. Else the slot must have been there for a
+    while, with nobody reading or making it.
     """
     try:
         conninfo = intentions.conninfo_of(intention)
@@ -140,7 +140,7 @@ class _Sweep:
         )
 
     def run(self) -> list[str]:
-        """Returns what was run."""
+        """Run the statements that take it back. Returns those that were run."""
         left = []
         for one in reversed(self._intention.begun):
             state = self._state(one)

@@ -33,7 +33,7 @@ def name_fault(name: str) -> str:
 
 
 def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Source:
-    """Make it known; whether it can be reached is not looked at. Raises ``DSNError`` and
+    """Store a source; whether it can be reached is not looked at. Raises ``DSNError`` and
     ``SourceProblem``.
     """
     check_new_name(name)
@@ -50,7 +50,7 @@ def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Sourc
 
 
 def plan_rename(source: Source, name: str = "") -> Plan:
-    """What another name means; nothing is changed on the server."""
+    """Plan to rename a source; nothing is changed on its server."""
     fault = name_fault(name) if name else ""
     other = bool(name) and not fault and name != source.name
     taken = other and Source.objects.filter(name=name).exists()
@@ -94,9 +94,9 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
 
 
 def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bool = False) -> Plan:
-    """What removing it takes: every slot's statements too, where ``with_slots``.
+    """Plan what removing a source takes: every slot's statements too, where ``with_slots``.
 
-    What somebody who is gone left on the source would never be taken back after it: refused.
+    It is refused while the source has what a killed process was making, unless that is left.
     """
     slots = list(Slot.objects.filter(source=source, temporary=False).order_by("name"))
     remaining = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
@@ -156,9 +156,9 @@ def remove_source(
     leave_on_source: bool = False,
     say: Say = silent,
 ) -> bool:
-    """Drop what is ours there, then forget it; returns whether it is gone already, and not only
-    when the records of its slots are. Raises ``SourceProblem``: slots that were dropped by then
-    stay dropped.
+    """Drop what is ours there, then forget the source. Returns whether it is gone already, and not
+    only when the records of its slots are. Raises ``SourceProblem``: slots that were dropped by
+    then stay dropped.
     """
     plan_remove(source, with_slots=with_slots, leave_on_source=leave_on_source).check()
     for slot in Slot.objects.filter(source=source, temporary=False).order_by("name"):

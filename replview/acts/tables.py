@@ -32,8 +32,8 @@ _PASS_SECONDS = 20.0
 
 
 def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Plan:
-    """What would run and what comes of it. Raises ``SourceProblem`` where the source cannot be
-    asked; a refusal is in the act.
+    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
+    be asked; a refusal is in the act.
     """
     return plan_alteration(
         slot,
@@ -47,8 +47,8 @@ def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = 
 def change_tables(
     slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = (), by: str
 ) -> Changes:
-    """Run it, in one transaction, and look at once at what is published now. Returns what was
-    done, with ``joining`` to offer a baseline of. Raises ``SourceProblem``.
+    """Run the change in one transaction, and look at once at what is published now. Returns what
+    was done, with ``joining`` to offer a baseline of. Raises ``SourceProblem``.
     """
     changes = ask_source(slot, lambda connection: _changes(connection, slot, add, remove))
     run_together(slot, changes)
@@ -198,13 +198,13 @@ class TableChoice:
 
     @property
     def grows(self) -> bool:
-        """It is published without updates and deletes, which could come by now."""
+        """Whether it is published without updates and deletes that could be published by now."""
         return self.published == "inserts" and self.usable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChoices:
-    """All of them, and whether anything may be changed."""
+    """All tables that can be chosen, and whether anything may be changed."""
 
     tables: tuple[TableChoice, ...]
     #: Ours, which are changed; empty: the slot reads only publications of others.
@@ -212,7 +212,7 @@ class TableChoices:
 
 
 def tables_of(slot: Slot) -> TableChoices:
-    """Roots of partitioned tables and ordinary ones, and partitions that are published as such.
+    """Read ordinary tables, roots of partitioned ones, and partitions that are published as such.
     Raises ``SourceProblem`` and what a DSN may raise.
     """
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:

@@ -41,7 +41,7 @@ class WalLimit:
 
     @property
     def loses(self) -> bool:
-        """Whether the slot is gone once it is reached."""
+        """Whether the slot is lost once the limit is reached."""
         return self.by in ("server", "budget")
 
     @property
@@ -76,9 +76,9 @@ def limit_of(
     *,
     losing: bool = False,
 ) -> WalLimit:
-    """Of the server's limit and our own slot's budget the one that is reached first; ``losing``
-    leaves out a budget at which the slot is kept. What the server said with the ``reading`` goes
-    before its setting, which is read less often.
+    """Return the limit that is reached first, of the server's and our own slot's budget;
+    ``losing`` leaves out a budget at which the slot is kept. What the server said with the
+    ``reading`` goes before its setting, which is read less often.
     """
     server, budget = source.max_slot_wal_keep_bytes, slot.wal_budget_bytes if slot else None
     if reading is not None and reading.wal_status == "unreserved":
@@ -99,8 +99,8 @@ def limit_of(
 
 
 def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> float | None:
-    """What may still be written before the limit: the server's own ``safe_wal_size`` before our
-    difference; None: unknown.
+    """Return what may still be written before the limit: the server's own ``safe_wal_size`` before
+    our difference; None: unknown.
     """
     known = [] if safe is None else [safe]
     server_knows = bool(known) and limit.by == "server"
@@ -110,8 +110,8 @@ def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> f
 
 
 def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | None:
-    """Bytes a second at which retained WAL grows, with the slowest and the fastest of the windows;
-    ``rates`` over each of ``GROWTH_WINDOWS``. None: the samples are too few.
+    """Return the bytes a second at which retained WAL grows, with the slowest and the fastest of
+    the windows; ``rates`` over each of ``GROWTH_WINDOWS``. None: the samples are too few.
 
     It is the median, so that neither a burst nor a pause decides; but what stopped growing within
     the last minute does not grow.
@@ -125,8 +125,8 @@ def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """In how many seconds a slot is lost: about, at the soonest, at the latest; infinite: no loss
-    is in sight.
+    """In how many seconds a slot is lost: about, at the soonest and at the latest; infinite where
+    no loss is in sight.
     """
 
     seconds: float
@@ -134,7 +134,7 @@ class Loss:
     latest: float
 
     def as_json(self) -> dict[str, float | None]:
-        """In seconds; ``latest`` null: perhaps never."""
+        """Return the estimate in seconds; ``latest`` is null where it may never be lost."""
         latest = None if self.latest == math.inf else round(self.latest)
         return {"seconds": round(self.seconds), "soonest": round(self.soonest), "latest": latest}
 
@@ -152,8 +152,8 @@ _NONE_IN_SIGHT = Loss(seconds=math.inf, soonest=math.inf, latest=math.inf)
 
 
 def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
-    """The one estimate, of pages, charts, alerts and the API; None: it is not known, or nothing
-    limits the slot.
+    """Return the one estimate of pages, charts, alerts and the API; None where it is not known, or
+    nothing limits the slot.
     """
     retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading, losing=True)
     left = left_bytes(retained, reading.safe_wal_bytes, limit)
@@ -176,13 +176,13 @@ def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> 
 def foreseen_loss(
     source: Source, reading: Reading, now: datetime, slot: Slot | None = None
 ) -> Loss | None:
-    """``time_to_loss`` where it tells of the present, and a loss is in sight."""
+    """Return ``time_to_loss`` where it is of the present and a loss is in sight, else None."""
     loss = time_to_loss(source, reading, slot) if reading.fresh(now) else None
     return None if loss is None or loss.seconds == math.inf else loss
 
 
 def lost_reason(facts: Mapping[str, object], server_version: int | None = None) -> str:
-    """``invalidation_reason``, or what an older server says in its place; empty: not lost.
+    """Return ``invalidation_reason``, or what an older server says in its place; empty: not lost.
 
     17 names the reason. 16 tells only whether a recovery conflict was it (``conflicting``), and
     before there was no other reason than removed WAL.
@@ -210,12 +210,12 @@ class Observation:
     growth: tuple[float, float, float] | None = None
 
     def number(self, name: str) -> float | None:
-        """A fact that counts something."""
+        """Return a fact that is a number, or None."""
         value = self.facts.get(name)
         return None if value is None else float(value)
 
     def reading(self) -> Reading:
-        """What pages are told of its WAL."""
+        """Return the reading of its WAL that pages show."""
         retained, safe = self.number("retained_wal_bytes"), self.number("safe_wal_size")
         pace, *between = self.growth or (None,)
         return Reading(
@@ -234,27 +234,27 @@ def retained_bytes(slot: WatchedSlot, seen: Observation) -> float | None:
 
 
 def share_limit_bytes(slot: WatchedSlot) -> int | None:
-    """The smaller of the source's limit and the slot's budget; nothing is a share of a limit of 0.
-    None: there is none, or it is unknown.
+    """Return the smaller of the source's limit and the slot's budget; None: there is none, it is
+    unknown, or it is 0, of which nothing is a share.
     """
     budget = slot.slot.wal_budget_bytes if slot.slot is not None else None
     return min((size for size in (limit_of(slot.source).size_bytes, budget) if size), default=None)
 
 
 def retained_share(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Retained WAL, of ``share_limit_bytes``."""
+    """Return retained WAL as a share of ``share_limit_bytes``; None where it is unknown."""
     limit, retained = share_limit_bytes(slot), retained_bytes(slot, seen)
     return None if limit is None or retained is None else retained / limit
 
 
 def seconds_to_loss(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Until the source removes WAL that the slot needs; infinite: no loss is in sight."""
+    """Return the time until the source removes WAL that the slot needs; infinite: none."""
     loss = time_to_loss(slot.source, seen.reading(), slot.slot)
     return None if loss is None else loss.seconds
 
 
 def lag_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
-    """As the walsender reports it; a reader that is connected and caught up has none."""
+    """Return the walsender's replay lag; of a connected reader that has caught up 0."""
     reported, left = seen.number("replay_lag_seconds"), seen.number("unconfirmed_wal_bytes")
     if reported is not None:
         return reported
@@ -263,12 +263,12 @@ def lag_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
 
 
 def lost(slot: WatchedSlot, seen: Observation) -> float:
-    """1 of a slot that can never be read again."""
+    """Return 1 for a slot that can never be read again, else 0."""
     return float(lost_reason(seen.facts, slot.source.server_version) != "")
 
 
 def unread_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Since somebody last read it; 0: somebody does."""
+    """Return the time since somebody last read it; 0 while somebody does."""
     active = seen.facts.get("active")
     if active is False and seen.inactive_since is not None:
         return max((seen.at - seen.inactive_since).total_seconds(), 0.0)

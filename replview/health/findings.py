@@ -47,7 +47,7 @@ def _with_loss(health: Health, loss: Loss | None) -> Health:
 
 
 def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Health:
-    """The worst of a source and its slots."""
+    """Return the worst finding about a source and its slots."""
     if source.removing_at is not None:
         return Health(
             level=Level.IDLE,

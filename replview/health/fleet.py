@@ -52,17 +52,17 @@ class SlotView:
 
     @property
     def lost(self) -> str:
-        """Why it can never be read again; empty: it can."""
+        """Return why it can never be read again; empty where it can."""
         return self.reading.lost
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """Now; None when the last sample is of the past, or the slot is lost."""
+        """Return it as of now; None when the last sample is too old, or the slot is lost."""
         return self.reading.retained_wal_bytes if self.present_known else None
 
     @property
     def transactions_per_second(self) -> float | None:
-        """Now; None when the last sample is of the past."""
+        """Return it as of now; None when the last sample is too old."""
         return self.reading.transactions_per_second if self.present_known else None
 
 
@@ -105,12 +105,12 @@ class SourceView:
 
     @property
     def worst_first(self) -> list[SlotView | OtherView]:
-        """Its slots, ours before others' that are as bad."""
+        """Return its slots, worst first, ours before others' that are as bad."""
         return sorted(self.views, key=lambda view: urgency(view.health))
 
     @property
     def chips(self) -> list[OtherView]:
-        """Of others' slots the worst few."""
+        """Return the worst few of others' slots."""
         return self.others[:OTHERS_SHOWN]
 
     @property
@@ -140,7 +140,7 @@ class SourceView:
 
     @property
     def transactions_per_second(self) -> float | None:
-        """Of its busiest slot; two slots store the same commit twice."""
+        """Return the rate of its busiest slot, as two slots store the same commit twice."""
         known = [slot.transactions_per_second for slot in self.slots]
         return max((rate for rate in known if rate is not None), default=None)
 
@@ -208,11 +208,11 @@ class Fleet:
         return f"{slots} on {plural(len(self.sources), 'source')}."
 
     def find_slot(self, name: str) -> SlotView | None:
-        """One that replview receives, by ``source/slot``."""
+        """Return a slot that replview receives, by ``source/slot``; None where there is none."""
         return next((view for view in self.slots if str(view.slot) == name), None)
 
     def find_other(self, name: str) -> OtherView | None:
-        """One that replview only watches, by ``source/slot``."""
+        """Return a slot that replview only watches, by ``source/slot``; None: there is none."""
         return next((view for view in self.others if view.full_name == name), None)
 
 

@@ -42,7 +42,7 @@ class Holder:
 
     @property
     def oldest(self) -> int:
-        """How far back vacuum must stop for it."""
+        """Return how many transactions back vacuum must stop for it."""
         return max(self.xid_age or 0, self.snapshot_age or 0)
 
     @property
@@ -66,14 +66,14 @@ class Holder:
 
     @property
     def next_step(self) -> str:
-        """The same as the end of a sentence."""
+        """Return what ends it as the end of a sentence."""
         kind = "prepared transaction" if self.kind == "prepared" else "transaction"
         sql = " or ".join(end.sql.removesuffix(";").replace("\n", " ") for end in self.ends)
         return f"end the {kind} that holds it: {sql}" if sql else f"end {self.words}."
 
 
 def open_on_source(state: SourceState) -> Iterator[Holder]:
-    """Everything open on the source, in any of its databases."""
+    """Yield every open transaction of the source, in any of its databases."""
     for row in state.prepared or ():
         yield Holder(
             kind="prepared",
@@ -102,7 +102,7 @@ def open_on_source(state: SourceState) -> Iterator[Holder]:
 
 
 def standbys(state: SourceState) -> Iterator[Holder]:
-    """Standbys that feed back what they still read."""
+    """Yield the standbys that feed back an xmin."""
     for row in state.holders.get("standbys") or ():
         age = row.get("backend_xmin_age") or row.get("slot_xmin_age")
         if age is not None:
@@ -112,7 +112,7 @@ def standbys(state: SourceState) -> Iterator[Holder]:
 
 
 def all_holders(state: SourceState) -> Iterator[Holder]:
-    """Everything on the source that holds slots or vacuum back by an xid or a snapshot."""
+    """Yield everything on the source that holds slots or vacuum back by an xid or a snapshot."""
     yield from open_on_source(state)
     yield from standbys(state)
     for name, row in state.slots.items():
@@ -123,7 +123,7 @@ def all_holders(state: SourceState) -> Iterator[Holder]:
 
 
 def vacuum_holder(state: SourceState) -> Holder | None:
-    """Who makes vacuum stop furthest back; None where nobody is known to."""
+    """Return the holder that makes vacuum stop furthest back; None where none is known."""
     known = [holder for holder in all_holders(state) if holder.oldest]
     return max(known, key=lambda holder: holder.oldest, default=None)
 
@@ -165,7 +165,7 @@ def cause_of(
     now: datetime,
     slot: Slot | None = None,
 ) -> Cause:
-    """What holds a slot; ``slot``: the one of ours that it is."""
+    """Return what holds a slot; ``slot`` is our own slot, where it is one."""
     retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
     if server.lost:
         return Cause(kind="lost", words="nothing any more: it is lost")
@@ -237,7 +237,7 @@ class HoldingRow:
 
 @dataclass(slots=True, kw_only=True)
 class Holding:
-    """The block of one slot."""
+    """What holds one slot back, as a page shows it."""
 
     slot: Slot
     looked_at: datetime | None
@@ -247,7 +247,7 @@ class Holding:
 
 
 def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
-    """What holds this slot back."""
+    """Return the block that says what holds this slot back."""
     horizon = state.slots.get(slot.name)
     retained = horizon.get("retained_wal_bytes") if horizon else None
     made = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)

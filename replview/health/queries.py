@@ -17,7 +17,7 @@ from replview.store.models.seen import seen_ids
 
 @dataclass(frozen=True, slots=True)
 class AlertCounts:
-    """Of the alerts that fire."""
+    """The numbers of alerts that fire."""
 
     firing: int = 0
     #: Those that need somebody now.
@@ -26,7 +26,7 @@ class AlertCounts:
 
     @property
     def level(self) -> Level:
-        """The worst of them."""
+        """Return the severity of the worst of them."""
         if self.now:
             return Level.NOW
         return Level.LOOK if self.firing else Level.OK
@@ -152,8 +152,8 @@ def read_paces(now: datetime) -> dict[int, Pace]:
 
 
 def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
-    """The present of every slot of ours, by its id, and how fast things go of every slot that is on
-    its server, by the id of its samples. One query.
+    """Read by one query the present of every slot of ours, by its id, and the pace of every slot
+    that is on its server, by the id of its samples.
     """
     now = timezone.now()
     since = now - timedelta(days=1)
@@ -228,7 +228,7 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
 
 
 def read_open() -> tuple[Open, AlertCounts]:
-    """What is open now, and what fires."""
+    """Return what is open now, and the alerts that fire."""
     with connection.cursor() as cursor:
         # Open transactions are looked up by the incarnations of the slots that are seen.
         cursor.execute(_OPEN, {"seen": seen_ids()})

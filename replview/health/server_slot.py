@@ -33,7 +33,7 @@ class ServerSlot:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def fresh(self, now: datetime) -> bool:
-        """Whether it tells of the present."""
+        """Whether the facts are recent enough to be of the present."""
         return self.seen_at is not None and now - self.seen_at < STALE_AFTER
 
     @property
@@ -43,7 +43,7 @@ class ServerSlot:
 
     @property
     def lost(self) -> str:
-        """Why it can never be read again; empty: it can, as far as is known."""
+        """Return why it can never be read again; empty where it can, as far as is known."""
         return lost_reason(self.facts, self.source.server_version)
 
     @property
@@ -59,12 +59,12 @@ class ServerSlot:
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """None where it is unknown, and of a lost slot, which holds nothing."""
+        """Return the WAL it retains; None where unknown, and of a lost slot, which has none."""
         return None if self.lost else self.number("retained_wal_bytes")
 
     @property
     def behind_bytes(self) -> int | None:
-        """What its reader has not confirmed; of a physical slot all that it retains."""
+        """Return the WAL that its reader has not confirmed; of a physical slot all it retains."""
         if self.lost:
             return None
         return self.number("retained_wal_bytes" if self.physical else "unconfirmed_wal_bytes")
@@ -75,17 +75,17 @@ class ServerSlot:
         return "restart_lsn" in self.facts and self.facts["restart_lsn"] is None
 
     def number(self, name: str) -> int | None:
-        """A fact that counts something."""
+        """Return a fact that is a number, or None."""
         value = self.facts.get(name)
         return int(value) if isinstance(value, int | float) and value is not True else None
 
     def text(self, name: str) -> str:
-        """A fact in words; empty where it is unknown or empty."""
+        """Return a fact as text; empty where it is unknown."""
         value = self.facts.get(name)
         return "" if value is None else str(value)
 
     def moment(self, name: str) -> datetime | None:
-        """A fact that is a time."""
+        """Return a fact that is a time, or None."""
         try:
             return parse_datetime(self.text(name))
         except ValueError:

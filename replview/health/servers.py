@@ -22,7 +22,7 @@ class Server:
 
     @property
     def standby(self) -> bool | None:
-        """None: it was never asked."""
+        """Whether it is a standby; None where it was never asked."""
         return self.sources[0].source.in_recovery
 
     @property
@@ -57,17 +57,17 @@ class Cluster:
 
     @property
     def anchor(self) -> int:
-        """A number of its own, for ids."""
+        """Return a number that no other has, for ids in the page."""
         return min(view.source.pk for view in self.sources)
 
     @property
     def paired(self) -> bool:
-        """A primary and a standby of it are both known."""
+        """Whether a primary and a standby of it are both known."""
         return len({server.standby for server in self.servers} - {None}) > 1
 
     @property
     def alone(self) -> bool:
-        """One source: nothing is to be grouped."""
+        """Whether it has one source only, so that nothing is to be grouped."""
         return len(self.sources) == 1
 
     @property
@@ -127,8 +127,8 @@ def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLo
 
 
 def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
-    """Logical pairs by the subscriber's and by the publisher's name. Where a subscription reads is
-    not reported (its address is nobody's to see): a slot of its name on exactly one other source.
+    """Return logical pairs by the subscriber's and by the publisher's name. Where a subscription
+    reads is not reported (its address is secret): a slot of its name on exactly one other source.
     """
     slots: dict[str, set[str]] = defaultdict(set)
     for view in fleet.views:

@@ -36,8 +36,8 @@ class Step:
 def steps_of(
     server: ServerSlot, slot: Slot | None, reading: Reading, cause: Cause, now: datetime
 ) -> list[Step]:
-    """In the order in which they are to be tried; empty: nothing is to be done. ``cause``: what
-    holds it.
+    """Return the steps in the order in which they are to be tried; empty: nothing is to be done.
+    ``cause``: what holds the slot.
     """
     if server.gone_at is not None:
         return list(_of_gone(server, slot))
@@ -161,7 +161,7 @@ def _command(verb: str, server: ServerSlot) -> str:
 
 
 def drop_statement(server: ServerSlot) -> str:
-    """To be copied."""
+    """Return the statement that drops the slot, to be copied."""
     return f"SELECT pg_drop_replication_slot(\n  {_name(server)});"
 
 
@@ -209,7 +209,7 @@ class Failover:
 
 
 def failover_of(server: ServerSlot, standbys: Standbys) -> Failover:
-    """Of one slot of a primary, or of a standby's own copy."""
+    """Return whether a slot of a primary, or a standby's own copy, is ready for a failover."""
     if server.physical:
         return Failover(words="not a logical slot: it stays with its server")
     if server.source.server_version is None:

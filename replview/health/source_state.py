@@ -115,8 +115,8 @@ class SourceState:
 
 
 def stale_after() -> timedelta:
-    """How old a look may be and still tell of the present, also where ``sampling.seconds`` sets
-    looks far apart.
+    """Return how old a look may be and still be of the present, also where ``sampling.seconds``
+    sets looks far apart.
     """
     every = read_number("sampling.seconds", 5, least=1, most=3600)
     return max(STALE_AFTER, timedelta(seconds=_LOOKS_MISSED * every))

@@ -43,14 +43,14 @@ class SubscriptionView:
 
 
 def read_subscriptions(sources: Mapping[int, Source], now: datetime) -> list[SubscriptionView]:
-    """All of these sources, worst first; one query."""
+    """Return the subscriptions of these sources, worst first, by one query."""
     rows = WatchedSubscription.objects.filter(source__in=list(sources), gone_at=None)
     views = [view_of(sources[row.source_id], row, now) for row in rows]
     return sorted(views, key=lambda view: (urgency(view.health), view.source.name, view.name))
 
 
 def view_of(source: Source, row: WatchedSubscription, now: datetime) -> SubscriptionView:
-    """One row."""
+    """Return the view of one subscription."""
     facts: dict[str, Any] = row.facts if isinstance(row.facts, dict) else {}
     health, run = _health(row.name, facts, row.last_seen_at, now)
     publications = facts.get("subpublications")

@@ -49,17 +49,17 @@ class OtherView:
 
     @property
     def lost(self) -> str:
-        """Why it can never be read again; empty: it can."""
+        """Return why it can never be read again; empty where it can."""
         return self.reading.lost
 
     @property
     def present_known(self) -> bool:
-        """Whether its facts tell of the present."""
+        """Whether its facts are recent enough to be of the present."""
         return self.health.level != Level.UNKNOWN or self.reading.retained_wal_bytes is not None
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """Now; None when it is unknown, or the slot is lost."""
+        """Return it as of now; None when it is unknown, or the slot is lost."""
         return self.reading.retained_wal_bytes
 
     @property
@@ -88,7 +88,7 @@ class Causes:
         return SourceLook.objects.in_bulk()
 
     def of(self, server: ServerSlot | None, reading: Reading, slot: Slot | None) -> Cause | None:
-        """None: its reader, or nothing, holds what it retains."""
+        """Return what holds the slot; None: its reader, or nothing, holds what it retains."""
         if server is None or not held_by_other(server.source, reading, slot):
             return None
         state = SourceState(self._looks.get(server.source.pk), self._now)
@@ -148,7 +148,7 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
 
 
 def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> OtherView:
-    """One slot that is not ours."""
+    """Return the view of one slot that is not ours."""
     server = server_slot(row)
     reading = reading_of(server, pace, now)
     health = watched_health(server, reading, now, causes.of(server, reading, None))

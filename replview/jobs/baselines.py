@@ -1,7 +1,7 @@
 """Baselines: a table's rows read once, asked for by a page or a command, done by one worker.
 
-What one that ends in any other way than done has stored is discarded; the table is read anew where
-its worker was lost or stopped.
+What a baseline has stored is discarded unless it ends as done; the table is read anew where its
+worker was lost or stopped.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ class _BaselineRows(JobRows[Baseline]):
     """Of whatever leaves a worker's hands the rows are hidden and swept away."""
 
     def leave(self, rows: "QuerySet[Baseline]", state: str, /, **columns: Any) -> int:
-        """Two statements: the second sees what was stored while the first waited for its row."""
+        """Do it in two statements: the second sees what was stored while the first waited."""
         with transaction.atomic():
             found = rows.select_for_update(of=("self",)).values_list("pk", "transaction_id")
             stored = dict(found)
@@ -52,7 +52,7 @@ def request(
 ) -> Baseline:
     """Ask for a table's rows; a worker begins at once, or when the slot is first connected.
 
-    One that is asked for already and not done yet is that one, at the rate asked for last.
+    A baseline that still waits is returned, with the rate that is asked for now.
     """
     with transaction.atomic():
         # Two that ask at once are asked for once.
@@ -72,7 +72,7 @@ def request(
 
 
 def claim() -> Baseline | None:
-    """The oldest that can be begun, now ours; None where there is none.
+    """Claim the oldest baseline that can begin, and return it; None where there is none.
 
     A slot without an incarnation has not been connected yet: its baselines wait.
     """
@@ -88,20 +88,20 @@ def claim() -> Baseline | None:
 
 
 def note_act(baseline: Baseline, act: str) -> None:
-    """Somebody gave it up, or asked for it again: in the access record."""
+    """Note in the access record that somebody cancelled a baseline or asked for it again."""
     slot = baseline.slot
     note(Action.CHANGED_SLOT, subject=f"{slot}: a baseline, {act}", source_id=slot.source_id,
          tables=[f"{baseline.schema}.{baseline.table}"])  # fmt: skip
 
 
 def cancel_all(slot: Slot) -> None:
-    """Give up all of a slot that is to be removed: nothing of them is stored after this."""
+    """Cancel all baselines of a slot that is to be removed: they store nothing after this."""
     for baseline in rows.rows(rows.unended, slot=slot):
         rows.cancel(baseline.pk)
 
 
 def retry(baseline_id: int) -> bool:
-    """Ask for a failed or cancelled one again; False where it is neither."""
+    """Ask again for a baseline that failed or was cancelled; False where it did neither."""
     ended = [Baseline.State.FAILED, Baseline.State.CANCELLED]
     asked = rows.leave(
         rows.rows(pk=baseline_id, state__in=ended), "WAITING", started_at=None, **_ANEW
@@ -111,13 +111,13 @@ def retry(baseline_id: int) -> bool:
 
 
 def tables_of(slot: Slot) -> list[dict[str, Any]]:
-    """The published tables, as ``PublicationLook`` had them; empty where nobody has looked."""
+    """Return the published tables of the last ``PublicationLook``; empty where there is none."""
     look = latest_look(slot)
     return [] if look is None else list(look.facts["tables"])
 
 
 def tables_named(slot: Slot, schema: str, table: str) -> list[tuple[str, str]]:
-    """The published tables a name stands for: itself, or a partitioned table's partitions."""
+    """Return the published tables that a name stands for: itself, or the table's partitions."""
     known = {(t["schema"], t["table"]): t["root"] for t in tables_of(slot)}
     if (schema, table) in known:
         return [(schema, table)]

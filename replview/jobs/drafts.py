@@ -35,36 +35,36 @@ rows = JobRows(
 
 
 def watch_name() -> str:
-    """A slot's name nobody else has: several may watch one source."""
+    """Return a name for a slot that no other slot has: several may watch one source."""
     return f"replview_watch_{secrets.token_hex(4)}"
 
 
 def begin_for(user: User, source: Source) -> SourceDraft:
-    """A draft of a slot on a source that is there: its address is not copied."""
+    """Begin a draft of a slot on a source that is in the store; its address is not copied."""
     return SourceDraft.objects.create(
         user=user, kind=SourceDraft.Kind.RECORD, source=source, answers={"name": source.name}
     )
 
 
 def conninfo_of(draft: SourceDraft) -> str:
-    """To connect with and never to show. Raises ``DSNError`` or ``SecretKeyChanged``."""
+    """Return the conninfo, never to be shown. Raises ``DSNError`` or ``SecretKeyChanged``."""
     return full_conninfo(draft.source or draft)
 
 
 def source_for(draft: SourceDraft) -> Source:
-    """The source the draft describes, not saved."""
+    """Return the source that the draft describes, not saved."""
     address = {name: getattr(draft, name) for name in _ADDRESS}
     return Source(name=draft.answers.get("name", ""), **address)
 
 
 def find(user: User, draft_id: int) -> SourceDraft | None:
-    """A draft of this user's that has not expired."""
+    """Return the user's draft of this number, unless it has expired."""
     found = SourceDraft.objects.select_related("source", "slot__source")
     return found.filter(_lasting(), pk=draft_id, user=user).first()
 
 
 def unfinished(user: User) -> list[SourceDraft]:
-    """What the user began and did not end, the newest first."""
+    """Return the drafts that the user began and did not end, the newest first."""
     states = [State.OPEN, State.FAILED, State.WAITING, State.RUNNING]
     return list(SourceDraft.objects.filter(_lasting(), user=user, state__in=states)
                 .select_related("slot__source").order_by("-id")[:5])  # fmt: skip
@@ -75,19 +75,19 @@ def _lasting() -> Q:
 
 
 def keep(draft: SourceDraft, **answers: Any) -> bool:
-    """Keep what a step was answered with; False where it is not to be changed any more."""
+    """Store the answers of one step; False where the draft may not be changed any more."""
     draft.answers = {**draft.answers, **answers}
     return _change(draft, answers=draft.answers)
 
 
 def keep_address(draft: SourceDraft) -> bool:
-    """Keep what the address was entered as, and its password: it is the same place as before."""
+    """Store an address and its password that lead to the same server and database as before."""
     address = {name: getattr(draft, name) for name in _ADDRESS}
     return _change(draft, answers=draft.answers, **address)
 
 
 def move(draft: SourceDraft) -> bool:
-    """Keep an address that was entered anew; what was found at the former one is forgotten."""
+    """Store another address; what was found at the former one is forgotten."""
     for stale in ("check", "tables", "publications", "through", "columns", "statements"):
         draft.answers.pop(stale, None)
     return keep_address(draft)
@@ -99,7 +99,7 @@ def _change(draft: SourceDraft, **columns: Any) -> bool:
 
 
 def ask(draft: SourceDraft, statements: list[str]) -> bool:
-    """The user has seen these statements and agrees; False where it was asked for already."""
+    """Store that the user has agreed to these statements; False where that was stored before."""
     draft.answers = {**draft.answers, "statements": statements}
     asked = _change(
         draft,
@@ -116,7 +116,7 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
 
 
 def drop(draft: SourceDraft) -> bool:
-    """Forget a draft of which nothing is carried out. True where it is gone."""
+    """Delete a draft, or have it stopped where a worker is at it. Returns whether it is gone."""
     resting = [State.OPEN, State.FAILED, State.DONE, State.CANCELLED]
     if SourceDraft.objects.filter(pk=draft.pk, state__in=resting).delete()[0]:
         return True
@@ -126,9 +126,9 @@ def drop(draft: SourceDraft) -> bool:
 
 
 def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
-    """The oldest that was agreed to (or this one), now ours; None where there is none.
+    """Claim the oldest draft that was agreed to, or this one; None where there is none.
 
-    What an earlier attempt left on the source stays in ``undo``: of a watch nothing else knows it.
+    ``undo`` keeps what an earlier attempt left on the source: nothing else knows it of a watch.
     """
     wanted = rows.waiting & Q(stop_wanted=False, kind__in=kinds)
     if draft_id is not None:
@@ -137,19 +137,19 @@ def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
 
 
 def waiting_watches() -> list[int]:
-    """Watches that were agreed to and that no worker has begun."""
+    """Return the watches that were agreed to and that no worker has begun."""
     found = rows.rows(rows.waiting, kind=SourceDraft.Kind.WATCH, stop_wanted=False)
     return list(found.values_list("pk", flat=True))
 
 
 def beat(draft: SourceDraft) -> bool:
-    """A heartbeat, with what there is to show; False: it is to end."""
+    """Update the heartbeat and what is shown; False where the job is to end."""
     kept = rows.beat(draft, progress=draft.progress, undo=draft.undo)
     return kept and not rows.mine(draft).filter(stop_wanted=True).exists()
 
 
 def end(draft: SourceDraft, state: str, **columns: Any) -> bool:
-    """It is done or given up; a draft that is over keeps no address."""
+    """End the draft in this state; one that is done or cancelled keeps no address."""
     if state != "FAILED":
         columns |= dict.fromkeys(_ADDRESS, "")
     return rows.end(draft, state, progress=draft.progress, undo=draft.undo, **columns)
@@ -162,20 +162,20 @@ def forget_expired() -> int:
 
 
 def watch_of(slot: Slot) -> SourceDraft | None:
-    """The watch, begun in a browser, that a temporary slot belongs to."""
+    """Return the watch, begun in a browser, that a temporary slot belongs to."""
     if not slot.temporary:
         return None
     return SourceDraft.objects.filter(slot=slot, state=State.RUNNING).first()
 
 
 def saw(slot_id: int, user_id: int) -> bool:
-    """Its user has the live page of a watch open; False: it is none (any more)."""
+    """Note that the user has the watch's live page open; False where it is no watch any more."""
     mine = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.RUNNING)
     now = timezone.now()
     return mine.update(seen_at=now, touched_at=now) > 0
 
 
 def seen_seconds_ago(draft: SourceDraft) -> float:
-    """How long nobody has had the live page of a watch open."""
+    """Return for how many seconds nobody has had the live page of a watch open."""
     seen = SourceDraft.objects.filter(pk=draft.pk).values_list("seen_at", flat=True).first()
     return float("inf") if seen is None else (timezone.now() - seen).total_seconds()

@@ -1,6 +1,6 @@
 """Exports: asked for by a page, a program or a command, done by one worker at a time.
 
-What a lost worker began another goes on with: finished files are kept.
+Another worker continues the export of a lost one: files that are finished are kept.
 """
 
 from django.db import transaction
@@ -21,7 +21,7 @@ rows = JobRows(
 
 
 class AlreadyRunning(Exception):
-    """An export of this name is not over yet: the next would not know where to continue."""
+    """An export of this name has not ended yet: the next would not know where to continue."""
 
     def __init__(self, export: Export) -> None:
         super().__init__(f"export {export.pk} named {export.name} is {export.state}")
@@ -29,8 +29,8 @@ class AlreadyRunning(Exception):
 
 
 def request(asked: Export) -> Export:
-    """Record one that is not saved yet; a worker begins at once, unless a command asks: it has the
-    claim then, and does it itself. Raises ``AlreadyRunning``.
+    """Store an export that is not saved yet. A worker begins it at once; a command claims it by
+    this call and does it itself. Raises ``AlreadyRunning``.
     """
     assert asked.slot is not None
     asked.slot_name = str(asked.slot)
@@ -49,12 +49,12 @@ def request(asked: Export) -> Export:
 
 
 def last_done(slot: Slot, name: str) -> Export | None:
-    """Where *since last* goes on."""
+    """Return the last export of this name that is done: *since last* continues after it."""
     return Export.objects.filter(slot=slot, name=name, state=Export.State.DONE).first()
 
 
 def give_back_lost() -> None:
-    """Have the exports gone on with whose worker is gone, unless they take every worker along."""
+    """Give back the exports of lost workers; those of commands, which nobody continues, fail."""
     # A command's folder may be on a machine where no worker is: it is not gone on with.
     rows.leave(
         rows.rows(rows.lost, requested_how=Export.How.COMMAND),

@@ -1,5 +1,5 @@
-"""Jobs that a process of their own does: a worker's thread follows it until it has ended, or is to
-be ended. One that a lost worker left running is ended first.
+"""Jobs that run in a process of their own: a worker's thread follows it until it has ended or is
+to end. A process that a lost worker left running is ended first.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ P = TypeVar("P", bound=ProcessJob)
 
 
 class After(enum.Enum):
-    """Why a job is followed no longer."""
+    """The reasons to stop following a job's process."""
 
     ENDED = "by itself"
     STOPPED = "this worker is told to stop"
@@ -38,7 +38,7 @@ class After(enum.Enum):
 
 
 def worker() -> str:
-    """This process, as its jobs' rows name it."""
+    """Return the name of this process, as the rows of its jobs have it."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -50,8 +50,8 @@ def follow(
     news: Callable[[], Mapping[str, Any] | None] = lambda: None,
     stored: Callable[[], object] = lambda: None,
 ) -> After:
-    """Until it has ended within the seconds it is given, or is to be ended. ``news`` gives columns
-    of the row, if something is new; ``stored`` is called once they are.
+    """Follow a job until ``has_ended``, which waits so many seconds, or it is to end; returns why.
+    ``news`` gives columns of the row that changed; ``stored`` is called once they are stored.
     """
     at = heard = time.monotonic()
     columns: Mapping[str, Any] | None = None
@@ -78,10 +78,10 @@ def follow(
 
 
 def end_leftover(row: ProcessJob, words: str) -> None:
-    """End the process that a lost worker of this machine left running: nothing is done twice at
-    once. ``words`` stand in its command line.
+    """End the process that a lost worker of this machine left running, so that nothing is done
+    twice at once. ``words`` stand in its command line.
 
-    Another machine's ends by itself, when nobody reads its lines any more.
+    A process on another machine ends by itself when nobody reads its output any more.
     """
     host, _, _ = worker().partition(":")
     if row.job_pid is None or row.worker.partition(":")[0] != host:
@@ -97,7 +97,7 @@ def end_leftover(row: ProcessJob, words: str) -> None:
 
 
 def silent_end(status: int | None, what: str) -> tuple[str, str]:
-    """Cause and remedy where a process ended without its last word."""
+    """Return cause and remedy where a process ended without reporting its end."""
     how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
     remedy = "See its log; a job that was killed may have needed more memory than there is"
     return f"the job ended with {how}, and {what}", remedy

@@ -24,7 +24,7 @@ class Swept(Exception):
 def begin(
     source: Source, slot_name: str, after: LSN | None, draft: SourceDraft | None = None
 ) -> SlotIntention:
-    """Note it. The address only where the source is not in the store."""
+    """Store an intention, with the address only where the source is not in the store."""
     known = source.pk is not None
     address = {} if known else {name: getattr(source, name) for name in _ADDRESS}
     return SlotIntention.objects.create(
@@ -38,7 +38,7 @@ def begin(
 
 
 def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) -> None:
-    """A statement is about to run. Raises ``Swept``."""
+    """Note a statement that is about to run. Raises ``Swept``."""
     made = {"kind": kind, "name": name, "create": create, "undo": undo}
     intention.begun = [*intention.begun, made]
     mine = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
@@ -47,30 +47,30 @@ def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) 
 
 
 def take_out(intention: SlotIntention, undo: str) -> None:
-    """It came to nothing, or is taken back."""
+    """Remove the note of a statement that failed or was taken back."""
     intention.begun = [one for one in intention.begun if one["undo"] != undo]
     SlotIntention.objects.filter(pk=intention.pk).update(begun=intention.begun)
 
 
 def fulfil(intention: SlotIntention) -> None:
-    """The store has the slot, in the transaction under way. Raises ``Swept``."""
+    """Delete the intention in the transaction that stores the slot. Raises ``Swept``."""
     if not SlotIntention.objects.filter(pk=intention.pk, swept_at=None).delete()[0]:
         raise Swept
 
 
 def forget(intention: SlotIntention) -> None:
-    """Nothing is left of it."""
+    """Delete an intention of which nothing is left on the source."""
     SlotIntention.objects.filter(pk=intention.pk).delete()
 
 
 def claim(intention: SlotIntention) -> bool:
-    """From here on its maker cannot go on; False: it has come to an end meanwhile."""
+    """Mark it as swept, so that its maker cannot continue; False where it has ended meanwhile."""
     there = SlotIntention.objects.filter(pk=intention.pk)
     return there.update(swept_at=timezone.now()) == 1
 
 
 def saw(intention: SlotIntention) -> bool:
-    """Something is there that nobody reads or makes; whether it was for a while."""
+    """Note a slot that nobody reads or makes; returns whether it has been so for a while."""
     now = timezone.now()
     if intention.seen_at is None:
         SlotIntention.objects.filter(pk=intention.pk).update(seen_at=now)
@@ -79,7 +79,7 @@ def saw(intention: SlotIntention) -> bool:
 
 
 def due() -> list[SlotIntention]:
-    """Those to look after now, noted as tried; not of drafts that are being carried out."""
+    """Return the intentions to sweep now, noted as tried; none of a draft in progress."""
     now, found = timezone.now(), []
     quiet = now - dt.timedelta(seconds=QUIET_SECONDS)
     rows = SlotIntention.objects.select_related("source", "draft")
@@ -99,7 +99,7 @@ def due() -> list[SlotIntention]:
 
 
 def of_draft(draft: SourceDraft) -> list[SlotIntention]:
-    """Those of a draft, the newest first."""
+    """Return the intentions of a draft, the newest first."""
     rows = SlotIntention.objects.select_related("source", "draft")
     return list(rows.filter(draft=draft).order_by("-pk"))
 
@@ -112,12 +112,12 @@ def left_on(source: Source) -> tuple[list[str], list[str]]:
 
 
 def anything_left() -> bool:
-    """Whether there is any at all."""
+    """Whether there is any intention."""
     return SlotIntention.objects.exists()
 
 
 def conninfo_of(intention: SlotIntention) -> str:
-    """To connect with and never to show. Raises ``DSNError`` or ``SecretKeyChanged``."""
+    """Return the conninfo, never to be shown. Raises ``DSNError`` or ``SecretKeyChanged``."""
     return full_conninfo(intention.source or intention)
 
 

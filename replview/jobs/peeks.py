@@ -1,6 +1,6 @@
-"""Looks into slots: asked for by a page, done by one worker, finished or failed, then kept.
+"""Peeks into slots: asked for by a page, done by one worker, finished or failed, then kept.
 
-One whose worker vanished fails with a sentence.
+A peek whose worker was lost fails with a sentence.
 """
 
 import datetime as dt
@@ -35,7 +35,7 @@ def request(
     max_seconds: float,
     by: str,
 ) -> SlotPeek:
-    """Ask for a look; a worker claims it at once."""
+    """Ask for a peek; a worker claims it at once."""
     peek = SlotPeek.objects.create(
         source=source,
         slot_name=slot_name,
@@ -49,12 +49,12 @@ def request(
 
 
 def finish(claim: SlotPeek, result: dict[str, Any]) -> bool:
-    """Store what was found; False where it was given up meanwhile."""
+    """Store what a peek found; False where the peek was cancelled meanwhile."""
     return rows.finish(claim, result=_storable(result))
 
 
 def fail_abandoned() -> int:
-    """Give up those whose worker vanished; returns how many. It gives no heartbeat meanwhile."""
+    """Fail the peeks that run longer than one may: they have no heartbeat. Returns how many."""
     may_last = ExpressionWrapper(
         F("max_seconds") * Value(dt.timedelta(seconds=1)), output_field=DurationField()
     )
@@ -70,7 +70,7 @@ def fail_abandoned() -> int:
 
 
 def delete_old() -> int:
-    """Delete looks nobody needs any more; returns how many."""
+    """Delete peeks that nobody needs any more; returns how many."""
     return SlotPeek.objects.filter(requested_at__lt=timezone.now() - KEPT).delete()[0]
 
 

@@ -26,7 +26,7 @@ J = TypeVar("J", bound=Job)
 
 
 class JobRows(Generic[J]):
-    """All rows of one kind: claimed, kept by heartbeats, ended, given back."""
+    """The rows of one kind of job: claimed, kept by heartbeats, ended, given back."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class JobRows(Generic[J]):
         abandoned: bool = False,
         private: bool = False,
     ) -> Kind[J]:
-        """Have them done by the workers; the arguments are those of ``Kind``. Unless its kind says
-        otherwise what a lost worker had is given back.
+        """Register the kind, so that workers do its jobs; the arguments are those of ``Kind``.
+        Without ``recover`` the jobs of a lost worker are given back.
         """
         return register(
             Kind(
@@ -86,15 +86,15 @@ class JobRows(Generic[J]):
         )
 
     def rows(self, *conditions: Q, **values: object) -> "QuerySet[J]":
-        """Whoever may see them."""
+        """Return the rows that meet these conditions, of all sources, whoever asks."""
         return self._model._base_manager.filter(*conditions, **values)
 
     def announce(self) -> None:
-        """Have a worker begin what waits, once the transaction under way is committed."""
+        """Have a worker begin what waits, once the current transaction is committed."""
         announce(self.task)
 
     def claim(self, among: Q | None = None, **columns: Any) -> J | None:
-        """The oldest that waits, or of those ``among`` which it is to be, now ours; or None."""
+        """Claim the oldest that waits, or the oldest ``among`` these; None where there is none."""
         found = self.rows(self.waiting if among is None else among).order_by("pk")
         with transaction.atomic():
             row = found.select_for_update(skip_locked=True, of=("self",)).only("pk").first()
@@ -109,36 +109,36 @@ class JobRows(Generic[J]):
             return self.rows().select_related(*self._beside).get(pk=row.pk)
 
     def mine(self, claim: J) -> "QuerySet[J]":
-        """The claimed row, as long as it is ours."""
+        """Return the claimed row, selected only while the claim holds."""
         return self.rows(self.held, pk=claim.pk, started_at=claim.started_at)
 
     def beat(self, claim: J, /, **columns: Any) -> bool:
-        """A heartbeat, and what is known now; False where it was cancelled or taken away."""
+        """Update the heartbeat and these columns; False where the claim does not hold any more."""
         # The store's clock, not the worker's: they are compared with one another.
         return self.mine(claim).update(heartbeat_at=Now(), **columns) == 1
 
     def leave(self, rows: "QuerySet[J]", state: str, /, **columns: Any) -> int:
-        """Out of their workers' hands, in whatever way; returns how many were."""
+        """Take these jobs out of their workers' hands into ``state``; returns how many."""
         return rows.update(state=self._model.State[state], **columns)
 
     def end(self, claim: J, state: str, /, **columns: Any) -> bool:
-        """Ours is over; False where it was cancelled or taken away."""
+        """End the claimed job; False where the claim does not hold any more."""
         return self.leave(self.mine(claim), state, finished_at=Now(), **columns) == 1
 
     def finish(self, claim: J, /, **columns: Any) -> bool:
-        """Keep what came of it."""
+        """End the claimed job as done, with its result."""
         return self.end(claim, "DONE", **columns)
 
     def fail(self, claim: J, cause: str, remedy: str, /, **columns: Any) -> bool:
-        """Keep why nothing did."""
+        """End the claimed job as failed, with cause and remedy."""
         return self.end(claim, "FAILED", problem_cause=cause, problem_remedy=remedy, **columns)
 
     def give_back(self, claim: J) -> bool:
-        """Our worker stops: another goes on. It was not the job's fault."""
+        """Give the claimed job back for another worker, because this one stops."""
         return self.leave(self.mine(claim), "WAITING", attempts=F("attempts") - 1) == 1
 
     def give_back_lost(self) -> None:
-        """Have others do what a lost worker had, unless it takes every worker along."""
+        """Give back the jobs of lost workers; one that ends every worker fails instead."""
         if self._most_attempts is not None:
             text = TextField()
             cause = Concat(
@@ -154,17 +154,17 @@ class JobRows(Generic[J]):
         self.leave(self.rows(self.lost), "WAITING")
 
     def cancel(self, job_id: int) -> bool:
-        """Give it up, begun or not; False where it has ended."""
+        """Cancel a job, whether it has begun or not; False where it has ended."""
         return self.leave(self.rows(self.unended, pk=job_id), "CANCELLED", finished_at=Now()) == 1
 
     def is_cancelled(self, claim: J) -> bool:
-        """Whether nobody wants it any more."""
+        """Whether the job was cancelled."""
         return self.rows(pk=claim.pk, state=self._model.State["CANCELLED"]).exists()
 
 
 @contextmanager
 def beating(beat: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Have heartbeats given from a thread of its own until the block ends: a step may last."""
+    """Send heartbeats from a thread until the block ends, as one step may take long."""
     over = threading.Event()
 
     def work() -> None:

@@ -37,7 +37,7 @@ _kinds: list["Kind[Any]"] = []
 
 
 class Kind(Generic[Claimed]):
-    """One kind of job, and those of it that this process is at."""
+    """One kind of job, and the jobs of it that this process runs."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Kind(Generic[Claimed]):
         self._free = threading.BoundedSemaphore(at_once)
 
     def serve(self) -> None:
-        """Begin what waits, as far as there is room; see after those whose worker is lost."""
+        """Begin jobs that wait, as far as there is room, and recover those of lost workers."""
         with orm_connection():
             self.begin()
 
     def begin(self) -> None:
-        """As ``serve``, on the connection that there is."""
+        """Begin jobs that wait, on the current connection."""
         if not self._waits():
             return
         self._recover()
@@ -112,7 +112,7 @@ class Kind(Generic[Claimed]):
 
 
 def register(kind: Kind[Claimed]) -> Kind[Claimed]:
-    """Have a kind served: by its task, and by the sweep."""
+    """Register a kind of job, which its task and the sweep then serve."""
     _kinds.append(kind)
     shared_task(name=kind.task, ignore_result=True)(kind.serve)
     return kind
@@ -120,7 +120,7 @@ def register(kind: Kind[Claimed]) -> Kind[Claimed]:
 
 @shared_task(name="replview.sweep_jobs", ignore_result=True)
 def sweep() -> None:
-    """Find, of all kinds, what nobody announced or whose worker is lost."""
+    """Find, of all kinds, the jobs that were not announced or whose worker is lost."""
     with orm_connection():
         for kind in _kinds:
             try:
@@ -137,7 +137,7 @@ _chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
 def task(name: str) -> Callable[[Chore], Chore]:
-    """A Celery task of this name: the function, with a connection to the store of its own."""
+    """Make the function a Celery task of this name, with its own connection to the store."""
 
     def made(do: Chore) -> Chore:
         def run() -> None:
@@ -151,16 +151,16 @@ def task(name: str) -> Callable[[Chore], Chore]:
 
 
 def chore(do: Chore, name: str, *, when: str = "true") -> None:
-    """Have this done every five seconds, one chore after the other, on one connection; by itself it
-    is the task of this name. ``when`` tells more cheaply than the chore where there is nothing to
-    do.
+    """Make the function a task of this name that also runs every five seconds, one chore after
+    the other, on one connection. ``when``, an SQL condition, tells more cheaply than the chore
+    whether there is anything to do.
     """
     _chores.append((task(name)(do), when))
 
 
 @shared_task(name="replview.do_chores", ignore_result=True)
 def do_chores() -> None:
-    """Do what is to be done all the time; a chore that fails is tried again the next time."""
+    """Do all chores once; one that fails is tried again the next time."""
     _chore_threads.submit(_do_chores).result()
 
 
@@ -177,7 +177,7 @@ def _do_chores() -> None:
 
 
 def announce(task: str) -> None:
-    """Have a worker run this task now, or once the transaction under way is committed."""
+    """Have a worker run this task now, or once the current transaction is committed."""
     transaction.on_commit(partial(_send, task), robust=True)
 
 

@@ -24,7 +24,7 @@ Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
 
 def guarded(consumer: Any) -> Application:
-    """The socket, for those alone who have its role."""
+    """Wrap the socket so that only accounts that have its role may open it."""
     application, facts = consumer.as_asgi(), page_of(consumer)
 
     async def guard(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -42,7 +42,7 @@ def guarded(consumer: Any) -> Application:
 
 
 async def refusal(scope: dict[str, Any], needed: Role | str | None) -> int | None:
-    """The close code for whoever asks; None: let them in."""
+    """Return the close code to refuse the socket with; None where it may be opened."""
     user = scope.get("user") or await get_user(scope)
     if not (user.is_authenticated and user.is_active):
         return events.NOT_SIGNED_IN
@@ -94,24 +94,24 @@ async def signed_in(scope: dict[str, Any]) -> bool:
 
 
 async def sees(scope: dict[str, Any], source_id: int | None) -> bool:
-    """Whether the source is one of those that whoever opened the socket sees."""
+    """Whether the account that opened the socket may see the source."""
     return source_id is not None and await seen_of(scope, [source_id]) != []
 
 
 async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
-    """Those of the sources that are seen."""
+    """Return those of the sources that the account may see."""
     user = scope.get("user") or await get_user(scope)
     visible = await database_sync_to_async(visible_sources)(user)
     return [one for one in source_ids if visible is None or one in visible]
 
 
 async def visibility_of(scope: dict[str, Any]) -> Visibility:
-    """What whoever opened the socket may see."""
+    """Return the visibility of the account that opened the socket."""
     return visibility_for(scope.get("user") or await get_user(scope))
 
 
 async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) -> None:
-    """Returns once the session has ended, or the source is seen no more."""
+    """Wait until the session has ended, or the account may not see the source any more."""
     while True:
         await asyncio.sleep(SESSION_SECONDS)
         store = import_module(settings.SESSION_ENGINE).SessionStore

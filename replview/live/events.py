@@ -27,17 +27,17 @@ NOT_UNDERSTOOD = 4400
 
 
 def group_of(slot_id: int) -> str:
-    """The channel layer's group of everyone who watches a slot."""
+    """Return the channel layer's group for those who watch a slot."""
     return f"slot.{slot_id}"
 
 
 def source_group_of(source_id: int) -> str:
-    """The channel layer's group of everyone who watches the samples of a source's slots."""
+    """Return the channel layer's group for those who watch samples of a source's slots."""
     return f"source.{source_id}"
 
 
 def export_group_of(export_id: int) -> str:
-    """The channel layer's group of everyone who watches an export."""
+    """Return the channel layer's group for those who watch an export."""
     return f"export.{export_id}"
 
 
@@ -58,13 +58,13 @@ class Wake:
 
     @property
     def group(self) -> str:
-        """Whom it is for."""
+        """Return the channel layer's group that it is sent to."""
         if self.kind == EXPORT:
             return export_group_of(self.export_id)
         return source_group_of(self.source_id) if self.kind == SAMPLE else group_of(self.slot_id)
 
     def merged_with(self, later: "Wake") -> "Wake":
-        """One wake-up that says what both say, of one group; the later cursor wins."""
+        """Return one wake-up for both, of the same group; the later cursor counts."""
         if later.kind in (SAMPLE, EXPORT):
             return later
         return replace(
@@ -76,7 +76,7 @@ class Wake:
         )
 
     def to_message(self) -> dict[str, object]:
-        """As the channel layer carries it."""
+        """Return it as a message of the channel layer."""
         if self.kind == SAMPLE:
             return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}
         if self.kind == EXPORT:
@@ -92,7 +92,7 @@ class Wake:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> "Wake":
-        """From what the channel layer carried."""
+        """Read it from a message of the channel layer."""
         return cls(
             slot_id=message.get("slot", 0),
             source_id=message.get("source", 0),

@@ -38,7 +38,7 @@ class LiveFilter:
 
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> "LiveFilter":
-        """From an address's parameters or a socket's message; what is unknown is left out."""
+        """Read an address's parameters or a socket's message; unknown words are left out."""
         ops = str(words.get("ops") or OPERATIONS).upper()
         return cls(
             tables=_names(words.get("tables")),
@@ -51,12 +51,12 @@ class LiveFilter:
 
     @property
     def everything(self) -> bool:
-        """No filter is set."""
+        """Whether no filter is set."""
         return self == LiveFilter()
 
     @property
     def only_open(self) -> bool:
-        """Nothing that has ended passes: history need not be searched."""
+        """Whether only open transactions pass, so that history need not be searched."""
         return bool(self.states) and self.states <= OPEN_STATES | {OPEN}
 
     def lets_through(self, summary: Summary, text_hits: set[int] | None = None) -> bool:

@@ -50,10 +50,10 @@ class Subscriber(Protocol):
 
     @property
     def search(self) -> Search | None:
-        """The text it filters by, and what its asker may see; None: it filters by none."""
+        """The text that it filters by and its account's visibility; None without such a text."""
 
     def deliver(self, news: News, feed: "Feed") -> None:
-        """Take note of news."""
+        """Take what a feed has read; must return at once."""
 
 
 class Feed:
@@ -77,22 +77,22 @@ class Feed:
 
     @property
     def rate(self) -> float | None:
-        """Transactions a second over the last five; None while too short to say."""
+        """Return transactions a second over the last five seconds; None where unknown."""
         if len(self._heads) < 2 or self._heads[-1][0] - self._heads[0][0] < 0.5:
             return None
         (first_at, first), (_last_at, last) = self._heads[0], self._heads[-1]
         return round((last - first) / max(time.monotonic() - first_at, 0.5), 1)
 
     def start(self) -> None:
-        """Begin to read, at the present end of history."""
+        """Begin to read at the present end of history."""
         self._task = asyncio.create_task(self._run(), name=f"feed-{self.position.slot_id}")
 
     async def stop(self) -> None:
-        """End the task."""
+        """Stop reading."""
         await end(self._task)
 
     def wake(self, wake: Wake) -> None:
-        """There is something new; read soon."""
+        """Have the feed read soon, because there is something new."""
         if wake.kind == SLOT or wake.incarnation_id not in (None, self.position.incarnation_id):
             self._slot_wanted = True
         elif not wake.open_changed and 0 < wake.commit_seq <= self.position.commit_seq:
@@ -168,7 +168,7 @@ class Hub:
         self._watchers: dict[str, set[Callable[[int], None]]] = defaultdict(set)
 
     def feed(self, slot_id: int) -> Feed | None:
-        """The slot's feed, if anybody watches."""
+        """Return the slot's feed; None where nobody watches it."""
         return self._feeds.get(slot_id)
 
     async def subscribe(self, slot_id: int, subscriber: Subscriber) -> Feed:
@@ -183,7 +183,7 @@ class Hub:
         return feed
 
     async def unsubscribe(self, slot_id: int, subscriber: Subscriber) -> None:
-        """Watch no longer; a feed nobody watches ends, and with the last one the listener."""
+        """Stop watching. A feed without watchers ends, and with the last feed the listener."""
         feed = self._feeds.get(slot_id)
         if feed is None:
             return
@@ -199,7 +199,7 @@ class Hub:
         self._hear_on()
 
     async def unwatch(self, callback: Callable[[int], None]) -> None:
-        """Call no longer, for any group."""
+        """Stop calling this function, for all groups."""
         for group, watching in list(self._watchers.items()):
             watching.discard(callback)
             if not watching:

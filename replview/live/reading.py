@@ -31,7 +31,7 @@ class Summary:
     data: dict[str, Any]
 
     def mentions(self, text: str) -> bool:
-        """Whether its names (not its values) hold the text, whatever the case."""
+        """Whether its names, not its values, contain the text in any case."""
         row = self.row
         wanted = text.casefold()
         names = [str(row.xid or ""), row.gid, row.actor, row.origin, row.commit_lsn]
@@ -144,7 +144,7 @@ class News:
 
     @property
     def empty(self) -> bool:
-        """Nothing to tell anybody."""
+        """Whether the read found nothing."""
         return not (self.rows or self.ended or self.markers or self.skipped) and (
             self.open is None and self.slot is None
         )
@@ -177,7 +177,7 @@ class Names:
         ]
 
     def forget(self) -> None:
-        """Tables may have been renamed."""
+        """Forget all names, because tables may have been renamed."""
         self._known.clear()
 
 
@@ -206,7 +206,7 @@ def find_slot(slot_id: int) -> Slot | None:
 
 
 def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
-    """The slot, where there is one for whoever asks."""
+    """Return the slot if there is one that the account may see, else None."""
     slot, sources = find_slot(slot_id), visibility.sources
     return slot if slot is not None and (sources is None or slot.source_id in sources) else None
 
@@ -214,7 +214,7 @@ def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
 def read_news(
     position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Search]
 ) -> News:
-    """Everything after ``position``, which moves along."""
+    """Read everything after ``position``, and move that to the end of it."""
     news = News()
     slot = find_slot(position.slot_id) if with_slot or not position.incarnation_id else None
     if slot is not None:

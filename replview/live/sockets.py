@@ -48,7 +48,7 @@ class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     open = False
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """One message of the browser."""
+        """Handle one message of the browser."""
         if not self.open:
             return
         try:
@@ -64,7 +64,7 @@ class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(events.NOT_UNDERSTOOD)
 
     async def hear(self, message: dict[str, Any]) -> None:
-        """A message other than ``ping``. Raises ``KeyError`` and the like where it is none."""
+        """Handle a message other than ``ping``. Raises ``KeyError`` and the like if malformed."""
         raise NotImplementedError
 
     async def send_json(self, message: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class WatchSocket(JSONSocket):
     group_of: Callable[[int], str]
 
     async def connect(self) -> None:
-        """Tell of changes from now on."""
+        """Accept the connection, and begin to send changes."""
         self.waiting: set[int] = set()
         self.woken = asyncio.Event()
         await self.accept()
@@ -102,13 +102,13 @@ class WatchSocket(JSONSocket):
         ]
 
     async def disconnect(self, code: int) -> None:
-        """Hear no more of any."""
+        """Stop listening, and end this socket's tasks."""
         self.open = False
         await the_hub().unwatch(self.changed)
         await end(*self.tasks)
 
     async def hear(self, message: dict[str, Any]) -> None:
-        """Watch these from now on, and no others."""
+        """Watch these objects from now on, and no others."""
         if message["type"] != "watch":
             raise ValueError("not a message")
         identifiers = await self.shown([int(one) for one in message[self.things]][: self.most])
@@ -118,7 +118,7 @@ class WatchSocket(JSONSocket):
         await self.send_json({"type": "watching", self.things: identifiers})
 
     async def shown(self, identifiers: list[int]) -> list[int]:
-        """Those of them that whoever asks may know of."""
+        """Return those of them that the account may see."""
         raise NotImplementedError
 
     def changed(self, identifier: int) -> None:
@@ -152,7 +152,7 @@ class ExportSocket(WatchSocket):
     group_of = staticmethod(events.export_group_of)
 
     async def shown(self, identifiers: list[int]) -> list[int]:
-        """Exports of sources that are seen."""
+        """Return those that are exports of sources that the account may see."""
         user = self.scope.get("user") or await get_user(self.scope)
         found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
         return found
@@ -166,7 +166,7 @@ class SampleSocket(WatchSocket):
     group_of = staticmethod(events.source_group_of)
 
     async def shown(self, identifiers: list[int]) -> list[int]:
-        """Sources that are seen."""
+        """Return those that are sources that the account may see."""
         return await seen_of(self.scope, identifiers)
 
 
@@ -183,7 +183,7 @@ class LiveSocket(JSONSocket):
     most_characters = 64_000
 
     async def connect(self) -> None:
-        """Let in who asks for a slot there is."""
+        """Accept the connection where there is such a slot."""
         self.slot_id = int(self.scope["url_route"]["kwargs"]["slot_id"])
         self.feed: Feed | None = None
         self.tasks: list[asyncio.Task[None]] = []
@@ -211,7 +211,7 @@ class LiveSocket(JSONSocket):
         await end(*self.tasks)
 
     async def hear(self, message: dict[str, Any]) -> None:
-        """By its type."""
+        """Handle a message by its type."""
         assert self.feed is not None
         with use_visibility(self.watcher.visibility):
             await self._handlers[message["type"]](self, message, self.feed)
@@ -318,7 +318,7 @@ def _rows(found: Stretch | None) -> dict[str, Any]:
 
 
 async def note_opened(scope: dict[str, Any], slot: Slot) -> None:
-    """Somebody watches this slot from now on."""
+    """Note that somebody watches this slot."""
     user = scope.get("user") or await get_user(scope)
     address = str((scope.get("client") or ("",))[0] or "")
     await _note_in_thread(user, address, slot)
@@ -341,7 +341,7 @@ _saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
 
 
 async def keep_watched(slot_id: int, user_id: int | None) -> None:
-    """Say so from time to time; returns at once for any other slot, and when the watch is over."""
+    """Note it again from time to time, until the watch is over; of another slot return at once."""
     while user_id is not None and await _saw(slot_id, user_id):
         await asyncio.sleep(SAW_SECONDS)
 

@@ -43,7 +43,7 @@ class Mailbox:
 
     @property
     def empty(self) -> bool:
-        """Nothing worth a batch."""
+        """Whether there is nothing to send."""
         return not (self._rows or self._markers or self._folded or self._latest)
 
     def put_rows(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -80,11 +80,11 @@ class Mailbox:
         self._markers.extend(markers)
 
     def put_latest(self, **states: Any) -> None:
-        """Set what only its latest state matters of."""
+        """Set a value of which only the latest is sent."""
         self._latest.update(states)
 
     def take(self, rows: int = BATCH_ROWS) -> dict[str, object]:
-        """The next batch: the oldest rows, and whatever else waits."""
+        """Take the next batch: the oldest rows, and everything else that waits."""
         batch: dict[str, Any] = {**self._latest}
         taken = [self._rows.popleft() for _ in range(min(rows, len(self._rows)))]
         if taken:
@@ -104,7 +104,7 @@ class Mailbox:
         return batch
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything that waits."""
         self._rows.clear()
         self._markers.clear()
         self._folded, self._latest = None, {}
@@ -138,12 +138,12 @@ class Watcher:
 
     @property
     def search(self) -> Search | None:
-        """The text it filters by, and with whose eyes."""
+        """The text that it filters by, and its account's visibility."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 
     @property
     def paused(self) -> bool:
-        """Transactions are counted instead of sent."""
+        """Whether transactions are counted instead of sent."""
         return self._held is not None
 
     def deliver(self, news: News, feed: Feed) -> None:
@@ -185,17 +185,17 @@ class Watcher:
         )
 
     def go(self) -> None:
-        """What was before is sent: batches may follow."""
+        """Allow batches to be sent, once what was before has been sent."""
         self._ready = True
         self._wanted.set()
 
     def hold(self) -> None:
-        """Pause: count what comes."""
+        """Count what comes from now on instead of sending it."""
         self.mailbox.clear()
         self._held = 0
 
     def acknowledge(self, number: int) -> None:
-        """The browser has shown a batch."""
+        """Note that the browser has shown a batch."""
         self._acknowledged = max(self._acknowledged, min(number, self._number))
         self._wanted.set()
 
@@ -217,10 +217,10 @@ class Watcher:
 
 
 def cursor_of(feed: Feed) -> dict[str, Any]:
-    """Where a feed stands, as a browser keeps it for its next connection."""
+    """Return a feed's position, as a browser keeps it for its next connection."""
     return {"incarnation": feed.position.incarnation_id, "commit_seq": feed.position.commit_seq}
 
 
 def now_ms() -> float:
-    """This process's clock, for browsers to compare theirs with."""
+    """Return this process's clock, for browsers to compare theirs with."""
     return round(time.time() * 1000, 3)

@@ -70,7 +70,7 @@ class Narrowing:
         return bool(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """What is set, as plain values."""
+        """Return the conditions that are set, as plain values."""
         unset = _document(NOT_NARROWED)
         return {name: value for name, value in _document(self).items() if value != unset[name]}
 
@@ -118,7 +118,7 @@ class Slice:
     narrowed: Narrowing = field(default_factory=Narrowing)
 
     def masked_of(self, table: str) -> tuple[str, ...]:
-        """Of a table, ``schema.table``."""
+        """Return the masked columns of a table, ``schema.table``."""
         return dict(self.masked).get(table, ())
 
     def to_json(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class SliceTable:
         return [c for c in found if self.only is None or c.source_name in self.only]
 
     def arrow_schema(self) -> pa.Schema:
-        """Of the rows that ``read_typed`` gives and of the table's Parquet files."""
+        """Return the schema of ``read_typed``'s rows and of the table's Parquet files."""
         numbers = [version.number for version in self.versions]
         return table_schema(self.columns, self.name, numbers)
 

@@ -87,7 +87,7 @@ class DataFolder:
         return before
 
     def release(self) -> None:
-        """Say that nothing runs here any more."""
+        """Release the folder: nothing runs on it any more."""
         self.remove_env()
         self._remove_socket_folder()
         if self._lock is not None:
@@ -96,7 +96,7 @@ class DataFolder:
             self._lock = None
 
     def holder(self) -> Holder | None:
-        """Who the lock file names; it may be gone (see ``is_running``)."""
+        """Return the process that the lock file names; it may have ended (see ``is_running``)."""
         with suppress(OSError, ValueError):
             pid, url = (self.path / "lock").read_text().split()
             return Holder(int(pid), url)
@@ -131,7 +131,7 @@ class DataFolder:
         _write_lines(self.path / "env", variables)
 
     def remove_env(self) -> None:
-        """Nothing to reach any more."""
+        """Remove what tells other commands how to reach the stack."""
         (self.path / "env").unlink(missing_ok=True)
 
     def socket_path(self) -> Path:

@@ -94,7 +94,7 @@ def is_running(pid: int, program: str = "") -> bool:
 
 
 def end_process(pid: int, patience_seconds: float = 20) -> None:
-    """Ask a process to end, and after a while make it."""
+    """Ask a process to end, and kill it if it does not end in time."""
     for sign, seconds in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, 5.0)):
         with suppress(ProcessLookupError):
             os.kill(pid, sign)

@@ -24,13 +24,13 @@ class Narration:
         self._last_status = 0.0
 
     def line(self, text: str = "") -> None:
-        """Print a line of its own."""
+        """Print a line that stays."""
         self._end_open_line()
         self._write(f"{text}\n")
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Say what begins, and when it is done how long it took."""
+        """Print what begins, and how long it took once it is done."""
         self._end_open_line()
         self._write(f"  {what} … ")
         self._open_line = True
@@ -108,7 +108,7 @@ class StatusLine:
         )
 
     def close(self) -> None:
-        """Leave the store."""
+        """Close the connection to the store."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None

@@ -107,7 +107,7 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where the pages are."""
+        """Return the address of the pages."""
         return f"http://{self._local_host}:{self.port}/"
 
     @property
@@ -116,7 +116,7 @@ class Stack:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Name and password of the login on a store of our own."""
+        """Return name and password of the login, where the store is the stack's own."""
         return LOGIN, self.folder.secrets()["REPLVIEW_LOGIN_PASSWORD"]
 
     def start(self) -> None:

@@ -57,12 +57,12 @@ class ProgramState:
 
     @property
     def is_gone(self) -> bool:
-        """Not running now."""
+        """Whether the program does not run now."""
         return self.state in _GONE
 
     @property
     def is_given_up(self) -> bool:
-        """Ended, and will not be started again: EXITED it would be."""
+        """Whether it has ended and will not be started again; an EXITED one would be."""
         return self.state in _GONE - {"EXITED"}
 
 

@@ -91,7 +91,7 @@ def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]
 
 
 def store_conninfo() -> str:
-    """The same store's address, with its password, for a process of its own."""
+    """Return the store's address, with its password, for another process."""
     return make_conninfo("", **_address())
 
 
@@ -149,7 +149,7 @@ def _digest() -> str:
 
 
 def store_system_identifier() -> str | None:
-    """Its system identifier; None when it cannot be told."""
+    """Return the store's system identifier; None where it cannot be read."""
     if not settings.STORE_URL:
         return None
     try:

@@ -34,7 +34,7 @@ class DjangoSession(ReadSession):
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """Opened where it is not."""
+        """Return the connection, opened where it is not."""
         connection.ensure_connection()
         session: psycopg.Connection[Any] = connection.connection
         return session
@@ -46,12 +46,12 @@ class DjangoSession(ReadSession):
 
     @property
     def server_version(self) -> int:
-        """As Django has asked it once."""
+        """Return the server's version, which Django asks for once."""
         return int(getattr(connection, "pg_version", 0))
 
     @property
     def in_transaction(self) -> bool:
-        """Within ``atomic``."""
+        """Whether a transaction block is open (``atomic``)."""
         return connection.in_atomic_block
 
     def source_ids(self) -> list[int] | None:
@@ -59,7 +59,7 @@ class DjangoSession(ReadSession):
         return seen_ids()
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """By Django's cursor: counted, logged, and with its errors."""
+        """Run a statement by Django's cursor, which counts and logs it and raises its errors."""
         return rows(statement, parameters)
 
     def errors(self) -> AbstractContextManager[object]:
@@ -68,7 +68,7 @@ class DjangoSession(ReadSession):
         return found
 
     def savepoint(self) -> AbstractContextManager[object]:
-        """What fails within takes nothing else back."""
+        """Protect the current transaction, where there is one, from what fails in the block."""
         return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 

@@ -55,9 +55,9 @@ def watched_of(slot: Slot) -> WatchedSlot:
 
 
 def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
-    """Who is to be sampled: all that are there, and ours that are not; one being removed is not.
-    What is new is made known, what is ours by now adopted, what went called gone, in a store
-    transaction of the caller's.
+    """Return the slots to sample: all that are on the server, and ours that are not, but none that
+    is being removed. In the caller's store transaction new slots are stored, slots that are ours
+    by now are adopted, and those that went are marked as gone.
     """
     slots = Slot.objects.filter(source_id=source_id).order_by()
     desired = {name: (pk, wish) for name, pk, wish in slots.values_list("name", "pk", "desired")}
@@ -89,7 +89,7 @@ def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
 
 
 def update_seen(seen: list[tuple[Known, dict[str, Any]]], at: dt.datetime) -> None:
-    """Keep the facts of now of slots that are there."""
+    """Store the present facts of slots that are there."""
     rows = [
         {
             **{name: facts.get(name) for name in ("plugin", "database", "temporary")},
@@ -152,5 +152,5 @@ def store_publication_look(slot: Slot, facts: Mapping[str, object], at: dt.datet
 
 
 def latest_look(slot: Slot) -> PublicationLook | None:
-    """What the publications published when last looked at; None: nobody has looked."""
+    """Return what the publications published when last looked at; None: nobody has looked."""
     return PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").first()

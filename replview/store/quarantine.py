@@ -15,12 +15,12 @@ from replview.store.read.history import OPEN_STATES
 
 
 def open_quarantine(slot: Slot) -> Quarantine | None:
-    """What is not settled yet: first what waits for a decision, then what was decided."""
+    """Return one that is not settled yet, those without a decision first; None: all are."""
     return _rows(slot).filter(settled_at__isnull=True).order_by("decision", "id").first()
 
 
 def settled_quarantines(slot: Slot, limit: int = 20) -> Sequence[Quarantine]:
-    """Earlier ones, the last one first."""
+    """Return those that were settled earlier, the last one first."""
     return list(_rows(slot).filter(settled_at__isnull=False).order_by("-id")[:limit])
 
 
@@ -38,8 +38,8 @@ def skip_word(quarantine: Quarantine) -> str:
 
 
 def decide(quarantine_id: int, decision: str, by: str) -> bool:
-    """Write down what somebody decided, ``retry`` or ``skip`` (``ValueError`` for anything else,
-    and where there is nothing to skip). False: somebody was faster, or it is settled.
+    """Store what somebody decided, ``retry`` or ``skip`` (``ValueError`` for anything else, and
+    where there is nothing to skip). False: somebody else was faster, or it is settled.
     """
     if decision not in (Quarantine.Decision.RETRY, Quarantine.Decision.SKIP):
         raise ValueError(f"no such decision: {decision}")

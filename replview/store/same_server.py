@@ -16,14 +16,14 @@ Row = TypeVar("Row")
 
 
 def server_of(source: Source, looks: Looks) -> Hashable:
-    """The same of two sources: they are one running server; None: that is not known."""
+    """Return a key that sources of one running server share; None where that is not known."""
     started_at = reported(source, looks).get("started_at")
     known = source.system_identifier not in (None, "", "unknown") and started_at
     return (source.system_identifier, started_at) if known else None
 
 
 def reported(source: Source, looks: Looks) -> Mapping[str, object]:
-    """What the last look at a source reported of its server."""
+    """Return what the last look at a source reported of its server."""
     look = looks.get(source.pk)
     return (look.holders or {}) if look is not None else {}
 
@@ -31,8 +31,8 @@ def reported(source: Source, looks: Looks) -> Mapping[str, object]:
 def one_a_slot(
     rows: Iterable[WatchedSlot], looks: Looks, fresh: Callable[[WatchedSlot], bool]
 ) -> tuple[list[WatchedSlot], dict[int, list[str]]]:
-    """Each slot once, and under its id what else it is known as: replview's own first, then one
-    looked at lately, then that of the slot's database, then the first.
+    """Return each slot once, and under its id what else it is known as: replview's own first, then
+    one looked at lately, then that of the slot's database, then the first.
     """
 
     def server_and_name(row: WatchedSlot) -> Hashable:
@@ -54,7 +54,7 @@ def one_a_slot(
 
 
 def one_a_server(sources: Iterable[Source], looks: Looks) -> list[Source]:
-    """Each server once: by the source whose role is told most, then the first."""
+    """Return each server once: by the source whose role is shown most, then the first."""
 
     def last(source: Source) -> tuple[object, ...]:
         return reported(source, looks).get("may_read_stats") is not True, source.pk
@@ -96,6 +96,6 @@ def recorded_elsewhere(source: Source) -> dict[str, Slot]:
 
 
 def is_seen(slot: Slot) -> bool:
-    """Whether whoever asks may know of it."""
+    """Whether the account that asks may see the slot."""
     seen = seen_sources()
     return seen is None or slot.source_id in seen

@@ -21,7 +21,7 @@ _PURPOSE = b"replview: passwords of sources"
 
 
 class SecretKeyChanged(Problem):
-    """What was sealed was sealed with another REPLVIEW_SECRET_KEY."""
+    """Raised for what was sealed with another REPLVIEW_SECRET_KEY."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class SecretKeyChanged(Problem):
 
 
 def seal(secret: str) -> str:
-    """Encrypt and sign; the result is text and safe to store."""
+    """Encrypt and sign a secret; the result is text that is safe to store."""
     return _keys().encrypt(secret.encode()).decode()
 
 
@@ -49,8 +49,8 @@ def unseal(sealed: str, *, within_seconds: int | None = None) -> str:
 
 
 def rotate_all() -> tuple[int, list[str]]:
-    """Seal everything anew with the first key; how many that was, and what no key could unseal
-    (``source.sealed_password of 3``) and stays as it is.
+    """Seal everything anew with the first key. Returns how many that was, and what no key could
+    unseal (``source.sealed_password of 3``), which stays as it is.
     """
     count, lost = 0, []
     for model, name in _sealed_fields():

@@ -37,7 +37,7 @@ def reopen_all(source_id: int) -> int:
 
 
 def reopen(slot: Slot) -> int:
-    """The same for one slot, whatever is wanted of it."""
+    """Have the receiver of one slot connect anew, whatever is wanted of the slot."""
     return _reopen([slot.pk])
 
 
@@ -112,7 +112,7 @@ def ask_to_stop(slot: Slot, cause: str) -> bool:
 
 
 def call_off(slot: Slot) -> None:
-    """It need not be dropped after all: the receiver may go on."""
+    """Take a planned drop of the slot back, so that its receiver may continue."""
     stopped = Slot.objects.filter(pk=slot.pk, problem_code=DROPPED, desired=Slot.Desired.STOPPED)
     stopped.update(desired=Slot.Desired.RUNNING, **NO_PROBLEM)
 

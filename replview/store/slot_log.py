@@ -67,7 +67,7 @@ class LogReader:
         return SlotEvent.objects.filter(slot=self._slot, pk__gt=self._newest - _LOOK_BACK)
 
     def fresh(self) -> Iterator[SlotEvent]:
-        """In the order they were written."""
+        """Return the lines in the order in which they were written."""
         lines = list(self._recent().exclude(pk__in=self._seen).order_by("at", "pk"))
         self._newest = max([self._newest, *(line.pk for line in lines)])
         self._seen.update(line.pk for line in lines)

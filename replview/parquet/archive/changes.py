@@ -54,12 +54,12 @@ class Shapes:
 
     @property
     def schema(self) -> str:
-        """As last seen."""
+        """Return the schema's name as last seen."""
         return str(self.document["table"]["schema"])
 
     @property
     def table(self) -> str:
-        """As last seen."""
+        """Return the table's name as last seen."""
         return str(self.document["table"]["name"])
 
     def version(self, number: int | None) -> Mapping[str, Any]:
@@ -164,7 +164,7 @@ class RowChanges:
 
 
 def files_of(manifest: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    """In the order of history, as far as one dataset goes."""
+    """Return the files of one kind, in the order of history."""
     return [file for file in manifest["files"] if file["kind"] == kind]
 
 
@@ -190,7 +190,7 @@ def key_filter(schema: pa.Schema, key: Mapping[str, str | None]) -> pc.Expressio
 
 
 def lsn_of(text: str | None) -> int:
-    """As a number; 0 where there is none."""
+    """Return an LSN as a number; 0 where there is none."""
     return 0 if text is None else int(LSN.parse(text))
 
 

@@ -86,7 +86,7 @@ def next_slice(wanted: Slice, target: Target, dsn: str | None) -> Slice:
 
 
 def everything(part: Slice, after_seq: int, through_seq: int) -> Slice:
-    """All of an incarnation between two places."""
+    """Return the slice of all changes of an incarnation between two places."""
     return Slice(source=part.source, slot=part.slot, incarnation_id=part.incarnation_id,
                  incarnation=part.incarnation, after_seq=after_seq,
                  through_seq=through_seq)  # fmt: skip

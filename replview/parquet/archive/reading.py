@@ -42,7 +42,7 @@ class ArchivedIncarnation:
 
     @classmethod
     def of(cls, url: str, source: str, slot: str, number: int) -> Self:
-        """Where it would stand."""
+        """Return the place of an incarnation's folder, whether it is there or not."""
         return cls(Target.of(url), f"{encoded(source)}/{encoded(slot)}-{number}")
 
     def transaction(

@@ -41,7 +41,7 @@ class Span:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """As ``features.erasure.trails`` tells it."""
+        """Read it from the document that ``features.erasure.trails`` writes."""
         return cls(dict(document["key"]), tuple(document["since"]), tuple(document["until"]))
 
     def holds(self, place: Place, *, snapshot: bool) -> bool:

@@ -33,7 +33,7 @@ def with_rules(connection: Connection, part: Slice) -> Slice:
 
 
 def in_order(masked: Mapping[str, Iterable[str]]) -> Masked:
-    """In one order: equal masks make equal slices."""
+    """Sort tables and columns, so that equal masks make equal slices."""
     return tuple((name, tuple(sorted(masked[name]))) for name in sorted(masked) if masked[name])
 
 
@@ -67,7 +67,7 @@ def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composabl
 
 
 def masked_images(connection: Connection, part: Slice, image: sql.Composable) -> sql.Composable:
-    """The same over changes of all tables: each by its own masks."""
+    """Mask an image in changes of all tables, each by the masks of its own table."""
     if not part.masked:
         return image
     branches = []

@@ -138,7 +138,7 @@ def wanted_operations(part: Slice, *, rows: bool = False) -> tuple[str, ...]:
 
 
 def operation_codes(operations: Sequence[str]) -> list[str]:
-    """As ``change.op`` keeps them."""
+    """Return the codes of these operations, as ``change.op`` has them."""
     return [_CODES[each] for each in operations]
 
 
@@ -170,7 +170,7 @@ def counted(
 
 
 def counted_in(operations: Sequence[str], relation_ids: Sequence[int] | None) -> sql.Composed:
-    """The same of several relations together, or of all."""
+    """Return the SQL that counts operations of several relations together, or of all."""
     wanted: Sequence[int | None] = [None] if relation_ids is None else relation_ids
     sums = [sql.SQL("({})").format(counted(operations, each)) for each in wanted]
     return sql.SQL(" + ").join(sums)

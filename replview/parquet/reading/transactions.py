@@ -86,7 +86,7 @@ class Group:
 
     @property
     def ids(self) -> list[int]:
-        """In the order of history."""
+        """Return their ids, in the order of history."""
         found: list[int] = self.rows["id"].to_pylist()
         return found
 
@@ -98,7 +98,7 @@ def groups(
     relation_ids: Sequence[int] | None,
     having: sql.Composable = _ALL,
 ) -> Iterator[Group]:
-    """All of the range that fulfil a further condition, in the order of history."""
+    """Yield all of the range that meet a further condition, in the order of history."""
     after = -1
     while True:
         page = _page(connection, conditions(part, within, relation_ids), having, after)

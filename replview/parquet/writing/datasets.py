@@ -56,7 +56,7 @@ class Incompatible(TargetProblem):
 
 
 def spark_type(arrow: pa.DataType) -> str:
-    """As Spark's DDL writes it."""
+    """Return the type as Spark's DDL writes it."""
     if pa.types.is_list(arrow):
         return f"array<{spark_type(arrow.value_type)}>"
     if pa.types.is_map(arrow):

@@ -95,7 +95,7 @@ class _Queue(Generic[Item]):
             return
 
     def items(self) -> Iterator[Item]:
-        """In their order, to the end."""
+        """Yield the items in their order, to the end."""
         while (item := self._waiting.get()) is not _END:
             yield cast(Item, item)
 
@@ -204,7 +204,7 @@ class PartWriter:
                        bytes=sink.bytes, sha256=sink.sha256)  # fmt: skip
 
     def schema(self, part: Part) -> pa.Schema:
-        """Of this file, with whose it is."""
+        """Return the schema of this file, with the slice and the range that it belongs to."""
         schema = self._table(part).arrow_schema() if part.kind == "table" else _FIXED[part.kind]
         ends = {"after": part.within.after, "through": part.within.through}
         whose = {"slice": slice_name(self.part_of), **ends}

@@ -168,7 +168,7 @@ class Sink:
         return self.bytes
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing, as nothing is buffered here."""
 
     def close(self) -> None:
         """Whoever opened the stream closes it."""
@@ -180,7 +180,7 @@ class Sink:
 
     @property
     def sha256(self) -> str:
-        """Of all that was written."""
+        """Return the SHA-256 of everything that was written."""
         return self._hash.hexdigest()
 
 

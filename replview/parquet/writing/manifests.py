@@ -234,7 +234,7 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
 
 
 def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
-    """In the order of history, of each kind; the first thousand."""
+    """Return the gaps of each kind in the order of history, the first thousand."""
     ends = (part.incarnation_id, part.after_seq, part.through_seq)
     found: list[dict[str, Any]] = [
         {"kind": "skipped", "commit_seq": seq, "commit_lsn": lsn}

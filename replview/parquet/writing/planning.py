@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def changes(self) -> int:
-        """All that will be written, but rows before updates."""
+        """Return how many rows will be written, without those before updates."""
         return sum(part.within.rows for part in self.parts)
 
     @classmethod

@@ -53,7 +53,7 @@ class Target:
 
     @property
     def url(self) -> str:
-        """As given; a local path absolute."""
+        """Return the address as it was given; a local path is absolute."""
         return self.address.url
 
     @property
@@ -85,7 +85,7 @@ class Target:
             sink.write(data)
 
     def read_bytes(self, path: str) -> bytes | None:
-        """All of a small file; None: there is none."""
+        """Return the bytes of a small file; None where there is none."""
         with raising_problems():
             try:
                 with self.address.filesystem.open_input_stream(self._full(path), None) as stream:
@@ -94,7 +94,7 @@ class Target:
                 return None
 
     def write_json(self, path: str, document: Mapping[str, object]) -> None:
-        """The same, of a document for people too."""
+        """Write a document as JSON that people can read, too."""
         self.write_bytes(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
 
     def read_json(self, path: str) -> dict[str, Any] | None:

@@ -128,7 +128,7 @@ class ApiToken(models.Model):
     """Lets a program use the API in somebody's name; only a digest of it is kept."""
 
     class Scope(models.TextChoices):
-        """What it is good for; never more than its user may."""
+        """What the token may be used for; never for more than its user may do."""
 
         #: ``/metrics``, and how long each check of ``/readyz`` took.
         METRICS = "metrics"

@@ -7,7 +7,7 @@ from replview.store.models.seen import SeenOfSlotOrNone, SeenOrNone
 
 
 class AlertRule(models.Model):
-    """When somebody is to be told of something."""
+    """The condition at which an alert fires, and for how long it must hold."""
 
     class Kind(models.TextChoices):
         """What is measured; the unit of ``threshold`` stands beside it."""
@@ -16,7 +16,7 @@ class AlertRule(models.Model):
         RETAINED_SHARE = "retained_share"  # of the limit or the budget, 0 to 1
         TIME_TO_LOSS = "time_to_loss"  # seconds; fires below
         LAG = "lag"  # seconds
-        RECEIVER_DOWN = "receiver_down"  # seconds without a sign of life
+        RECEIVER_DOWN = "receiver_down"  # seconds without a heartbeat
         SLOT_LOST = "slot_lost"  # no threshold
         SLOT_INACTIVE = "slot_inactive"  # seconds
         PREPARED_AGE = "prepared_age"  # seconds

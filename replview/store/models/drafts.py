@@ -14,7 +14,7 @@ class SourceDraft(Job):
     """What one admin has entered so far; nothing of it is on the source until it is asked for."""
 
     class Kind(models.TextChoices):
-        """How far replview may go."""
+        """What replview is to do with the source."""
 
         #: A temporary slot, nothing kept.
         WATCH = "watch"

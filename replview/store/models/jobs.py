@@ -22,7 +22,7 @@ class Job(models.Model):
     requested_at = models.DateTimeField(default=timezone.now)
     #: Tells the worker that has it from any that had it before.
     started_at = models.DateTimeField(null=True)
-    #: The worker's sign of life; one whose last is old was lost.
+    #: The worker's last heartbeat; where it is old the worker was lost.
     heartbeat_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     #: How often a worker began or went on with it.

@@ -1,8 +1,8 @@
-"""What is of a source that somebody may not see is not there for them.
+"""An account that may not see a source finds nothing that belongs to it.
 
-Whoever answers a request says whose it is (``only_of``); from then on every query over sources, and
-over what belongs to one, leaves out those that this account does not see; nothing for commands and
-workers. Related objects of one that was found (``slot.source``), and deleting, go past this.
+Whoever answers a request names its account (``only_of``); from then on every query over sources,
+and over what belongs to one, leaves out what this account does not see. Commands and workers see
+everything. Related objects of one that was found (``slot.source``), and deleting, go past this.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=models.Model)
 
 @contextmanager
 def only_of(sources: Sources) -> Iterator[None]:
-    """Within: only these. They are asked for with each query, so a grant that ends counts soon."""
+    """Let queries of the block see these sources only; they are asked for with each query."""
     token = _sources.set(sources)
     try:
         yield
@@ -31,7 +31,7 @@ def only_of(sources: Sources) -> Iterator[None]:
 
 
 def seen_sources() -> frozenset[int] | None:
-    """Ids of the sources that are seen here; None: all."""
+    """Return the ids of the sources that are seen here; None: all are."""
     ask = _sources.get()
     return None if ask is None else ask()
 

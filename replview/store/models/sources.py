@@ -119,9 +119,9 @@ class Slot(models.Model):
     #: Raised when a receiver takes the slot over; a write with an older one changes nothing.
     epoch = models.BigIntegerField(default=0)
     lease_owner = models.TextField(default="", blank=True)
-    #: The receiver's sign of life, about once a second.
+    #: The receiver's last heartbeat, of which it sends about one a second.
     heartbeat_at = models.DateTimeField(null=True)
-    #: What the receiver told of itself with its last sign of life: ``batch_changes``,
+    #: What the receiver reported of itself with its last heartbeat: ``batch_changes``,
     #: ``batch_bytes``, ``batch_seconds`` of its last store transaction, ``memory_bytes``.
     receiver_facts = models.JSONField(default=dict, blank=True)
 

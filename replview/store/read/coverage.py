@@ -165,8 +165,8 @@ class Coverage:
 
     @property
     def vouched_since(self) -> dt.datetime | None:
-        """From then until ``end`` nothing is missing (of a table: of what it publishes); None:
-        unknown.
+        """Return the time from which until ``end`` nothing is missing (of a table: of what it
+        publishes); None: unknown.
         """
         moments = [self.recorded_since]
         if self.table is not None:
@@ -211,8 +211,8 @@ def coverage_of(
     since: dt.datetime | None = None,
     until: dt.datetime | None = None,
 ) -> Coverage:
-    """The extent of a slot's record, with the gaps between ``since`` and ``until``: two reads with
-    a table, (schema, table), one without; more where its sampling has stopped or it has a baseline.
+    """Return the extent of a slot's record, with the gaps between ``since`` and ``until``: by two
+    reads with a table (schema, table), one without; more where it has stopped or has a baseline.
     """
     checkpoint = None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn)
     schema, name = table or ("", "")

@@ -60,7 +60,7 @@ def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
 
 
 def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
-    """Of slots that lost days: from when on nothing is missing."""
+    """Return of slots that lost days the time from which on nothing is missing."""
     slots = _setting(session, "retention.slots") or {}
     return {int(pk): dt.datetime.fromisoformat(s["since"]) for pk, s in slots.items()}
 

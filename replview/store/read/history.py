@@ -92,7 +92,7 @@ def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[Trans
 def transactions_where(
     session: ReadSession, condition: str, parameters: Parameters
 ) -> list[TransactionRow]:
-    """Those of a condition (and order) over ``transaction t``, SQL of our own."""
+    """Read the transactions that meet a condition over ``transaction t``, our own SQL."""
     sql = f"SELECT {TRANSACTION_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
     return [transaction_of(row, session.visibility) for row in session.rows(sql, parameters)]
 

@@ -78,7 +78,7 @@ _FIRST_FROM_LSN = _PLACES.format(
 
 
 def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
-    """Those of one slot, in no order."""
+    """Return the incarnations of one slot, in no order."""
     sql = "SELECT id, number, commit_seq FROM slot_incarnation WHERE slot_id = %s"
     return [Incarnation(*row) for row in session.rows(sql, [slot_id])]
 

@@ -102,7 +102,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
-    """Of the rows of ``RULES_SQL``."""
+    """Make rules of the rows of ``RULES_SQL``."""
     return tuple(Rule(*row) for row in rows)
 
 
@@ -122,5 +122,5 @@ def masked_by(
 
 
 def named_columns(columns: Iterable[Mapping[str, Any]]) -> list[NamedColumn]:
-    """Of ``relation_version.columns``."""
+    """Read names and types from ``relation_version.columns``."""
     return [NamedColumn(str(column["name"]), column.get("type")) for column in columns]

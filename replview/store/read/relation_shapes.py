@@ -84,7 +84,7 @@ def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShap
 
 
 def shapes_of_slot(session: ReadSession, slot: Slot) -> list[VersionShape]:
-    """All versions of all tables of a slot's stream."""
+    """Read all versions of all tables of a slot's stream."""
     return _read(session, "r.slot_id = %s", [slot.pk])
 
 

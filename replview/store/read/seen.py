@@ -75,7 +75,7 @@ def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
 
 
 def seen_step(step: Step, visibility: Visibility) -> Step:
-    """The same of a row's step."""
+    """Return a row's step without what may not be seen."""
     if visibility.open or step.op == "T" or step.relation_id is None:
         return step
     if visibility.hides(step.relation_id):

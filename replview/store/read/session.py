@@ -77,7 +77,7 @@ class ReadSession:
 
     @property
     def server_version(self) -> int:
-        """As libpq tells it: 180004."""
+        """Return the server's version as libpq has it: 180004."""
         return self.connection.info.server_version
 
     @property
@@ -161,7 +161,7 @@ class ReadSession:
         return False
 
     def errors(self) -> AbstractContextManager[object]:
-        """Within, errors are raised as ``rows`` raises them."""
+        """Have the block raise errors as ``rows`` raises them."""
         return nullcontext()
 
     def savepoint(self) -> AbstractContextManager[object]:

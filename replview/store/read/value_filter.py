@@ -92,7 +92,7 @@ class ValueFilter:
 
     @classmethod
     def parse(cls, text: str) -> "ValueFilter":
-        """From the words typed. Raises ``WhereProblem``."""
+        """Parse a condition as it was typed. Raises ``WhereProblem``."""
         if len(text) > LONGEST:
             raise WhereProblem(f"a condition has at most {LONGEST} characters")
         if "\0" in text:

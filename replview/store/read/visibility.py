@@ -66,12 +66,12 @@ class Grants:
 
 
 def nobodys_visibility(read: Read) -> "Visibility":
-    """Where nobody stands behind a reader: every table, and no masked column."""
+    """Return the visibility of a reader without an account: all tables, masks applied."""
     return Visibility(read, lambda: Grants(rules=read_rules(read)))
 
 
 def read_rules(read: Read) -> tuple[Rule, ...]:
-    """All mask rules as they are now; one small read."""
+    """Read all mask rules as they are now, by one small statement."""
     return rules_of_rows(read(RULES_SQL))
 
 
@@ -118,7 +118,7 @@ class Visibility:
 
     @property
     def open(self) -> bool:
-        """Nothing is hidden or masked."""
+        """Whether nothing is hidden or masked."""
         if time.monotonic() >= self._until:
             self._refresh()
         return self._open
@@ -142,12 +142,12 @@ class Visibility:
         return self._of(relation_id, version=version, version_id=version_id).masked
 
     def masked_in(self, relation_id: int, version_id: int) -> frozenset[str]:
-        """Those of ``masked`` that a row of this version has."""
+        """Return those of ``masked`` that a row of this version has."""
         masked = self.masked(relation_id, version_id=version_id)
         return masked & self._of(relation_id).columns.get(version_id, masked) if masked else masked
 
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
-        """The same as ``hides`` of a table that may not be in the record."""
+        """Whether a table is hidden that may not be in the record."""
         patterns = self._patterns(source_id)
         return patterns is not None and not matches_table(patterns, schema, table)
 
@@ -173,14 +173,14 @@ class Visibility:
 
     @property
     def hides_some_messages(self) -> bool:
-        """Of some source, the messages are hidden."""
+        """Whether the messages of some source are hidden."""
         sources = self.sources
         if self._now.patterns is None:
             return sources is not None
         return sources is None or any(map(self.hides_messages, sources))
 
     def hides_message_in(self, transaction_id: int) -> bool:
-        """The same, of a message in this transaction."""
+        """Whether a message in this transaction is hidden."""
         if self.open or not self.restricted:
             return False
         incarnation_id = self._one(_INCARNATION_OF, transaction_id)

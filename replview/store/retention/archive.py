@@ -26,7 +26,7 @@ from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation,
 
 
 def home_of(mark: ArchiveMark, slot: Slot) -> str:
-    """The source's name in the folders of an incarnation."""
+    """Return the source's name in the folders of an incarnation."""
     return mark.home or slot.source.name
 
 
@@ -145,7 +145,7 @@ class Counts:
 
 
 def chosen() -> Choice:
-    """As chosen now: nothing is kept in memory."""
+    """Return the archive that is chosen now; it is read from the store each time."""
     target = instance_settings.read("archive.target", None)
     asked = instance_settings.read("archive.asked_at", None)
     after_hours, every_seconds = (

@@ -58,12 +58,12 @@ class StoreSize:
 
     @property
     def share(self) -> float | None:
-        """Of the budget; None without one."""
+        """Return the share of the budget that is used; None without a budget."""
         return None if not self.budget_bytes else self.size_bytes / self.budget_bytes
 
     @property
     def days_left(self) -> float | None:
-        """Until the budget is reached at this rate; None: not foreseeable."""
+        """Return in how many days the budget is reached at this rate; None: not foreseeable."""
         if not self.budget_bytes or not self.growth_bytes_per_day:
             return None
         return max(self.budget_bytes - self.size_bytes, 0) / self.growth_bytes_per_day
@@ -101,7 +101,7 @@ def chosen() -> tuple[int | None, str]:
 
 
 def order_of_sacrifice(budget_bytes: int | None, protect: str) -> list[str]:
-    """What gives way first where the store fills, in sentences."""
+    """Return sentences that say what is given up first where the store fills."""
     if budget_bytes is None:
         return [
             "No budget: the store grows until its disk is full. Then nothing is stored or "

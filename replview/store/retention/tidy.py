@@ -109,7 +109,7 @@ def sweep_discarded(deadline: float) -> int:
 
 
 def forget_ended_watches() -> int:
-    """Slots of a watch that was killed are to be removed; returns how many."""
+    """Have the slots of watches that were killed removed; returns how many."""
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_WATCH_GONE_SECONDS)
     watches = Slot.objects.filter(source__ephemeral=True, created_at__lt=long_ago)
     silent = watches.exclude(desired=Slot.Desired.REMOVING).exclude(heartbeat_at__gt=long_ago)

@@ -171,7 +171,7 @@ def roll(deadline: float) -> int:
 def roll_incarnations(
     behind: str, values: list[int], roll_some: Callable[[int], int], deadline: float
 ) -> int:
-    """Some of each incarnation that is behind, in turn; returns how many were rolled in all."""
+    """Roll some blocks of each incarnation that is behind, in turn; returns how many in all."""
     rolled = 0
     while incarnations := rows(behind, values):
         before = rolled
@@ -185,8 +185,8 @@ def roll_incarnations(
 
 
 def take_mark(cursor: CursorWrapper, mark: str, incarnation: int) -> tuple[int, int] | None:
-    """How far an incarnation is rolled and how far it goes, its mark (the table of this name) held
-    until the store transaction ends; None: another has it, or the slot is being removed.
+    """Return how far an incarnation is rolled and how far it goes, and hold its mark (in the table
+    of this name) until the store transaction ends; None: another has it, or the slot is removed.
     """
     cursor.execute(_MAKE_MARK.format(mark=mark), [incarnation])
     cursor.execute(_TAKE_MARK.format(mark=mark), [incarnation])
@@ -206,7 +206,7 @@ def forget(incarnation_id: int) -> None:
 def values_of(
     incarnation: int, first: int, last: int, days: Sequence[dt.date] | None = None
 ) -> dict[str, Any]:
-    """What the statements take, of the blocks from ``first`` to ``last``."""
+    """Return the parameters of the statements for the blocks from ``first`` to ``last``."""
     return {
         "incarnation": incarnation, "size": BLOCK, "first": first, "last": last,
         "low": first * BLOCK, "high": last * BLOCK + BLOCK - 1,

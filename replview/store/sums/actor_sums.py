@@ -198,7 +198,7 @@ def actors_of(
     after: tuple[int, str] | None = None,
     limit: int = 50,
 ) -> ActorList:
-    """A page of actors, the greatest first; ``after``: ``order`` and name of the last one shown.
+    """Return a page of actors, the greatest first; ``after``: ``order`` and name of the last one.
 
     ``text`` is looked for in their names; nobody named is found as *unknown*.
     """
@@ -231,8 +231,8 @@ def actors_of(
 def doings_of(
     span: Span, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
 ) -> dict[str, Doings]:
-    """What each did, in all, day by day and table by table; ``tables_on``: tables of this one day
-    of each actor alone, which costs less for many.
+    """Return what each did in all, day by day and table by table; ``tables_on``: tables of this one
+    day of each actor alone, which costs less for many.
     """
     if not actors:
         return {}

@@ -71,7 +71,7 @@ _ADD_SIZES = f"""
 
 
 def roll(deadline: float) -> int:
-    """Add what was committed, until the deadline (``time.monotonic()``); how many places."""
+    """Add what was committed until the deadline (``time.monotonic()``); returns how many places."""
     return roll_incarnations(_BEHIND, [], _roll_some, deadline)
 
 

@@ -66,7 +66,7 @@ _noted_at: dict[tuple[Any, ...], float] = {}
 
 @contextmanager
 def use_visit(visit: Visit) -> Iterator[Visit]:
-    """What is noted within comes from this visit."""
+    """Let what is noted in the block be noted of this visit."""
     token = _visit.set(visit)
     try:
         yield visit
@@ -75,7 +75,7 @@ def use_visit(visit: Visit) -> Iterator[Visit]:
 
 
 def current_visit() -> Visit | None:
-    """The visit under way; None: a command, or a worker's task."""
+    """Return the current visit; None in a command or a worker's task."""
     return _visit.get()
 
 
@@ -122,8 +122,8 @@ def viewed(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """This request shows rows of these tables, ``rows`` where counted; other ``details``
-    (``transaction=41``) are another look.
+    """Note that this request shows rows of these tables, ``rows`` of them where counted; with other
+    ``details`` (``transaction=41``) it is another look.
     """
     visit = _visit.get()
     if visit is None:
@@ -144,7 +144,7 @@ def viewed(
 
 
 class ShownChange(Protocol):
-    """What the record wants to know of a change that a page shows."""
+    """The parts of a change that the access record needs where a page shows it."""
 
     @property
     def transaction_id(self) -> int: ...
@@ -159,7 +159,7 @@ class ShownChange(Protocol):
 
 
 def viewed_changes(changes: Iterable[ShownChange]) -> None:
-    """This request shows these changes, as far as their reader may see them."""
+    """Note that this request shows these changes, as far as their reader may see them."""
     shown = [change for change in changes if not change.hidden]
     if not shown:
         return
@@ -247,7 +247,7 @@ _MOST_COLUMNS = 20
 
 
 def searched_changes(wanted: WantedChanges) -> None:
-    """Changes were looked for by their values, or by a text."""
+    """Note that changes were searched for by their values, or by a text."""
     if characters := len(str(wanted.where)) + len(wanted.filter.text):
         columns = sorted(set(wanted.where.columns))[:_MOST_COLUMNS]
         _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)

@@ -155,7 +155,7 @@ class TransactionRow:
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     def set_commit_time(self, time_us: int | None) -> None:
-        """Keep the commit time; one no datetime can hold goes into the context."""
+        """Set the commit time; one that no datetime can hold goes into the context."""
         if time_us is None:
             return
         if _FIRST_US <= time_us <= _LAST_US:

@@ -14,7 +14,7 @@ from replview.store.write.lease import Lease, beat
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """What a receiver must know of its slot."""
+    """The row of a slot as its receiver needs it."""
 
     id: int
     source_id: int
@@ -68,7 +68,7 @@ def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
 
 
 def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> Incarnation:
-    """Go on with the current incarnation: hide what a former session left half received."""
+    """Continue the current incarnation: hide what a former session left half received."""
     assert slot.incarnation_id is not None
     assert slot.number is not None
     with connection.transaction():
@@ -125,7 +125,7 @@ def begin(
 
 
 def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn: LSN) -> int:
-    """The commit_seq of the last transaction of an incarnation that ended at or before ``lsn``."""
+    """Return the commit_seq of the last transaction that ended at or before ``lsn``, else 0."""
     row = connection.execute(
         "SELECT commit_seq FROM transaction WHERE incarnation_id = %s AND commit_seq IS NOT NULL "
         "AND end_lsn <= %s AND state <> 'snapshot' ORDER BY commit_seq DESC LIMIT 1",

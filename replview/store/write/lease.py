@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-#: A receiver that gave no sign of life for this long has lost its lease.
+#: A receiver that sent no heartbeat for this long has lost its lease.
 LEASE_SECONDS = 6.0
 #: Longer than a live receiver waits for a store (``receiver.sessions.pump.STORE_SECONDS``).
 STALLED_SECONDS = 20.0
@@ -24,7 +24,7 @@ KEEP_SECONDS = 1.5
 
 
 class Fenced(Exception):
-    """Another receiver has taken the slot over: stop, and write nothing more."""
+    """Raised where another receiver has taken the slot over: stop, and write nothing more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class TransactionIds:
         self._offset_seconds = 0.0
 
     def next(self, connection: psycopg.Connection[object]) -> int:
-        """One more identifier; asks the store once in twenty thousand."""
+        """Return the next identifier; asks the store once in twenty thousand."""
         for value in self._block:
             return transaction_id(value, at=time.monotonic() + self._offset_seconds)
         with psycopg.ClientCursor(connection) as cursor:
@@ -59,8 +59,8 @@ class PartitionKeeper:
         self._next_check = 0.0
 
     def ready_for(self, connection: psycopg.Connection[object], identifiers: Iterable[int]) -> None:
-        """Today and tomorrow by the store's clock, looked at once an hour, and whatever day these
-        identifiers are of: even the store's clock may be set. Outside of any transaction.
+        """Make partitions for today and tomorrow by the store's clock, looked at once an hour, and
+        for the days of these identifiers, as clocks may be set. Outside of any transaction.
         """
         if time.monotonic() >= self._next_check:
             today_sql = "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"

@@ -45,8 +45,8 @@ class Shape:
     key_columns: Sequence[str]
 
     def digest(self) -> str:
-        """SHA-256 of all that makes a version, but for what may be learnt later: types' names
-        and what they are over.
+        """Return the SHA-256 of all that makes a version, but for what may be learnt later: types'
+        names and what they are over.
         """
         columns = [[c.name, c.type_oid, c.typmod, c.is_key] for c in self.columns]
         names = [self.schema, self.table, self.replica_identity]
@@ -54,7 +54,7 @@ class Shape:
         return hashlib.sha256(orjson.dumps(document)).hexdigest()
 
     def columns_json(self) -> list[dict[str, Any]]:
-        """The columns as ``relation_version.columns`` keeps them."""
+        """Return the columns as ``relation_version.columns`` keeps them."""
         return [
             {"name": c.name, "type_oid": c.type_oid, "type": c.type_name, "typmod": c.typmod,
              "key": c.is_key, **({"base": c.base} if c.base else {})}

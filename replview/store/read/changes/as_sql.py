@@ -282,7 +282,7 @@ class TransactionUndo:
 def undo_transaction(
     changes: Sequence[ChangeRow], before: Mapping[tuple[int, int], Before | None], *, name: str = ""
 ) -> TransactionUndo:
-    """Its last change first. Messages are passed over: they changed no row."""
+    """Return the statements that undo it, its last change first; messages changed no row."""
     if len(changes) > MOST_CHANGES:
         return TransactionUndo(None, [f"it has more than {MOST_CHANGES:,} changes"])
     statements, reasons = [], []

@@ -35,7 +35,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> "Place | None":
-        """From ``1-41-3``; None where it is none."""
+        """Read a place from ``1-41-3``; None where the text is none."""
         match [whole_number(part) for part in text.split("-")]:
             case [int(number), int(commit_seq), int(seq)]:
                 return cls(number, commit_seq, seq)

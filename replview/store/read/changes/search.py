@@ -48,8 +48,8 @@ def find_changes(
     limit: int = 50,
     budget_seconds: float = 1.0,
 ) -> FoundChanges:
-    """The newest changes that match, ``cursor``: from where an earlier search stopped. Raises
-    ``WhereProblem`` for a condition that fits no table.
+    """Return the newest changes that match; ``cursor``: from where an earlier search stopped.
+    Raises ``WhereProblem`` for a condition that fits no table.
     """
     started = time.monotonic()
     first = _FIRST_READ if wanted.where else min(max(limit * 2, 100), _FIRST_READ)

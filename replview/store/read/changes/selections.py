@@ -61,7 +61,7 @@ def undecided_words(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is wanted, understood; ``trouble`` says what was not."""
+    """What is asked for; ``trouble`` says what of it was not understood."""
 
     wanted: WantedChanges
     table: TableRows | None = None
@@ -73,7 +73,7 @@ class Selection:
 
     @classmethod
     def from_words(cls, session: ReadSession, slot: Slot, words: Mapping[str, object]) -> Self:
-        """From an address's parameters or a command's options; never raises."""
+        """Read an address's parameters or a command's options; never raises."""
         wanted = WantedChanges.from_words(slot, words)
         pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}
         typed = str(words.get("key") or "")
@@ -94,7 +94,7 @@ class Selection:
         return cls(wanted=wanted, table=table, key=key, change=change)
 
     def found(self, session: ReadSession, after: Place | None = None) -> Iterator[Portion]:
-        """Its changes in the order of history, some at a time. Raises ``WhereProblem``."""
+        """Yield its changes in the order of history, some at a time. Raises ``WhereProblem``."""
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return
@@ -102,7 +102,7 @@ class Selection:
             yield batch.found, len(batch.unknown)
 
     def newest(self, session: ReadSession, number: int) -> Portion:
-        """Its last changes, in the order of history."""
+        """Return its last changes, in the order of history."""
         if self.key is not None:
             return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], 0
         found: list[Found] = []
@@ -119,8 +119,8 @@ class Selection:
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
     ) -> int | None:
-        """How many changes it has by the transactions' counters, if soon known to be over
-        ``limit``.
+        """Return how many changes it has by the transactions' counters, if that is soon known to be
+        over ``limit``.
         """
         if self.key is not None or self.wanted.where or self.wanted.filter.ops != OPERATIONS:
             return None

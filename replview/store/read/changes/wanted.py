@@ -41,7 +41,7 @@ class WantedChanges:
 
     @classmethod
     def from_words(cls, slot: Slot, words: Mapping[str, object]) -> Self:
-        """From an address's parameters or a command's options; never raises."""
+        """Read an address's parameters or a command's options; never raises."""
         given = dict(words.items())
         tables = ",".join(str(given[name]) for name in ("tables", "table") if given.get(name))
         wanted = TransactionFilter.from_words({**given, "tables": tables, "slot": str(slot)})
@@ -54,7 +54,7 @@ class WantedChanges:
         return cls(slot=slot, filter=wanted, where=where, transaction_id=number, trouble=trouble)
 
     def words(self) -> dict[str, str]:
-        """What is set, as ``from_words`` reads it."""
+        """Return the words that are set, as ``from_words`` reads them."""
         words = self.filter.words() | {"slot": str(self.slot)}
         if self.where:
             words["where"] = str(self.where)
@@ -91,8 +91,8 @@ class WantedChanges:
 
 
 def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape]:
-    """The shapes of tables whose values may be searched. Raises ``WhereProblem`` where a column
-    asked for is masked, or all tables are hidden: silence would seem to say that there is nothing.
+    """Return the shapes of tables whose values may be searched. Raises ``WhereProblem`` where a
+    column that is asked for is masked, or all tables are hidden: an empty answer would mislead.
     """
     shapes, visibility = wanted.shapes(session), session.visibility
     if visibility.open:
@@ -120,7 +120,7 @@ def conditions_on_transactions(session: ReadSession, wanted: WantedChanges) -> C
 def transaction_sql(
     session: ReadSession, wanted: WantedChanges, relation_ids: list[int] | None
 ) -> tuple[str, dict[str, Any]]:
-    """All that is asked of a row of ``transaction t``."""
+    """Return the condition on rows of ``transaction t``, with its parameters."""
     conditions = conditions_on_transactions(session, wanted)
     parts = [conditions.row_sql, "t.state = ANY(%(counted)s)"]
     values = {**conditions.values, "counted": list(COUNTED)}

@@ -101,7 +101,7 @@ class Shared:
     _broken: set[tuple[int, int]] = field(default_factory=set)
 
     def shapes(self, session: ReadSession, relation_ids: set[int]) -> Shapes:
-        """Of these tables, and perhaps of more."""
+        """Return the shapes of these tables, and perhaps of more."""
         if self._shapes is None or not relation_ids <= self._of:
             self._of |= relation_ids
             self._shapes = Shapes.of(session, self._of)
@@ -117,7 +117,7 @@ class Shared:
     def breaks(
         self, session: ReadSession, relation_ids: set[int], incarnations: set[int]
     ) -> Breaks:
-        """All there are in these tables and incarnations, and perhaps in more."""
+        """Return all breaks of these tables and incarnations, and perhaps of more."""
         wanted = {(relation, each) for relation in relation_ids for each in incarnations}
         if self._breaks is None or not wanted <= self._broken:
             self._broken = wanted
@@ -162,7 +162,7 @@ def before_columns(
 def before_at(
     session: ReadSession, places: Sequence[tuple[int, int]], shared: Shared
 ) -> dict[tuple[int, int], Before]:
-    """The same of committed changes by their places: (transaction, seq)."""
+    """Derive the rows before committed changes, by (transaction, seq)."""
     ids, seqs = (array_text(place[part] for place in places) for part in (0, 1))
     found = session.prepared_rows(_AT, [ids, seqs])
     steps = [step_of(row, session.visibility) for row in found]

@@ -94,7 +94,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The same as addresses and cursors have it: ``4711-3``."""
+        """Return it as addresses and cursors have it: ``4711-3``."""
         return f"{self.transaction_id}-{self.seq}"
 
     @property

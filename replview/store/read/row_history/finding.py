@@ -45,12 +45,12 @@ class Row:
 
     @property
     def begun(self) -> str:
-        """As of its first span; empty: when it was made is not recorded."""
+        """Return how its first span began; empty: when it was made is not recorded."""
         return self.spans[0].begun if self.spans else ""
 
     @property
     def ended(self) -> str:
-        """As of its last span; empty: it is there."""
+        """Return how its last span ended; empty: it is there."""
         return self.spans[-1].ended if self.spans else ""
 
     @property
@@ -238,7 +238,7 @@ class RowFinder(SoughtRow):
         return is_same_key(event.key, dict(zip(version.key_columns, values, strict=True)))
 
     def steps_named(self, names: Sequence[tuple[int, int]]) -> list[Step]:
-        """The same by transaction and seq."""
+        """Read steps by transaction and seq, in the order of history."""
         if not names:
             return []
         ids, seqs = (array_text(name[part] for name in names) for part in (0, 1))

@@ -182,7 +182,7 @@ class RowPast:
 
 
 def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast | None:
-    """Where to begin; None where the change does not tell its row's key."""
+    """Return where to begin; None where the change does not tell its row's key."""
     found = mine.get(change.transaction_id)
     version = shapes.numbered(change.relation_id, change.version)
     if found is None or version is None:

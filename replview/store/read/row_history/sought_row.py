@@ -57,7 +57,7 @@ class IncarnationFacts:
 
     @property
     def seamless(self) -> bool:
-        """Nothing is missing between the incarnation before it and this one."""
+        """Whether nothing is missing between the incarnation before it and this one."""
         return self.reason == "failover" and self.gap is None and not self.forked
 
 

@@ -102,7 +102,7 @@ def conditions_of(
 def limited_conditions(
     wanted: TransactionFilter, limits: TextLimits, *, time: str = PLACED_TIME
 ) -> Conditions:
-    """The same with what a search for a text must leave out."""
+    """Return the conditions with what a search for a text must leave out."""
     found = Conditions()
     _indexed(found, wanted)
     _states(found, wanted)

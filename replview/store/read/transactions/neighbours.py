@@ -41,7 +41,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Those before and after; unknown where the search ended at its bound."""
+    """The transactions before and after; unknown where the search ended at its bound."""
 
     previous: Neighbour | None = None
     next: Neighbour | None = None

@@ -43,7 +43,7 @@ class Stream:
 
     @property
     def needs_rows(self) -> bool:
-        """Nothing can be said of its next row yet."""
+        """Whether its next row is not known yet."""
         return not self.rows and not self.exhausted
 
     def give(self) -> TransactionRow:

@@ -67,7 +67,7 @@ class TransactionFilter:
 
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> Self:
-        """From an address's parameters or a command's options."""
+        """Read an address's parameters or a command's options."""
         given = {name: _clean(words.get(name)) for name in WORDS}
         read: dict[str, Any] = {
             "slot": given["slot"],
@@ -92,7 +92,7 @@ class TransactionFilter:
         return cls(**read, misread=tuple(misread))
 
     def words(self) -> dict[str, str]:
-        """What is set, as ``from_words`` reads it."""
+        """Return the words that are set, as ``from_words`` reads them."""
         words = {name: _word(getattr(self, "text" if name == "q" else name)) for name in WORDS}
         if self.ops == OPERATIONS:
             words["ops"] = ""
