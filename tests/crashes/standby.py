@@ -61,10 +61,11 @@ class Pair:
             self._folder.chmod(0o711)
             account.own(data)
         backup = ["--pgdata", str(data), "--dbname", self.primary.dsn(), "--checkpoint=fast"]
-        version, more = self.primary.version, ["--write-recovery-conf", "--slot", PHYSICAL_SLOT]
-        run_program(version, "pg_basebackup", *backup, *more)
+        # 18's takes those of older servers, too; not all have one of their own here.
+        run_program(18, "pg_basebackup", *backup, "--write-recovery-conf", "--slot", PHYSICAL_SLOT)
         data.with_name("data.password").write_text(self.primary.password)
         settings = self._standby_settings()
+        version = self.primary.version
         standby = EmbeddedPostgres(data, version=version, settings=settings, fast=True)
         standby.start()
         return standby
