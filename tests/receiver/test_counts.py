@@ -93,6 +93,7 @@ def streaming(recording: Recording) -> Transaction:
     return wait_for(lambda: recording.transactions(state="streaming"))[0]
 
 
+@pytest.mark.pg(14)
 @pytest.mark.parametrize("kept", [50_000, 1], ids=["counted on the way", "recounted at the end"])
 def test_a_savepoint_rolled_back_after_it_was_streamed(
     any_source: SourceDatabase, record, monkeypatch, kept: int
@@ -157,6 +158,7 @@ def test_a_savepoint_rolled_back_before_anything_was_streamed(
     assert (row.inserts, row.updates, row.aborted_changes) == (2, 2, 0)
 
 
+@pytest.mark.pg(14)
 def test_one_that_aborts_whole_says_all_that_it_did_and_none_of_it_counts(
     source: SourceDatabase, record
 ) -> None:
@@ -179,6 +181,7 @@ def test_one_that_aborts_whole_says_all_that_it_did_and_none_of_it_counts(
     assert recording.slot.changes_rolled_back == row.inserts
 
 
+@pytest.mark.pg(15)
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
 def test_a_prepared_transaction_counts_unless_it_is_rolled_back(
     source: SourceDatabase, record, ending: str
@@ -202,6 +205,7 @@ def test_a_prepared_transaction_counts_unless_it_is_rolled_back(
     assert recording.slot.changes == (2000 if ending == "COMMIT" else 0)
 
 
+@pytest.mark.pg(14)
 def test_what_is_received_anew_after_a_restart_counts_once(source: SourceDatabase, record) -> None:
     source.run(SHOP)
     recording = record(source)
