@@ -104,9 +104,7 @@ def open_account(user: User) -> None:
 
 @transaction.atomic
 def change_password(user: User, password: str) -> None:
-    """A new password; whoever signed in with the old one is signed out. Raises
-    ``AccountProblem``.
-    """
+    """Set a new password and sign out whoever used the old one. Raises ``AccountProblem``."""
     check_password(password, user)
     user.set_password(password)
     user.save(update_fields=["password"])

@@ -96,9 +96,7 @@ def plan_start(slot: Slot) -> Plan:
 
 
 def start(slot: Slot, *, by: str, say: Say = silent) -> None:
-    """Receive the slot; one that is not there any more is created first. Raises
-    ``SourceProblem``.
-    """
+    """Receive the slot, which is created first where it is gone. Raises ``SourceProblem``."""
     if (refusal := _unchangeable(slot)) is not None:
         raise refusal.anew()
     plan = _anew(slot)

@@ -33,9 +33,7 @@ def name_fault(name: str) -> str:
 
 
 def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Source:
-    """Store a source; whether it can be reached is not looked at. Raises ``DSNError`` and
-    ``SourceProblem``.
-    """
+    """Store a source without trying to reach it. Raises ``DSNError`` and ``SourceProblem``."""
     check_new_name(name)
     source = Source(name=name, credentials_by=by)
     set_dsn(source, dsn, password_ref)

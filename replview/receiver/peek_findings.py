@@ -186,9 +186,7 @@ class Findings:
         return self.changes >= max_changes
 
     def end(self, open_streams: Iterable[OpenTransaction]) -> None:
-        """Take note that the peek came to its end; transactions that are open now have not ended on
-        the source.
-        """
+        """Note that the peek ended; transactions that are open now are open on the source."""
         for transaction in open_streams:
             waiting: Waiting | None = transaction.tag
             if waiting is not None:

@@ -94,9 +94,7 @@ def quote_literal(text: str) -> str:
 
 
 class TextDecoder:
-    """Decodes the frames of a plugin that writes text; it has the methods of pgoutput's
-    ``Assembler``.
-    """
+    """Decodes frames of a plugin that writes text; has the methods of pgoutput's ``Assembler``."""
 
     #: Whether the last frame was inside a stream block.
     in_stream = False
@@ -152,9 +150,7 @@ Decoder = Assembler | TextDecoder
 def plugin_arguments(
     plugin: str, options: StreamOptions, wanted: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return the plugin's options as the server takes them, by name. ``wanted``:
-    ``slot.options``.
-    """
+    """Return the plugin's options by name as the server takes them, of ``slot.options``."""
     if plugin == "test_decoding":
         return dict(TEST_DECODING_OPTIONS)
     if plugin == "wal2json":

@@ -279,9 +279,7 @@ def _prerequisite(text: str, slot: str) -> SourceProblem:
 
 
 def lost(slot: str, reason: str | None = None) -> SourceProblem:
-    """Return the problem of a slot that the server invalidated; ``reason``: as the server
-    gives it.
-    """
+    """Return the problem of a slot that the server invalidated for this ``reason``."""
     return trouble("slot_lost", slot=slot, why=f" ({reason})" if reason else "")
 
 

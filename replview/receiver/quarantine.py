@@ -40,9 +40,7 @@ class Skip:
 
 
 class Skips:
-    """The decisions to leave something out that a session must carry out; nearly always there is
-    none.
-    """
+    """The decisions to leave something out that a session carries out; nearly always none."""
 
     def __init__(self, skips: Iterable[Skip] = ()) -> None:
         self._skips = list(skips)
@@ -68,9 +66,7 @@ class Skips:
 
 
 class Before:
-    """Cuts a stream off where a certain transaction begins, or a certain message outside
-    any comes.
-    """
+    """Cuts a stream off at a certain transaction, or at a certain message outside any."""
 
     def __init__(self, xid: int | None, final_lsn: int | None, lsn: int | None = None) -> None:
         """``xid`` and ``final_lsn`` (of its commit or prepare) identify a transaction; ``lsn`` a

@@ -98,9 +98,7 @@ def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
 
 
 def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: float) -> None:
-    """Write into the slot's log that the store could not be reached; while it was away nothing
-    could be written.
-    """
+    """Write into the slot's log that the store could not be reached, and nothing be written."""
     log_event(
         store,
         lease.slot_id,
@@ -135,9 +133,7 @@ class ReceiverFacts:
         self._told_at = 0.0
 
     def stored(self, portion: Portion, seconds: float) -> None:
-        """Take note of how long a store transaction took; one without a change is not counted as a
-        batch.
-        """
+        """Note how long a store transaction took; one without a change is not counted."""
         if portion.changes:
             self._batch = {
                 "batch_changes": portion.changes,
@@ -146,9 +142,7 @@ class ReceiverFacts:
             }
 
     def to_tell(self) -> str | None:
-        """Return the JSON for the slot's row; None while what was last reported is recent
-        enough.
-        """
+        """Return the JSON for the slot's row; None while the last report is recent enough."""
         now = time.monotonic()
         if now - self._told_at < _TELL_SECONDS * 0.9:
             return None

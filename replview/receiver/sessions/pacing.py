@@ -69,9 +69,7 @@ _LONGEST_ANSWER_SECONDS = 640.0
 
 @dataclass(slots=True)
 class Silence:
-    """When the server was last heard of, and since when it owes us an answer; seconds,
-    monotonic.
-    """
+    """When the server was last heard of, and since when it owes an answer; monotonic seconds."""
 
     heard_at: float
     answer_seconds: float = ANSWER_SECONDS
@@ -93,9 +91,7 @@ class Silence:
         return True
 
     def is_over_long(self, now: float) -> bool:
-        """Whether a requested answer has not come for so long that the connection is to be given
-        up.
-        """
+        """Whether an answer has not come for so long that the connection is to be given up."""
         return self._asked_at is not None and now - self._asked_at >= self.answer_seconds
 
 
@@ -168,9 +164,7 @@ class Pacing:
         return self._most_light if light else self._most_full
 
     def first_row(self) -> None:
-        """Take note that the peek's first row came: the server has decoded everything, and only
-        sends now.
-        """
+        """Note that the peek's first row came: everything is decoded, and only sent now."""
         self._decoded_at = self._decoded_at or time.monotonic()
 
     def over(self, *, complete: bool, open_streams: bool) -> None:
@@ -204,9 +198,7 @@ class Pacing:
             self._full_began_at = None
 
     def nothing_new(self) -> None:
-        """Take note that a state query found the server where it was: the next one is due a little
-        later.
-        """
+        """Note that the server is where it was: the next state query is due a little later."""
         self._next_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(self._pause_seconds * 1.2, LONGEST_SECONDS)
 

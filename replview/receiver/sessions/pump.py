@@ -50,9 +50,7 @@ SlotListener = Callable[[int], None]
 
 @dataclass(slots=True)
 class Listeners:
-    """Functions that a receiver calls after it has stored something; it knows nothing of
-    Channels.
-    """
+    """Functions that a receiver calls once something is stored; it knows nothing of Channels."""
 
     committed: CommitListener = lambda slot_id, incarnation_id, commit_seq, open_changed: None
     slot_changed: SlotListener = lambda slot_id: None
@@ -248,9 +246,7 @@ class SessionLog:
             )
 
     def shape(self, seen: RelationSeen, stored: StoredShape, commit_seq: int) -> None:
-        """Write into the slot's log that a table has another shape. A table's first shape is no
-        news.
-        """
+        """Write into the slot's log that a table has another shape; its first is no news."""
         if stored.is_new and stored.number > 1:
             relation = seen.relation
             name = f"{relation.namespace}.{relation.name}"

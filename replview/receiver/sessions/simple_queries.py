@@ -96,9 +96,7 @@ class SimpleQueries:
         return self.results
 
     def finish(self, deadline: float) -> None:
-        """Wait until the string that runs has ended, and throw away what it copies. Raises as
-        ``run``.
-        """
+        """Wait until the string has ended, and discard what it copies. Raises as ``run``."""
         self.read(max_bytes=1 << 20)
         while self.running:
             left = deadline - time.monotonic()

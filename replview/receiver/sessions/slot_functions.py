@@ -55,9 +55,7 @@ class ServerState:
     statuses: Mapping[int, str | None] = field(default_factory=dict)
 
     def slot_lsn(self, column: str) -> LSN:
-        """Return a position of the slot's row by its column's name; 0/0 where the column
-        is NULL.
-        """
+        """Return a position of the slot's row by its column; 0/0 where that is NULL."""
         text = (self.slot or {}).get(column)
         return LSN(0) if text is None else LSN.parse(text)
 
@@ -159,9 +157,7 @@ def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> li
 
 
 def query_string(statements: list[sql.Composable]) -> bytes:
-    """Join statements to a query string that is one read-only transaction, whatever the role's
-    defaults are.
-    """
+    """Join statements to one read-only transaction, whatever the role's defaults are."""
     first: list[sql.Composable] = [
         sql.SQL("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
     ]

@@ -68,9 +68,7 @@ class ReplicationSession:
         return self.connection.info.server_version
 
     def identify(self) -> SystemIdentity:
-        """Run IDENTIFY_SYSTEM: which cluster this is, its timeline and its WAL position. Raises
-        ``psycopg.Error``.
-        """
+        """Run IDENTIFY_SYSTEM: cluster, timeline and WAL position. Raises ``psycopg.Error``."""
         row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
         assert row is not None
         return SystemIdentity(_text(row[0]), int(row[1]), LSN.parse(_text(row[2])))

@@ -31,9 +31,7 @@ def left_out(row: TransactionRow, lsn: int | None) -> Note:
 
 
 def resent(transactions: int, lsn: int) -> Note:
-    """Return the log's line for a server that began before our checkpoint, as it may after a
-    restart.
-    """
+    """Return the log's line for a server that begins before our checkpoint, as after a restart."""
     many = "transaction" if transactions == 1 else "transactions"
     return Note(
         "resent",

@@ -140,9 +140,7 @@ class StoreWriter:
         frames: Iterable[Sequence[bytes]],
         in_stream: bool,
     ) -> Culprit | None:
-        """Return the change for which a batch, now rolled back, was not stored; None where no
-        change is to blame.
-        """
+        """Return the change for which a batch was rolled back; None: no change is to blame."""
         if isinstance(error, StoreRefused) and not error.blames_data:
             return None
         flat = [frame for some in frames for frame in some]

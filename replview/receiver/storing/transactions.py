@@ -212,9 +212,7 @@ class PreparedEndings:
         )
 
     def roll_back(self, portion: Portion, event: PreparedRolledBack) -> None:
-        """End a prepared transaction that was rolled back: its changes no longer count, and are
-        deleted later.
-        """
+        """End a prepared transaction as rolled back; its changes are deleted later."""
         end_lsn, time_us = event.rollback_end_lsn, event.rollback_time_us
         row = portion.prepared.pop((event.gid, event.xid), None)
         ended = None

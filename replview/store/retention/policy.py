@@ -116,9 +116,7 @@ def check(keeping: Keeping) -> None:
 
 
 def enforce() -> None:
-    """Count what is new, and delete days no slot keeps for a while, unless somebody tidies the
-    store.
-    """
+    """Count what is new, and delete some days that no slot keeps, unless another process does."""
     deadline = time.monotonic() + _SECONDS
     with tidy.alone() as mine:
         if not mine:

@@ -119,9 +119,7 @@ class Selection:
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
     ) -> int | None:
-        """Return how many changes it has by the transactions' counters, if that is soon known to be
-        over ``limit``.
-        """
+        """Return how many changes it has by the counters, if soon known to be over ``limit``."""
         if self.key is not None or self.wanted.where or self.wanted.filter.ops != OPERATIONS:
             return None
         deadline = time.monotonic() + budget_seconds
