@@ -24,8 +24,8 @@ from psycopg import sql
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
 from replview.runtime.servers.server_user import debian_postgres15
+from tests import server_programs
 from tests.copied_clusters import STORE_TEMPLATE, copied, originals
-from tests.server_programs import ProgramsMissing
 from tests.slow_part import takes_its_time
 
 SOURCE_SETTINGS = {
@@ -215,15 +215,12 @@ class SourceDatabase:
 
 @pytest.fixture(scope="session")
 def source_clusters() -> Iterator[Callable[[int], EmbeddedPostgres]]:
-    """``source_clusters(14)``: a source of that version, one a run; skips where there is none."""
+    """``source_clusters(14)``: a source of that version, one a run."""
     with ExitStack() as running:
 
         @cache
         def cluster(version: int) -> EmbeddedPostgres:
-            try:
-                return running.enter_context(copied(version, SOURCE_SETTINGS))
-            except ProgramsMissing as problem:
-                pytest.skip(str(problem))
+            return running.enter_context(copied(version, SOURCE_SETTINGS))
 
         yield cluster
 
@@ -292,7 +289,16 @@ def _once_free(connection: psycopg.Connection, statement: sql.Composed) -> None:
 @pytest.fixture(scope="module", params=VERSIONS or None)
 def source_version(request: pytest.FixtureRequest) -> int:
     """The major version of ``source``."""
-    return getattr(request, "param", 18)
+    return _available(getattr(request, "param", 18))
+
+
+def _available(version: int) -> int:
+    """The same; skips the test where its programs are not to be had."""
+    try:
+        server_programs.ensure(version)
+    except server_programs.ProgramsMissing as problem:
+        pytest.skip(str(problem))
+    return version
 
 
 @pytest.fixture
@@ -312,8 +318,7 @@ def source(source_cluster: EmbeddedPostgres) -> Iterator[SourceDatabase]:
 @pytest.fixture(params=VERSIONS or [18, 16, 15])
 def any_version(request: pytest.FixtureRequest) -> int:
     """The major version of ``any_source``."""
-    version: int = request.param
-    return version
+    return _available(request.param)
 
 
 @pytest.fixture

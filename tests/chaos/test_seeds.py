@@ -22,6 +22,7 @@ _LIMIT_SECONDS = 300
         pytest.param(1, "walsender", 18, id="1"),
         pytest.param(4, "sql", 16, id="4", marks=pytest.mark.long),
     ],
+    indirect=["source_version"],
 )
 def test_the_record_is_true_through_faults(seed: int, interface: str, source_version: int) -> None:
     command = ["-m", "tests.chaos", "--seed", str(seed), "--interface", interface]
