@@ -71,7 +71,7 @@ def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str
     if budget_bytes is None:
         return Note(
             "no WAL budget: replview never drops the slot, whatever it retains; only the server's "
-            "max_slot_wal_keep_size bounds it",
+            "max_slot_wal_keep_size (13 and later) bounds it",
             "wal_budget_bytes",
         )
     size, half = size_words(budget_bytes), size_words(budget_bytes // 2)

@@ -119,7 +119,7 @@ def _sentence(slot: Slot) -> str:
     if size is None:
         return (
             "No budget: replview never drops this slot, whatever WAL it retains. Only the "
-            "server's max_slot_wal_keep_size bounds it."
+            "server's max_slot_wal_keep_size (13 and later) bounds it."
         )
     if slot.protect == Slot.Protect.RECORD:
         return (
