@@ -58,12 +58,9 @@ class Limited:
     @property
     def notes(self) -> dict[str, str]:
         """What the reader of the file must know, by what it is about."""
-        notes = {"undecided": undecided_words(self.unknown)} if self.unknown else {}
-        return notes | ({"cut": self._cut_words} if self.cut else {})
-
-    @property
-    def _cut_words(self) -> str:
-        return f"cut after {self.limit:,} changes, there are more: narrow the view, or use the command 'replview changes'"  # noqa: E501
+        more = "there are more: narrow the view, or use the command 'replview changes'"
+        cut = {"cut": f"cut after {self.limit:,} changes, {more}"} if self.cut else {}
+        return cut | ({"undecided": undecided_words(self.unknown)} if self.unknown else {})
 
 
 def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> Iterator[bytes]:

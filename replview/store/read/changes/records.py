@@ -10,7 +10,6 @@ import csv
 import datetime as dt
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -39,26 +38,21 @@ def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) 
     }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TablePart:
-    """What records of one shape of a table share."""
-
-    record: Record
-    columns: list[str]
-
-
-def table_part(change: ChangeRow, relation_oid: int | None) -> TablePart:
-    """``relation_oid``: the table's oid on its source, None for a message."""
+def table_part(change: ChangeRow, relation_oid: int | None) -> tuple[Record, list[str]]:
+    """What all records of one shape of a table share, and its columns; ``relation_oid``: the
+    table's oid on its source, None for a message.
+    """
     record = {"schema": change.schema, "table": change.table, "relation_oid": relation_oid,
               "version": change.version}  # fmt: skip
-    return TablePart(record, [column["name"] for column in change.columns])
+    return record, [column["name"] for column in change.columns]
 
 
-def as_json(change: ChangeRow, transaction: Record, table: TablePart) -> Record:
+def as_json(change: ChangeRow, transaction: Record, table: tuple[Record, list[str]]) -> Record:
     """One change as in the design's "One change, as JSON", with what it shares with others."""
+    shape, names = table
     record: Record = {
         **transaction, "seq": change.seq, "lsn": change.lsn, "subxid": change.subxid,
-        "op": OPERATIONS[change.op], **table.record,
+        "op": OPERATIONS[change.op], **shape,
     }  # fmt: skip
     if change.hidden:
         # Not that there was nothing: whoever asks has no right to see it.
@@ -68,7 +62,6 @@ def as_json(change: ChangeRow, transaction: Record, table: TablePart) -> Record:
         record |= {"key": None, "old": None, "new": None, "not_sent": []}
         record |= {name: message[name] for name in own_fields if name in message}
         return record
-    names = table.columns
     record["key"] = _key(change)
     record["old"] = old = _in_order(change.old, names)
     record["new"] = new = _in_order(change.new, names)

@@ -4,13 +4,7 @@
 
 from dataclasses import dataclass
 
-from replview.store.read.changes.records import (
-    Record,
-    TablePart,
-    as_json,
-    table_part,
-    transaction_part,
-)
+from replview.store.read.changes.records import Record, as_json, table_part, transaction_part
 from replview.store.read.changes.scan import Found
 from replview.store.read.history_places import incarnations_of
 from replview.store.read.rows import Slot, TransactionRow
@@ -39,7 +33,7 @@ class RecordWriter:
         self._oids: dict[int, int] = {}
         #: Of the transaction that was written last.
         self._transaction: tuple[TransactionRow, Record] | None = None
-        self._tables: dict[tuple[int | None, int | None, bool], TablePart] = {}
+        self._tables: dict[tuple[int | None, int | None, bool], tuple[Record, list[str]]] = {}
 
     def incarnation_number(self, incarnation_id: int) -> int:
         if incarnation_id not in self._numbers:
