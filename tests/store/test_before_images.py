@@ -204,10 +204,15 @@ def test_the_row_before_the_record_begins_is_unknown(shop) -> None:
 
 def test_a_whole_old_row_tells_what_was_before_it(shop) -> None:
     old = row("pending", "called")
+    shop.commit(insert(43, key_hash=signed_hash(["43"])))
     shop.commit(update(row("paid"), old=old, old_kind="O"))
-    state = row_as_of(reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}, lsn=500)
+    asked = reading_session(), shop.slot, shop.orders.relation_id, {"id": "42"}
+    state, early = (row_as_of(*asked, lsn=lsn) for lsn in (1950, 500))
 
-    assert (state.exists, dict(state.values)) == (True, old)
+    assert (state.exists, state.values) == (True, old)
+    # Which columns the table had before its first recorded change, nobody knows.
+    assert (early.exists, early.values) == (True, {"id": "42"})
+    assert early.unknown == {"status": "altered", "note": "altered"}
 
 
 def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> None:

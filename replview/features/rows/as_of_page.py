@@ -37,6 +37,7 @@ WHY = {
     "no change": "no change of it is recorded",
     "not sent": "unchanged TOAST, not sent by any change we have",
     "no earlier change": "no earlier change of the row is recorded",
+    "altered": "ALTER TABLE changed it, or may have, between that moment and a change telling it",
     "deleted": "it was deleted",
     "truncated": "its table was truncated",
     "not created": "it was not created yet",
@@ -191,7 +192,7 @@ def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
         return short(state.values[name]), ""
     if state.exists is False:
         return None, {"deleted": "deleted", "truncated": "truncated"}.get(state.why, "no row")
-    if state.version is not None and name not in state.version.kinds():
+    if state.version is not None and name not in {**state.version.kinds(), **state.unknown}:
         return None, f"not in v{state.version.number}"
     return None, "unknown"
 

@@ -9,6 +9,7 @@ from replview.access.visibility import reading_session
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.changes.as_sql import Statement, undo_sql
 from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.row_history.as_of import RowState, row_as_of
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.replay import Entry
@@ -113,6 +114,59 @@ def test_a_shape_read_when_the_table_was_altered_since_is_the_same(
         ["amount bigint", "b boolean"],
         ["amount bigint", "b boolean"],
     ]
+
+
+#: A statement; of row 1 afterwards: what is known, and the columns of which that is not so.
+_THEN = [
+    # No change of the table is recorded by then, and so none of its columns but the key.
+    ("INSERT INTO other VALUES (1)", "id", "a k"),
+    ("UPDATE t SET k = 'y' WHERE id = 2", "id k", "a"),
+    ("UPDATE t SET k = 'y' WHERE id = 2", "id k", "a"),
+    # When between two changes of the table it was altered, is not recorded.
+    ("UPDATE t SET k = 'yy' WHERE id = 2", "id k", "a dflt"),
+    ("ALTER TABLE t ADD dflt int DEFAULT 7", "id k", "a dflt"),
+    ("UPDATE t SET k = 'y' WHERE id = 2", "id k", "a dflt"),
+    # What it rewrites is not told apart from what it leaves in a column that had been added.
+    ("ALTER TABLE t ALTER a TYPE int USING a::int * 100", "id k", "a dflt"),
+    ("UPDATE t SET k = 'yy' WHERE id = 2", "id a k dflt", ""),
+    ("UPDATE t SET a = 2 WHERE id = 1", "id a dflt", "k"),
+    ("ALTER TABLE t DROP k", "id a dflt", "k"),
+    ("UPDATE t SET a = 3 WHERE id = 2", "id a dflt", ""),
+    ("INSERT INTO other VALUES (1)", "id a dflt", ""),
+]
+
+
+@pytest.mark.parametrize("by", ["lsn", "moment"])
+def test_a_row_as_of_a_moment_has_the_columns_of_that_moment(
+    source: SourceDatabase, record: Record, by: str
+) -> None:
+    source.run("CREATE TABLE other (n int)", "CREATE TABLE t (id int PRIMARY KEY, a text, k text)",
+               "ALTER TABLE t REPLICA IDENTITY FULL",
+               "INSERT INTO t VALUES (1, 5), (2, 6)")  # fmt: skip
+    recording = record(source)
+    moments: list[Any] = []
+    for statement, _, _ in _THEN:
+        source.run(statement)
+        with source.connect() as session:
+            moments.append(session.execute("""
+                SELECT pg_current_wal_lsn() - '0/0', clock_timestamp(),
+                       (SELECT jsonb_object_agg(key, value) FROM jsonb_each_text(to_jsonb(t)))
+                FROM t WHERE id = 1""").fetchone())  # fmt: skip
+    recording.caught_up()
+    recording.end()
+    relation = Relation.objects.get(slot=recording.slot, table="t")
+
+    def state(**at: Any) -> RowState:
+        return row_as_of(reading_session(), recording.slot, relation.pk, {"id": "1"}, **at)
+
+    for (statement, known, unknown), (lsn, time, truth) in zip(_THEN, moments, strict=True):
+        found = state(**({"lsn": int(lsn)} if by == "lsn" else {"moment": time}))
+        assert found.values.items() <= truth.items(), statement
+        assert found.values.keys() == {*known.split()}, statement
+        assert found.unknown == dict.fromkeys(unknown.split(), "altered"), statement
+    transaction = recording.transactions()[-3]
+    assert state(before=(transaction.pk, 1)).values == moments[7][2]
+    assert state().values == moments[-1][2]
 
 
 def _row(session: Any) -> tuple[list[str], Any]:

@@ -514,8 +514,6 @@ class Moment:
         assert state.exists, where
         row = self.content[rid]
         values = {n: v for n, v in state.values.items() if n not in self.dropped}
-        if rid < 0:  # the next change tells of it, which columns that came later may be in
-            values = {n: v for n, v in values.items() if n in row}
         _known(values, row, where)
         assert rid < 0 or limited or _base(values) == _base(row), where
 

@@ -19,6 +19,7 @@ from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.rows import OPEN_END, Place, Slot, Step
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
+from replview.store.read.transactions.neighbours import versions_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Moment:
     time: dt.datetime | None = None
     incarnation: IncarnationFacts | None = None
     lsn: int | None = None
+    #: The shape of the table then, where the moment is that of a change.
+    version_id: int | None = None
 
     def covers(self, event: Event) -> bool:
         """Whether the change had taken effect by then."""
@@ -73,7 +76,7 @@ def _before_change(finder: RowFinder, before: tuple[int, int]) -> Moment:
     if not found or found[0].incarnation_id not in by_id:
         raise LookupError(f"there is no change {before[1]} in transaction {before[0]}")
     step = found[0]
-    return Moment(finder.at(step), None, by_id[step.incarnation_id])
+    return Moment(finder.at(step), None, by_id[step.incarnation_id], version_id=step.version_id)
 
 
 def position_of(text: str) -> int:
@@ -246,23 +249,21 @@ class _State:
         return self._state(key, known, following)
 
     def _state(self, key: tuple[Any, ...] | None, known: Known, following: Step | None) -> RowState:
-        exists, why, values = known.exists, known.why, dict(known.values)
+        exists, why = known.exists, known.why
         fresh = known.last is None or exists is None
         if following is not None and fresh:
             exists, why = self._from_next(following, why)
-        if following is not None and exists and following.op in ("U", "D"):
-            values = {**self._sent_by(following, known.last), **values}
         if exists is None and known.last is None:
             # Nor is it known what it was called.
             key, why = None, why or "no change"
         elif exists is None and not why:
             why = "no change"
-        version = self._version(known.last, following)
+        version, values, unknown = self._as_then(known, following if exists else None, why)
         return RowState(
             exists=exists,
             why=why,
             values=values if exists else {},
-            unknown=self._unknown(version, values, known, why) if exists else {},
+            unknown=unknown if exists else {},
             version=version,
             last=known.last,
             next=following,
@@ -285,25 +286,58 @@ class _State:
             return False, "not created"
         return True, why
 
-    def _sent_by(self, following: Step, last: Step | None) -> dict[str, object]:
+    def _sent_by(self, following: Step) -> dict[str, object]:
         """What the next change sent of the old row: so it must have been."""
         sent = following.old or {}
         if following.old_kind == "K" or not sent:
             version = self._shapes.versions.get(following.version_id)
             names = version.key_columns if version else []
             sent = {n: (following.new or {})[n] for n in names if n in (following.new or {})} | sent
-        if last is not None and last.version_id != following.version_id:
-            return {}
         return sent
 
-    def _version(self, last: Step | None, following: Step | None) -> Version | None:
-        step = last if last is not None else following
-        return self._shapes.versions.get(step.version_id) if step is not None else None
+    def _as_then(
+        self, known: Known, following: Step | None, why: str
+    ) -> tuple[Version | None, dict[str, Any], dict[str, str]]:
+        """The table's shape at the moment, the values that the row had then, and why those of other
+        columns are unknown.
+        """
+        last, versions = known.last, self._shapes.versions
+        told = last or following
+        if told is None or told.version_id not in versions:
+            return None, dict(known.values), {}
+        mine = {v.id: v.number for v in versions.values() if v.relation_id == told.relation_id}
+        before, after = self._around(mine, last)
+        version = versions[before or after]
+        # With no change of the table by then, nobody knows what columns it had; but the row was
+        # followed by its key.
+        columns, keys = version.kinds(), {*version.key_columns}
+        between = self._shapes.altered_between
+        names = dict.fromkeys([*columns, *versions[after].kinds()])
+        around = between(version.id, after) if before else names.keys() - keys
+        sides = [] if last is None else [(known.values, last.version_id, version.id)]
+        if following is not None and following.op in ("U", "D") and following.version_id in mine:
+            sides.insert(0, (self._sent_by(following), after, following.version_id))
+        found, altered = dict[str, Any](), known.altered | around
+        for values, one, other in sides:
+            lost = (around | between(one, other)) - keys
+            found |= {n: v for n, v in values.items() if n in columns and n not in lost}
+            altered |= lost
+        unsent = "not sent" if last is not None else "no earlier change"
+        reasons = {name: why or ("altered" if name in altered else unsent) for name in names}
+        return version, found, {n: reason for n, reason in reasons.items() if n not in found}
 
-    def _unknown(
-        self, version: Version | None, values: Mapping[str, object], known: Known, why: str
-    ) -> dict[str, str]:
-        """Why each column without a value is unknown."""
-        reason = why or ("not sent" if known.last is not None else "no earlier change")
-        names = [column["name"] for column in version.columns] if version else []
-        return {name: reason for name in names if name not in values}
+    def _around(self, mine: dict[int, int], last: Step | None) -> tuple[int | None, int]:
+        """Of the table's versions (``mine``, with their numbers) the one at the last change of it
+        by the moment (None: there is none, or it was not found), and the one at the next change.
+        """
+        moment, finder = self._moment, self._finder
+        current = finder.table.relation.current_version_id
+        latest = current if current and current in mine else max(mine, key=lambda each: mine[each])
+        place = moment.time if moment.lsn is None else LSN(moment.lsn)
+        if place is None or moment.incarnation is None or (last is not None and len(mine) == 1):
+            version = moment.version_id or latest
+            return (version, version) if version in mine else (latest, latest)
+        table, incarnation = self._shapes.versions[latest].relation_id, moment.incarnation.id
+        found = versions_around(finder.session, finder.slot, incarnation, table, place)
+        before, after = (each if each in mine else None for each in found)
+        return before or (last.version_id if last else None), after or latest

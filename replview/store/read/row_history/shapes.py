@@ -94,6 +94,17 @@ class Shapes:
             return None
         return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
 
+    def altered_between(self, one: int, other: int) -> frozenset[str]:
+        """The columns altered between two versions of a table and those numbered between them."""
+        first, last = sorted((self.versions[each] for each in (one, other)), key=lambda v: v.number)
+        passed = [
+            version.id
+            for version in self.versions.values()
+            if version.relation_id == first.relation_id
+            and first.number <= version.number <= last.number
+        ]
+        return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
+
     def _altered_by(self, before: int, after: int) -> frozenset[str]:
         if (before, after) not in self._altered:
             found = altered_columns(self.versions[before], self.versions[after])

@@ -4,10 +4,14 @@ Through the sums of a thousand places each (``models.sums``); what is not summed
 itself, up to a bound.
 """
 
+import datetime as dt
 from dataclasses import dataclass
 
 import orjson
 
+from decoder.scalars import LSN
+from replview.store.read import history_places as places
+from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 
 #: Places read where nothing is summed up yet.
@@ -78,6 +82,28 @@ def neighbours_of(
     no_next = following is None and last > tail + _MOST_READ
     no_previous = previous is None and cut_before
     return Neighbours(_neighbour(previous), _neighbour(following), no_previous, no_next)
+
+
+def versions_around(
+    session: ReadSession, slot: Slot, incarnation_id: int, relation_id: int, at: dt.datetime | LSN
+) -> tuple[int | None, int | None]:
+    """The shapes of a table in the last transaction that touched it by a moment (or LSN) and in the
+    first one after it; None: there is none, or it was not found.
+    """
+    if isinstance(at, LSN):
+        later = places.first_seqs_from_lsn(session, str(slot), LSN(at + 1)).get(incarnation_id)
+        ends = {each.id: each.commit_seq for each in places.incarnations_of(session, slot.pk)}
+        seq = ends.get(incarnation_id, 0) if later is None else later - 1
+    else:
+        seq = places.last_seqs_at_time(session, str(slot), at).get(incarnation_id, 0)
+    before = neighbours_of(session, incarnation_id, seq + 1, relation_id).previous
+    after = neighbours_of(session, incarnation_id, seq, relation_id).next
+    sql = "SELECT version_id FROM change WHERE transaction_id = %s AND relation_id = %s ORDER BY "
+    found: list[int | None] = []
+    for side, order in ((before, "seq DESC LIMIT 1"), (after, "seq LIMIT 1")):
+        rows = session.rows(sql + order, [side.id, relation_id]) if side else []
+        found.append(rows[0][0] if rows else None)
+    return found[0], found[1]
 
 
 def _places(block: int) -> tuple[int, int]:
