@@ -163,6 +163,75 @@ def test_undoing_a_transaction_of_everything(source: SourceDatabase, recording: 
     assert contents(source) == was
 
 
+#: Statements of one transaction that give a key to several rows, or to one after another.
+MOVES = [
+    ["UPDATE t SET id = 3 - id WHERE id < 3"],
+    ["UPDATE t SET id = id + 1"],
+    ["UPDATE t SET id = id - 1"],
+    ["UPDATE t SET id = id % 4 + 1, a = a || '!'"],
+    ["UPDATE t SET id = 5 - id, part = 3 - part"],
+    ["INSERT INTO t VALUES (2, 1, 'new')", "UPDATE t SET id = id + 1 WHERE id > 1 AND n > 0"],
+    ["INSERT INTO t VALUES (2, 1, 'new')", "UPDATE t SET id = 9 WHERE a = 'new'"],
+    ["INSERT INTO t VALUES (2, 1, 'new')", "DELETE FROM t WHERE a = 'y'"],
+    ["UPDATE t SET id = 2 WHERE id = 1", "UPDATE t SET a = 'both' WHERE id = 2",
+     "UPDATE t SET id = 9 WHERE n = 2"],
+    ["UPDATE t SET id = 9 WHERE id = 1", "UPDATE t SET id = 1 WHERE id = 2",
+     "UPDATE t SET id = 2 WHERE id = 9"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["id", "id, part", "rid"])
+def test_undoing_a_swap_of_keys(
+    any_source: SourceDatabase, record: Callable[..., Recording], key: str
+) -> None:
+    """A key that is checked at the end of a statement or of the transaction."""
+    identity = "USING INDEX t_rid" if key == "rid" else "FULL"
+    index = "UNIQUE (id)" if key == "rid" else f"PRIMARY KEY ({key})"
+    any_source.run(
+        f"""CREATE TABLE t (id int, part int DEFAULT 1, a text, n int, {index} DEFERRABLE,
+                            rid serial)""",
+        "CREATE UNIQUE INDEX t_rid ON t (rid)",
+        f"ALTER TABLE t REPLICA IDENTITY {identity}",
+    )
+    recording = record(any_source)
+    any_source.run(
+        "INSERT INTO t VALUES (4, 1, 'x', 4), (1, 1, 'x', 1), (3, 2, NULL, 3), (2, 1, 'y', 2)"
+    )
+
+    def rows() -> list[Any]:
+        with any_source.connect() as session:
+            return session.execute("SELECT * FROM t ORDER BY rid").fetchall()
+
+    was = rows()
+    for statements in MOVES:
+        run(any_source, "SET CONSTRAINTS ALL DEFERRED", *statements)
+        changes = changes_of_all(recording)[-1]
+        assert rows() != was
+        made = undo_transaction(changes, before_images(reading_session(), changes))
+        assert made.sql is not None, made.reasons
+        any_source.run(made.sql)
+        assert rows() == was, (statements, made.sql)
+    recording.end()
+
+
+def test_a_swap_of_rows_that_changed_since_is_undone_whole_or_not_at_all(
+    source: SourceDatabase, record: Callable[..., Recording]
+) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE, a text)",
+               "ALTER TABLE t REPLICA IDENTITY FULL",
+               "INSERT INTO t VALUES (1, 'x'), (2, 'y')")  # fmt: skip
+    recording = record(source)
+    source.run("UPDATE t SET id = 3 - id")
+    changes = changes_of_all(recording)[-1]
+    recording.end()
+    made = undo_transaction(changes, before_images(reading_session(), changes))
+    assert made.sql is not None
+    source.run("UPDATE t SET a = a || '!'")
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        source.run(made.sql)
+
+
 def test_what_is_not_known_is_refused(source: SourceDatabase, record) -> None:
     source.run(TABLES, *INSERTS)  # before the record begins
     recording = record(source)

@@ -5,6 +5,7 @@ Pure. Nothing is guessed: where the old row is not wholly known there is no undo
 ``before`` is the row before a change that did not bring it, derived from the record, as is said.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,13 +59,14 @@ def change_as_sql(change: ChangeRow, before: Before | None = None) -> Statement:
     return _update(change, table, before, where)
 
 
-def undo_sql(change: ChangeRow, before: Before | None = None) -> Statement:
-    """The statement that takes the change back, whatever has become of the row since."""
+def undo_sql(change: ChangeRow, before: Before | None = None, *, shared: bool = False) -> Statement:
+    """Return what takes the change back; ``shared``: other rows may have its key at that point."""
     if reason := undo_problem(change, before):
         return Statement(None, reason)
     table = table_name(change.schema, change.table or "")
     if change.op == "I":
         where, _ = _where(change, change.new or {}, after=True)
+        where = _alike(change, table, where, change.new or {}) if shared else where
         return Statement(
             f"-- Takes the inserted row away, whatever became of it since.\n"
             f"DELETE FROM {table}\nWHERE {where};"
@@ -80,6 +82,7 @@ def undo_sql(change: ChangeRow, before: Before | None = None) -> Statement:
     if not changed:
         return Statement(f"{text}-- No column differs: there is nothing to take back.")
     where, _ = _where(change, change.new or {}, after=True, before=known)
+    where = _alike(change, table, where, {**known, **(change.new or {})}) if shared else where
     return Statement(
         f"{text}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};"
     )
@@ -251,6 +254,20 @@ def _where(
     return f"(tableoid, ctid) = (\n    {alike}\n    {one}\n    WHERE {same} LIMIT 1\n)", ""
 
 
+def _alike(change: ChangeRow, table: str, where: str, image: Mapping[str, object]) -> str:
+    """Return what finds a row by its key or, of several that have it, by all its values."""
+    types = _types(change)
+    rest = [n for n in _names(change) if n in image and n not in change.key_columns]
+    same = " AND ".join(equals(n, image[n], types.get(n)) for n in rest if not mark_of(image[n]))
+    return f"""(tableoid, ctid) = (
+    -- Several rows may have the key at this point: the one with these values.
+    SELECT tableoid, ctid FROM (
+        SELECT tableoid, ctid, count(*) OVER () AS rows, ({same or "true"}) AS is_alike
+        FROM {table} WHERE {where}
+    ) AS found WHERE is_alike OR rows = 1 LIMIT 1
+)"""  # noqa: S608 (quoted; never run here)
+
+
 def _message(change: ChangeRow) -> Statement:
     message = change.new or {}
     content = message.get("content")
@@ -282,14 +299,15 @@ class TransactionUndo:
 def undo_transaction(
     changes: Sequence[ChangeRow], before: Mapping[tuple[int, int], Before | None], *, name: str = ""
 ) -> TransactionUndo:
-    """Return the statements that undo it, its last change first; messages changed no row."""
+    """Return the statements that undo it, its last change first, with constraints deferred."""
     if len(changes) > MOST_CHANGES:
         return TransactionUndo(None, [f"it has more than {MOST_CHANGES:,} changes"])
-    statements, reasons = [], []
+    statements, reasons, shared = [], [], _with_shared_keys(changes)
     for change in reversed(changes):
         if change.op == "M":
             continue
-        made = undo_sql(change, before.get((change.transaction_id, change.seq)))
+        previous = before.get((change.transaction_id, change.seq))
+        made = undo_sql(change, previous, shared=change.seq in shared)
         if made.sql is None:
             table = f"{change.schema}.{change.table}"
             reasons.append(f"change {change.seq}, {table}: {made.reason}")
@@ -306,4 +324,23 @@ def undo_transaction(
     head += comment(
         "Rows may have changed since: read before you run it. Triggers and foreign keys apply."
     )
-    return TransactionUndo(f"{head}BEGIN;\n\n" + "\n\n".join(statements) + "\n\nCOMMIT;")
+    begin = "BEGIN;\nSET CONSTRAINTS ALL DEFERRED;" if len(statements) > 1 else "BEGIN;"
+    return TransactionUndo(f"{head}{begin}\n\n" + "\n\n".join(statements) + "\n\nCOMMIT;")
+
+
+def _with_shared_keys(changes: Sequence[ChangeRow]) -> set[int]:
+    """Return the seqs of changes that left a row with a key which others may have had just then.
+
+    A deferrable constraint allows that inside a transaction. It is no replica identity, so the
+    table is REPLICA IDENTITY FULL; and some row must have come to the key, and some have left it.
+    """
+    keys: dict[int, tuple[str, str]] = {}
+    for change in changes:
+        if change.replica_identity == "FULL" and change.key_columns:
+            old, new = change.old or {}, {**(change.old or {}), **(change.new or {})}
+            names = change.key_columns
+            left, came = (str((change.relation_id, [i.get(n) for n in names])) for i in (old, new))
+            keys[change.seq] = left, came
+    came_to = {came for left, came in keys.values() if left != came}
+    touched = Counter(key for both in keys.values() for key in {*both})
+    return {seq for seq, (_, key) in keys.items() if key in came_to and touched[key] > 1}
