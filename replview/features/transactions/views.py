@@ -28,7 +28,9 @@ from replview.store.read.coverage import coverage_of
 from replview.store.read.days import deleted_day_of
 from replview.store.read.history import transitions_of
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
+from replview.store.read.sql_text import comment
 from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
 from replview.targets.archived import archived_transaction
@@ -160,7 +162,7 @@ def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     change = _change(transaction_id, seq)
     made = undo_sql(change, before_images(reading_session(), [change]).get((transaction_id, seq)))
     note_copied("the SQL that undoes a change", made.sql, transaction_id, seq)
-    return _statement(made.sql, f"No undo: {made.reason}.", "undo.sql")
+    return _statement(_warned(made.sql, [change]), f"No undo: {made.reason}.", "undo.sql")
 
 
 @page(role=VIEWER, of={"transaction_id": Transaction}, record=(*ROWS, Action.COPIED_SQL))
@@ -185,7 +187,13 @@ def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
     viewed_changes(changes)
     note_copied("the SQL that undoes a transaction", made.sql, transaction_id)
     reasons = "\n".join(made.reasons)
-    return _statement(made.sql, f"No undo of the whole transaction:\n{reasons}", "undo.sql")
+    sql = _warned(made.sql, changes)
+    return _statement(sql, f"No undo of the whole transaction:\n{reasons}", "undo.sql")
+
+
+def _warned(sql: str | None, changes: list[ChangeRow]) -> str | None:
+    """Preceded by what became of the tables' columns since."""
+    return sql and "".join(map(comment, altered_since(reading_session(), changes))) + sql
 
 
 def note_copied(what: str, sql: str | None, transaction_id: int, seq: int | None = None) -> None:

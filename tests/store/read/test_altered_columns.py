@@ -116,6 +116,35 @@ def test_a_shape_read_when_the_table_was_altered_since_is_the_same(
     ]
 
 
+@pytest.mark.parametrize(
+    ("alter", "said"),
+    [
+        (["DROP b", "ADD c int DEFAULT 7"], ["b is gone", "c was added"]),
+        (["ALTER amount TYPE date USING now()"],
+         ["amount is another column, of another type or rewritten"]),
+        (["DROP b", "ADD b bool"], ["b is another column, of another type or rewritten"]),
+        (["RENAME TO u"], ["it is called public.u"]),
+        (["ALTER amount SET DEFAULT 7"], []),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_undo_says_what_was_altered_since(
+    source: SourceDatabase, record: Record, signed_in: Any, alter: list[str], said: list[str]
+) -> None:
+    alters = [f"ALTER TABLE t {each}" for each in alter]
+    name = "u" if "RENAME TO u" in alter else "t"
+    recording = play(source, record, *alters, f"DELETE FROM {name}")
+    first, last = recording.transactions()[0], recording.transactions()[-1]
+
+    whole = f"-- public.t was altered since: {', '.join(said)}.\n" if said else ""
+    for address in ("undo/", "changes/1/undo/"):
+        text = signed_in.get(f"/transactions/{first.pk}/{address}").content.decode()
+        assert text.startswith(whole + "-- Takes "), text
+        assert "altered since" not in text.removeprefix(whole)
+        text = signed_in.get(f"/transactions/{last.pk}/{address}").content.decode()
+        assert "altered since" not in text
+
+
 #: A statement; of row 1 afterwards: what is known, and the columns of which that is not so.
 _THEN = [
     # No change of the table is recorded by then, and so none of its columns but the key.

@@ -9,7 +9,7 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.relation_shapes import VersionShape, made_anew
-from replview.store.read.rows import Step
+from replview.store.read.rows import ChangeRow, Step
 from replview.store.read.session import ReadSession
 
 _VERSIONS = """
@@ -95,14 +95,11 @@ class Shapes:
         return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
 
     def altered_between(self, one: int, other: int) -> frozenset[str]:
-        """The columns altered between two versions of a table and those numbered between them."""
-        first, last = sorted((self.versions[each] for each in (one, other)), key=lambda v: v.number)
-        passed = [
-            version.id
-            for version in self.versions.values()
-            if version.relation_id == first.relation_id
-            and first.number <= version.number <= last.number
-        ]
+        """Return the columns altered between two versions of a table and those numbered between."""
+        relation_id = self.versions[one].relation_id
+        first, last = sorted((self.versions[one].number, self.versions[other].number))
+        mine = (v for v in self.versions.values() if v.relation_id == relation_id)
+        passed = [version.id for version in mine if first <= version.number <= last]
         return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
 
     def _altered_by(self, before: int, after: int) -> frozenset[str]:
@@ -148,6 +145,27 @@ def altered_columns(before: Version, after: Version) -> frozenset[str]:
             found.add(name)
         last = place if place >= last else len(places)
     return frozenset(found)
+
+
+def altered_since(session: ReadSession, changes: Iterable[ChangeRow]) -> list[str]:
+    """Return in a sentence each how the tables of these changes differ by now, as recorded."""
+    seen = {(c.relation_id, c.version): None for c in changes if c.relation_id and not c.hidden}
+    sql = "SELECT id, coalesce(current_version_id, 0) FROM relation WHERE id = ANY(%s)"
+    current = dict(session.rows(sql, [[table for table, _ in seen]]))
+    shapes, found = Shapes.of(session, current), []
+    for table, number in seen:
+        then, now = shapes.numbered(table, number), shapes.versions.get(current.get(table, 0))
+        if then is None or now is None:
+            continue
+        new, altered = now.kinds(), shapes.altered_between(then.id, now.id)
+        old = dict.fromkeys(then.kinds(), "another column, of another type or rewritten")
+        parts = [f"{n} is {old[n] if n in new else 'gone'}" for n in old if n in altered]
+        parts += [f"{name} was added" for name in new if name not in old]
+        if (then.schema, then.table) != (now.schema, now.table):
+            parts.append(f"it is called {now.schema}.{now.table}")
+        if parts:
+            found.append(f"{then.schema}.{then.table} was altered since: {', '.join(parts)}.")
+    return found
 
 
 def key_values(
