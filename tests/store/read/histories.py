@@ -50,6 +50,16 @@ _NOTES = """
     END $$;
 """
 
+#: Every change is streamed at once (PostgreSQL 16): what a savepoint takes back was sent before.
+_STREAMED = """
+    DO $$ BEGIN
+        IF current_setting('server_version_num')::int >= 160000 THEN
+            EXECUTE format('ALTER DATABASE %I SET debug_logical_replication_streaming = immediate',
+                           current_database());
+        END IF;
+    END $$
+"""
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -186,6 +196,8 @@ class Histories:
     def create(self, tables: int) -> None:
         """So many tables of every kind, each with three rows."""
         self.source.run(_NOTES)
+        if self.seed % 2:
+            self.source.run(_STREAMED)
         for number in range(tables):
             identity = self.random.choice(["DEFAULT", "DEFAULT", "FULL", "USING INDEX"])
             # A deferrable key tells no rows apart: only the whole old row does.

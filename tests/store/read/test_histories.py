@@ -109,7 +109,9 @@ def test_every_answer_is_what_the_source_knows(played: Played, program: Client, 
     assert {t.state for t in played.recording.transactions()} <= {
         "committed", "aborted", "rolled back", "message"
     }  # fmt: skip
-    assert any(t.streamed for t in played.transactions.values())
+    streamed = [t.streamed for t in played.transactions.values()]
+    assert any(streamed)
+    assert not all(streamed) or any(t.aborted_changes for t in played.transactions.values())
     _holds_values(played)
     _holds_before_images(played)
     _holds_counts(played, program)
