@@ -24,8 +24,10 @@ def end_prepared(source: psycopg.Connection[Any], rng: random.Random) -> None:
     """
     found = source.execute(
         """
-        SELECT gid, EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock'
-                            AND virtualtransaction = '-1/' || p.transaction::text) AS alone
+        SELECT gid, EXISTS (SELECT FROM pg_locks AS held JOIN pg_locks AS own
+                                USING (virtualtransaction)
+                            WHERE own.transactionid = p.transaction AND own.pid IS NULL
+                              AND held.pid IS NULL AND held.mode = 'AccessExclusiveLock') AS alone
         FROM pg_prepared_xacts p ORDER BY alone, gid
         """
     ).fetchall()
