@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from tests.conftest import SourceDatabase
 
@@ -246,6 +247,28 @@ class Histories:
                     rewritten = set()
             if commit.xid:
                 yield {rid: dict(row) for rid, row in content.items()}, dropped | rewritten
+
+    def defined_after(self, table: str, number: int) -> bool:
+        """Whether a table's definition changed after, or just before, one of the ``commits``."""
+        since = self.timeline.index(self.commits[number - 1]) + 1
+        later = (
+            fact for commit in self.timeline[since:] if not commit.xid for fact in commit.facts
+        )
+        return any(fact.table == table for fact in later)
+
+    def fill(self, session: psycopg.Connection, table: str, content: Content) -> None:
+        """Have a table hold this, and nothing else."""
+        session.execute(f"DELETE FROM {table}")
+        session.execute(
+            f"INSERT INTO {table} SELECT row.* FROM jsonb_array_elements(%s) AS one, "
+            f"jsonb_populate_record(NULL::{table}, one) AS row",
+            [Jsonb(list(content.values()))],
+        )
+
+    def held(self, session: psycopg.Connection, table: str) -> Content:
+        """What a table holds."""
+        sql = f"SELECT rid, truth.words(to_jsonb(t)) FROM {table} AS t"
+        return dict(session.execute(sql).fetchall())
 
     def stories(self, table: str) -> dict[int, list[Fact]]:
         """By the number of the row: its changes, its truncation the last."""

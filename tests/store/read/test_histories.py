@@ -17,6 +17,7 @@ from django.test import Client
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Transaction
+from replview.store.read.changes.as_sql import TransactionUndo, undo_transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history import events
@@ -31,7 +32,7 @@ from replview.store.read.rows import ChangeRow
 from tests.receiver.baselines import take
 from tests.receiver.conftest import Recording
 from tests.receiver.conftest import record as record  # a fixture
-from tests.store.read.histories import BETWEEN, KEYS, Content, Fact, Histories, Row, Table
+from tests.store.read.histories import BETWEEN, KEYS, Commit, Content, Fact, Histories, Row, Table
 from tests.ui.api.conftest import program as program  # a fixture
 from tests.ui.api.conftest import user as user  # a fixture
 
@@ -237,6 +238,43 @@ def _as_of(
 ) -> RowState:
     relation, slot = played.table(table).relation.pk, played.recording.slot
     return bounded(row_as_of(reading_session(), slot, relation, key, lsn=lsn), coverage, lsn=lsn)
+
+
+def test_undo_leaves_every_table_as_it_was(played: Played) -> None:
+    """Of each of the last transactions, run on the source, which held what it left."""
+    histories = played.histories
+    contents = {t.name: [c for c, _ in histories.contents(t)] for t in histories.tables}
+    undone = 0
+    with histories.source.connect() as session:
+        for table in histories.tables:
+            session.execute(f"ALTER TABLE {table.name} DISABLE TRIGGER USER")
+        for number, commit in list(enumerate(histories.commits))[-60:]:
+            names = sorted({fact.table for fact in commit.facts})
+            if number == 0 or any(histories.defined_after(name, number) for name in names):
+                continue  # undo is for a table as it is
+            made = _undo(played, commit)
+            if made.sql is None:
+                altered = all("ALTER TABLE" in reason for reason in made.reasons)
+                assert altered or _has_unknown(commit), (commit, made.reasons)
+                continue
+            for name in names:
+                histories.fill(session, name, contents[name][number])
+            session.execute(made.sql)
+            for name in names:
+                was = contents[name][number - 1]
+                assert histories.held(session, name) == was, (commit, made.sql)
+            undone += 1
+    assert undone > 10
+
+
+def _undo(played: Played, commit: Commit) -> TransactionUndo:
+    changes = changes_of(reading_session(), played.transactions[commit.xid].pk, limit=1_000_000)
+    return undo_transaction(changes, before_images(reading_session(), changes))
+
+
+def _has_unknown(commit: Commit) -> bool:
+    """Whether a row is from before the record, or went with a TRUNCATE."""
+    return any(fact.op == "T" or (fact.rid or 0) < 0 for fact in commit.facts)
 
 
 def _known(found: Row, noted: Row | None, where: object) -> None:
