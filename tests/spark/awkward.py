@@ -50,6 +50,10 @@ def write_awkward(source: SourceDatabase, record: Any) -> Any:
            INSERT INTO other SELECT n, repeat('gone', 100) FROM generate_series(2000, 2999) n;
            ROLLBACK TO s; INSERT INTO other VALUES (1002, 'kept'); COMMIT""",
         'DELETE FROM "Awkward" WHERE id = 1',
+    )
+    # Read later, the catalog does not tell whether a shape is the same: versions would be more.
+    recording.caught_up()
+    source.run(
         'ALTER TABLE "Awkward" DROP COLUMN two; '
         'ALTER TABLE "Awkward" RENAME COLUMN hour TO o_clock; '
         'ALTER TABLE "Awkward" ALTER id TYPE bigint; '

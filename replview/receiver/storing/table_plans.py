@@ -179,15 +179,14 @@ class TablePlans:
 
     def _made(self, relation: Relation, xid: int | None) -> Made:
         """How the catalog says that its columns were made. Of one that a transaction altered that
-        began after this one only its number: what else it was here, the catalog does not know.
+        began after this one only its number and that transaction: what it was here, and whether
+        others altered it before, the catalog does not know any more.
         """
         now = self._columns_made(relation.oid) if relation.oid else {}
-        return {
-            name: made[:1]
-            if xid is not None and 0 < (made[1] - xid) % (1 << 32) < 1 << 31
-            else made
-            for name, made in now.items()
-        }
+        if xid is None:
+            return now
+        later = {name for name, made in now.items() if 0 < (made[1] - xid) % (1 << 32) < 1 << 31}
+        return {name: made[:2] if name in later else made for name, made in now.items()}
 
     def _shape(self, relation: Relation) -> Shape:
         """The relation as the store keeps it, with what only the source's catalog knows of it."""

@@ -32,18 +32,20 @@ class VersionShape:
 
 def made_anew(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> set[str]:
     """The columns that another one of the same name replaced, or whose values were rewritten: as
-    ``relation_version.made`` tells two columns apart. One that is not told is the same.
+    ``relation_version.made`` tells two columns apart. One that is not told is the same; one of
+    which only a later state was told may be another.
     """
     both = before.keys() & after.keys()
     return {name for name in both if not _is_same(before[name], after[name])}
 
 
 def _is_same(one: Sequence[int], two: Sequence[int]) -> bool:
-    """Of a column that was altered later only its number may be known."""
-    if len(one) < 3 or len(two) < 3:
-        return one == two or (len(two) == 1 and one[:1] == two)
+    if one == two:
+        return True
+    if len(one) < 3 or len(two) < 3 or one[0] != two[0]:
+        return False
     # ALTER TABLE that rewrites gives the rows another file; VACUUM FULL does, too.
-    return one[0] == two[0] and (one[1] == two[1] or (one[2] == two[2] != 0))
+    return one[1] == two[1] or one[2] == two[2] != 0
 
 
 _SHAPES = """

@@ -122,7 +122,6 @@ def store_shape(
             # Back in force only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         _learn_types(connection, found[0], found[3], shape)
-        made = _known_made(found[2] or {}, made or {})
         stored = StoredShape(relation_id, found[0], found[1], is_new=False)
     else:
         digest += f"-{len(alike)}" if alike else ""
@@ -131,12 +130,6 @@ def store_shape(
         connection.execute(_MADE, [Jsonb(made), stored.version_id, Jsonb(made)])
     connection.execute(_CURRENT, [stored.version_id, relation_id, in_force])
     return stored
-
-
-def _known_made(known: Made, made: Made) -> Made:
-    """What was known of a column outweighs that it was altered later."""
-    return {name: known.get(name, facts) if len(facts) == 1 else facts
-            for name, facts in made.items()}  # fmt: skip
 
 
 def _learn_types(

@@ -31,6 +31,13 @@ class Version(VersionShape):
     first_lsn: str | None
     first_seen_at: Any
 
+    @property
+    def unsure(self) -> set[str]:
+        """Columns of which nobody knows whether they were altered while this shape was in force:
+        the source's catalog was read only when they had been altered once more.
+        """
+        return {name for name, facts in self.made.items() if len(facts) < 3}
+
     def kinds(self) -> dict[str, tuple[Any, Any]]:
         """``{column: (type's oid, modifier)}``."""
         return {c["name"]: (c.get("type_oid"), c.get("typmod")) for c in self.columns}
@@ -92,7 +99,7 @@ class Shapes:
         passed = [step.version_id, *self._between(step, later), later.version_id]
         if step.relation_id != later.relation_id or not self.versions.keys() >= {*passed}:
             return None
-        return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
+        return self._altered_along(passed)
 
     def altered_between(self, one: int, other: int) -> frozenset[str]:
         """Return the columns altered between two versions of a table and those numbered between."""
@@ -100,7 +107,11 @@ class Shapes:
         first, last = sorted((self.versions[one].number, self.versions[other].number))
         mine = (v for v in self.versions.values() if v.relation_id == relation_id)
         passed = [version.id for version in mine if first <= version.number <= last]
-        return frozenset().union(*(self._altered_by(*both) for both in pairwise(passed)))
+        return self._altered_along(passed)
+
+    def _altered_along(self, passed: list[int]) -> frozenset[str]:
+        unsure = (self.versions[each].unsure for each in passed)
+        return frozenset().union(*unsure, *(self._altered_by(*both) for both in pairwise(passed)))
 
     def _altered_by(self, before: int, after: int) -> frozenset[str]:
         if (before, after) not in self._altered:
