@@ -21,6 +21,8 @@ class Shown:
 
     inline: bool = False
     all_columns: bool = False
+    #: Updates that changed nothing are left out.
+    only_changed: bool = False
     #: ``schema.table``, or ``messages``.
     table: str = ""
     #: Letters; empty: all.
@@ -40,6 +42,7 @@ class Shown:
         return cls(
             inline=asked.flag("diff", "inline"),
             all_columns=asked.flag("columns", "all"),
+            only_changed=asked.flag("unchanged", "hidden"),
             table=asked.text("table", strip=False),
             ops=asked.letters("ops", OPERATIONS),
             text=asked.text("q", strip=False),
@@ -56,6 +59,7 @@ class Shown:
         words = {
             "diff": "inline" if self.inline else "",
             "columns": "all" if self.all_columns else "",
+            "unchanged": "hidden" if self.only_changed else "",
             "table": self.table,
             "ops": self.ops,
             "q": self.text,

@@ -58,6 +58,8 @@ class Changes:
     no_table: bool = False
     #: All that counts is on this page.
     whole: bool = False
+    #: How many of ``blocks`` are not shown: updates that changed nothing.
+    hidden: int = 0
 
 
 def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, object]:
@@ -84,7 +86,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "entries": entries[:_TABLES_SHOWN],
         "more_entries": max(len(entries) - _TABLES_SHOWN, 0),
         "changes": changes,
-        "blocks": changes.blocks,
+        "blocks": [b for b in changes.blocks if not (shown.only_changed and b.changed_nothing)],
         **_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
         "actor_link": actor_url(slot, row.actor) if row.actor else "",
         "coverage_url": slot_page_url(slot),
@@ -111,6 +113,7 @@ def _choices(shown: Shown, letters: str) -> dict[str, object]:
         "url_inline": shown.query(stay=True, inline=True),
         "url_changed": shown.query(stay=True, all_columns=False),
         "url_all": shown.query(stay=True, all_columns=True),
+        "url_unchanged": shown.query(stay=True, only_changed=not shown.only_changed),
         "url_unfiltered": shown.query(table="", ops="", text=""),
     }  # fmt: skip
 
@@ -134,7 +137,8 @@ def read_changes(
     )  # fmt: skip
     not_undone = NOT_UNDONE.get(row.state, "")
     blocks = blocks_of(found.rows, all_columns=shown.all_columns, not_undone=not_undone)
-    made = Changes(blocks, searched_to=found.searched_to, backwards=backwards)
+    hidden = sum(block.changed_nothing for block in blocks) if shown.only_changed else 0
+    made = Changes(blocks, hidden=hidden, searched_to=found.searched_to, backwards=backwards)
     at_first = not shown.after and not backwards
     made.whole = at_first and not shown.filtered and not found.more and found.searched_to is None
     _place(made, found, shown, at_first)

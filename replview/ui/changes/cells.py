@@ -123,6 +123,8 @@ class Block:
     #: Names of columns that were left out of a very wide row's block.
     left_out: list[str] = field(default_factory=list)
     not_sent: list[str] = field(default_factory=list)
+    #: An update that left every value as it was, as far as all of them are known.
+    changed_nothing: bool = False
     words: str = ""
     content: Cell | None = None
     subxid: int | None = None

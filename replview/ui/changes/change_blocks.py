@@ -80,6 +80,7 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
             differ = _differ(before[name], new[name], json, sheet)
             block.lines.append(ColumnLine(name, type_name, was, after, *differ, key=key))
     block.fold_word = "unchanged or masked" if unsure else "unchanged"
+    block.changed_nothing = not block.lines and not unsure
     if unknown_before and len(block.lines) > _SHOWN and not sheet.all_columns:
         block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
         block.fold_word = "more"

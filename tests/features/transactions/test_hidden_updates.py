@@ -1,0 +1,51 @@
+"""Updates that changed nothing can be hidden; what is not known is never taken for unchanged."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.conftest import SourceDatabase
+from tests.people import said
+from tests.receiver.conftest import record as record  # a fixture
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+TABLE = "CREATE TABLE {0} (id int PRIMARY KEY, a text, big text)"
+
+
+def numbers(page: str) -> list[int]:
+    """Of the changes that are shown."""
+    return [int(seq) for seq in re.findall(r'data-seq="(\d+)"', page)]
+
+
+def test_updates_that_changed_nothing_are_hidden_and_counted(
+    source: SourceDatabase, record: Any, signed_in: Client
+) -> None:
+    source.run(*(TABLE.format(name) for name in ("known", "whole", "unknown")))
+    source.run("ALTER TABLE whole REPLICA IDENTITY FULL",
+               "ALTER TABLE known ALTER big SET STORAGE EXTERNAL",
+               "INSERT INTO whole VALUES (1, 'x')",
+               "INSERT INTO unknown VALUES (1, 'x')")  # fmt: skip
+    recording = record(source)
+    source.run("INSERT INTO known VALUES (1, 'x', repeat('y', 9000))")
+    source.run("""
+        BEGIN;
+        UPDATE known SET a = a; UPDATE whole SET a = a; UPDATE unknown SET a = a;
+        UPDATE known SET a = 'z'; UPDATE whole SET a = NULL; UPDATE unknown SET a = 'z';
+        UPDATE known SET id = 2; UPDATE unknown SET a = 'z';
+        COMMIT""")
+    recording.caught_up()
+    address = f"/transactions/{recording.transactions()[-1].pk}/"
+
+    whole = signed_in.get(address).content.decode()
+    assert numbers(whole) == list(range(1, 9))
+    assert "?unchanged=hidden" in whole
+    hidden = signed_in.get(f"{address}?unchanged=hidden").content.decode()
+    # Of the third nobody knows; the last is known to be unchanged by the sixth.
+    assert numbers(hidden) == [3, 4, 5, 6, 7]
+    words = said(signed_in, f"{address}?unchanged=hidden")
+    assert "3 updates of this page changed nothing and are hidden" in words
+    only = said(signed_in, f"{address}?unchanged=hidden&table=public.whole&ops=U")
+    assert "1 update of this page changed nothing and is hidden" in only
