@@ -160,10 +160,7 @@ class Cause:
 
 
 def cause_of(
-    server: ServerSlot,
-    state: SourceState,
-    now: datetime,
-    slot: Slot | None = None,
+    server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None = None
 ) -> Cause:
     """Return what holds a slot; ``slot`` is our own slot, where it is one."""
     retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
@@ -336,13 +333,9 @@ def _recorded_since(holder: Holder, server: ServerSlot, slot: Slot | None) -> st
     retained, restart = server.retained_wal_bytes or 0, server.text("restart_lsn")
     if slot is None or slot.incarnation_id is None or not restart:
         return ""
-    first = (
-        Transaction.objects.filter(incarnation_id=slot.incarnation_id, xid=holder.xid)
-        .filter(state__in=("streaming", "prepared"), first_lsn__isnull=False)
-        .order_by("first_lsn")
-        .first()
-    )
-    if first is None:
+    found = Transaction.objects.filter(incarnation_id=slot.incarnation_id, xid=holder.xid)
+    found = found.filter(state__in=("streaming", "prepared"), first_lsn__isnull=False)
+    if (first := found.order_by("first_lsn").first()) is None:
         return ""
     since = int(LSN.parse(restart)) + retained - int(first.first_lsn or 0)
     if not retained * SHARE <= since <= retained:

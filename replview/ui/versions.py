@@ -226,7 +226,7 @@ def compare(
         notes[pair[0]] = notes[pair[1]] = f"not renamed: {carried_words(carried, pair)}"
         del pairs[pair]
     told = made_anew(before.made, after.made)
-    anew = {name for name in told if len(before.made[name]) == len(after.made[name]) == 3}
+    anew = {name: len(before.made[name]) == len(after.made[name]) == 3 for name in told}
     renamed_to = {new_name: old_name for old_name, new_name in pairs}
     rows = []
     for column in after.columns:
@@ -240,7 +240,7 @@ def compare(
             rows.append(ColumnChange("added", None, column, ("added",), notes.get(column.name, "")))
         else:
             both = old[column.name], column
-            rows.append(_both(*both, column.name in stable, column.name in anew))
+            rows.append(_both(*both, column.name in stable, anew.get(column.name)))
     gone = {old_name for old_name, _ in pairs}
     for place, column in enumerate(before.columns):
         if column.name not in new and column.name not in gone:
@@ -262,7 +262,8 @@ def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str
     return ", ".join(shown) or "the same again"
 
 
-def _both(old: Column, new: Column, stable: bool, anew: bool) -> ColumnChange:
+def _both(old: Column, new: Column, stable: bool, anew: bool | None) -> ColumnChange:
+    """``anew``: whether the catalog says that it was made anew (None: it was not)."""
     words, reasons = [], []
     if old.type_id != new.type_id:
         words.append("type changed")
@@ -274,9 +275,11 @@ def _both(old: Column, new: Column, stable: bool, anew: bool) -> ColumnChange:
     if not stable:
         words.append("moved")
         reasons.append("dropped and added anew, or the table was: its values may be others")
-    elif anew and not words:
-        words.append("rewritten")
-        reasons.append("the source's catalog: dropped and added anew, or its values rewritten")
+    elif anew is not None and not words:
+        words.append("rewritten" if anew else "perhaps rewritten")
+        how = "dropped and added anew, or its values rewritten"
+        late = f"read when it had been altered again: whether it was {how} before, is unknown"
+        reasons.append(f"the source's catalog: {how if anew else late}")
     return ColumnChange("changed" if words else "same", old, new, tuple(words), "; ".join(reasons))
 
 
