@@ -111,6 +111,8 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
     made.lifecycle = lifecycle_of(row, transitions, scope.now)
     names = relation_names(reading_session(), {int(key) for key in row.relations})
     made.tables, _ = touched_by(row, names, shown=50)
+    if row.state in store.OPEN_STATES and row.incarnation_id not in scope.incarnations:
+        scope = read_scope(InFlightQuery())  # the filters leave out its slot
     if row.state in store.OPEN_STATES and row.incarnation_id in scope.incarnations:
         _read_open(made, scope)
     else:

@@ -155,6 +155,13 @@ def test_whether_it_is_still_on_the_source_is_told_as_last_seen(
     assert ("COMMIT PREPARED" in said) == (expected[:4] != "gone")
 
 
+def test_a_drawer_of_another_source_than_the_filters_is_of_an_open_one(
+    signed_in: Client, batch: Transaction, scene: Scene
+) -> None:
+    for query in (f"tx={batch.pk}", f"source=billing-eu&tx={batch.pk}"):
+        assert "changes so far not committed" in plain(signed_in.get(f"/in-flight/?{query}"))
+
+
 def test_the_drawer_says_what_it_blocks_and_holds(
     signed_in: Client, batch: Transaction, scene: Scene
 ) -> None:
