@@ -13,6 +13,7 @@ from replview.store.read.row_history.as_of import RowState, row_as_of
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
 from replview.ui.versions import shape_of, summary
 from tests.conftest import SourceDatabase
@@ -107,10 +108,14 @@ def test_what_may_have_been_altered_twice_meanwhile_is_unknown(
     recording.caught_up()
     recording.end()
 
-    for transaction in recording.transactions()[-3:]:
+    perhaps = ["public.t was altered since: amount is perhaps another column"]
+    three = recording.transactions()[-3:]
+    for transaction, expected in zip(three, (perhaps, perhaps, []), strict=True):
         [change] = changes_of(reading_session(), transaction.pk)
         before = before_images(reading_session(), [change])[change.transaction_id, change.seq]
         assert "amount" not in before.image
+        since = altered_since(reading_session(), [change])
+        assert [words.partition(",")[0] for words in since] == expected
     versions = RelationVersion.objects.filter(relation__slot=recording.slot).order_by("number")
     first, second, third = map(shape_of, versions)
     assert summary(first, second) == "amount perhaps rewritten"

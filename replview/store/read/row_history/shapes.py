@@ -169,7 +169,8 @@ def altered_since(session: ReadSession, changes: Iterable[ChangeRow]) -> list[st
         if then is None or now is None:
             continue
         new, altered = now.kinds(), shapes.altered_between(then.id, now.id)
-        old = dict.fromkeys(then.kinds(), "another column, of another type or rewritten")
+        other, doubt = "another column, of another type or rewritten", {*then.unsure, *now.unsure}
+        old = {n: f"perhaps {other}" if n in doubt else other for n in then.kinds()}
         parts = [f"{n} is {old[n] if n in new else 'gone'}" for n in old if n in altered]
         parts += [f"{name} was added" for name in new if name not in old]
         if (then.schema, then.table) != (now.schema, now.table):
