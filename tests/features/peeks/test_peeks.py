@@ -383,7 +383,7 @@ def all_plugins(any_source) -> Iterator[None]:
         any_source.run(f"ALTER SYSTEM RESET {setting}", "SELECT pg_reload_conf()")
 
 
-@pytest.mark.parametrize("any_source", [15], indirect=True)
+@pytest.mark.parametrize("any_version", [15], indirect=True)
 @pytest.mark.parametrize("plugin", ["test_decoding", "wal2json"])
 @pytest.mark.django_db(transaction=True)
 def test_other_plugins_are_looked_into_too(
