@@ -187,7 +187,8 @@ def test_a_row_as_of_a_moment_has_the_columns_of_that_moment(
                 SELECT pg_current_wal_lsn() - '0/0', clock_timestamp(),
                        (SELECT jsonb_object_agg(key, value) FROM jsonb_each_text(to_jsonb(t)))
                 FROM t WHERE id = 1""").fetchone())  # fmt: skip
-    recording.caught_up()
+        # Of what was altered twice while the receiver is behind, less is known.
+        recording.caught_up()
     recording.end()
     relation = Relation.objects.get(slot=recording.slot, table="t")
 
