@@ -71,7 +71,7 @@ def test_each_kind_of_ddl_is_told(source, record, page: Client) -> None:
     for number, statement in enumerate(ddl, start=1):
         table = "deals" if "deals" in statement else "orders"
         source.run(statement, f"INSERT INTO {table} (id, status) VALUES ({number}, 'paid')")
-    recording.caught_up()
+        recording.caught_up()
     history = history_of("deals")
 
     assert lines(history) == [
@@ -121,6 +121,9 @@ def test_stored_rows_tell_a_rename_from_a_new_column(source, record) -> None:
     source.run(
         f"INSERT INTO renamed {rows}",
         f"INSERT INTO replaced {rows}",
+    )
+    recording.caught_up()
+    source.run(
         "ALTER TABLE renamed RENAME a TO b",
         "ALTER TABLE renamed ADD c int",
         "UPDATE renamed SET c = 1",
