@@ -86,7 +86,7 @@ def find_changes(
     after: int = 0,
     before: int | None = None,
     limit: int = 50,
-    budget_seconds: float = 0.25,
+    budget_seconds: float = 0.14,
     last: int | None = None,
 ) -> ChangePage:
     """The changes after ``after``, or the last ones before ``before``, in order, searched window by
