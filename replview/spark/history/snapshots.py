@@ -257,12 +257,13 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -
         rows.groupBy("_relation_version")
         .agg(
             F.min("_commit_version").alias("first"),
+            F.min(F.struct("_commit_version", "_seq")).alias("place"),
             F.max("_commit_version").alias("last"),
             F.min("_commit_timestamp").alias("first_change"),
             F.max("_commit_timestamp").alias("last_change"),
             F.count("*").alias("changes"),
         )
-        .orderBy("first")
+        .orderBy("place")
         .collect()
     )
     details: list[Any] = []
