@@ -15,13 +15,7 @@ from replview.catalog.slots import SlotFacts
 from replview.features.peeks.job import without_masked
 from replview.features.peeks.text import Found, counts_words, size_words
 from replview.features.slots.quarantine_text import tag_words, thing
-from replview.management.instance import (
-    PlainCommand,
-    add_slot_action,
-    find_source,
-    slot_of,
-    table_of,
-)
+from replview.management import instance
 from replview.receiver.peek import peek
 from replview.store.dsn import full_conninfo
 from replview.store.models import Quarantine, Slot, SlotEvent, Source
@@ -36,7 +30,7 @@ _LINES = 50
 
 
 def add_log(actions: Any) -> None:
-    parser = add_slot_action(actions, "log", "what happened to the slot, newest last")
+    parser = instance.add_slot_action(actions, "log", "what happened to the slot, newest last")
     parser.add_argument("--lines", type=int, default=_LINES, metavar="N",
                         help=f"how many to begin with (default: {_LINES})")  # fmt: skip
     parser.add_argument("--kind", nargs="+", action="extend", default=[], metavar="KIND",
@@ -46,9 +40,9 @@ def add_log(actions: Any) -> None:
                         help="json: an object a line")  # fmt: skip
 
 
-def log(command: PlainCommand, options: dict[str, Any]) -> None:
+def log(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     """Write the lines; with --follow until stopped."""
-    slot = slot_of(options)
+    slot = instance.slot_of(options)
     if options["lines"] < 0:
         raise CommandError("--lines is a number of lines: 0 or more")
     kinds = options["kind"]
@@ -64,7 +58,7 @@ def log(command: PlainCommand, options: dict[str, Any]) -> None:
                     "the log begins when a receiver takes the slot")  # fmt: skip
 
 
-def _follow(command: PlainCommand, slot: Slot, reader: LogReader, form: Any) -> None:
+def _follow(command: instance.PlainCommand, slot: Slot, reader: LogReader, form: Any) -> None:
     while Slot.objects.filter(pk=slot.pk).exists():
         time.sleep(_LOOK_SECONDS)
         try:
@@ -100,7 +94,7 @@ _CATALOG_SECONDS = 10.0
 
 def add_peek(actions: Any) -> None:
     about = "what waits in an idle slot of the source, ours or not; it is not moved"
-    parser = add_slot_action(actions, "peek", about)
+    parser = instance.add_slot_action(actions, "peek", about)
     parser.add_argument("--changes", type=int, default=1000, metavar="N", help="at most so many")
     parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="at most so many")
     parser.add_argument("--publication", nargs="+", action="extend", default=[], metavar="P",
@@ -110,9 +104,9 @@ def add_peek(actions: Any) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def look_into(command: PlainCommand, options: dict[str, Any]) -> None:
+def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     """Say the cost, ask, look, tell."""
-    source = find_source(options["source"])
+    source = instance.find_source(options["source"])
     if options["changes"] < 1 or options["seconds"] <= 0:
         raise CommandError("--changes and --seconds are at least 1")
     conninfo = full_conninfo(source)
@@ -175,10 +169,10 @@ def found_lines(found: Found, max_changes: int, max_seconds: float) -> list[str]
             for table in found.tables
         ]
         width = max(len(row) for row in rows)
-        lines += ["", table_of([row + [""] * (width - len(row)) for row in rows])]
+        lines += ["", instance.table_of([row + [""] * (width - len(row)) for row in rows])]
     if found.waiting:
         heading = ["XID OR GID", "STATE", "COMMITTED", "CHANGES", "SIZE", "TABLES"]
-        lines += ["", table_of([heading, *map(_waiting_row, found.waiting)])]
+        lines += ["", instance.table_of([heading, *map(_waiting_row, found.waiting)])]
     if found.unknown:
         lines += ["", *(f"unknown: {sentence}" for sentence in found.unknown)]
     return lines
@@ -198,7 +192,7 @@ def _waiting_row(row: Any) -> list[str]:
 
 def add_quarantine(actions: Any) -> None:
     about = "what could not be stored: show it, try again, or skip it"
-    parser = add_slot_action(actions, "quarantine", about)
+    parser = instance.add_slot_action(actions, "quarantine", about)
     decision = parser.add_mutually_exclusive_group()
     decision.add_argument("--retry", action="store_true", help="the cause was mended: receive it "
                           "once more")  # fmt: skip
@@ -206,9 +200,9 @@ def add_quarantine(actions: Any) -> None:
                           "for good, under your name")  # fmt: skip
 
 
-def quarantine(command: PlainCommand, options: dict[str, Any]) -> None:
+def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     """Show it, or decide about it."""
-    slot = slot_of(options)
+    slot = instance.slot_of(options)
     row = open_quarantine(slot)
     if options["retry"] or options["skip"] is not None:
         if row is None:

@@ -20,15 +20,7 @@ from replview.store.write.access_record import Action, note
 from replview.text.formats import count_words
 from replview.text.parsing import whole_number
 from replview.text.problem import with_place
-from replview.ui.retention_text import (
-    has_words,
-    keeping_words,
-    loss_notes,
-    loss_sentence,
-    parse_keep_at_most,
-    parse_keep_for,
-    slot_forecast_words,
-)
+from replview.ui import retention_text
 
 
 def add_budget_options(parser: ArgumentParser) -> None:
@@ -126,21 +118,23 @@ def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -
     asked = _asked(slot, options)
     loss = loss_of(slot, asked)
     if asked != Keeping.of(slot):
-        command.say(loss_sentence(loss))
+        command.say(retention_text.loss_sentence(loss))
         for name, changes in loss.tables[:_TABLES_SHOWN]:
             command.say(f"  {name}: about {count_words(changes)} changes")
         if len(loss.tables) > _TABLES_SHOWN:
             command.say(f"  and {len(loss.tables) - _TABLES_SHOWN} more tables")
-        command.say(*loss_notes(loss))
-        question = f"Keep {slot} {keeping_words(asked)}, and delete that?"
+        command.say(*retention_text.loss_notes(loss))
+        question = f"Keep {slot} {retention_text.keeping_words(asked)}, and delete that?"
         if loss.is_to_be_confirmed and not command.confirm(question, options["yes"]):
             raise CommandError("nothing was changed")
         slot = change_keeping(slot, asked, by=BY)
-        subject = f"what {slot} keeps: {keeping_words(asked)}"
+        subject = f"what {slot} keeps: {retention_text.keeping_words(asked)}"
         note(Action.CHANGED_SETTINGS, subject=subject, source_id=slot.source_id)
     forecast = of_slot(slot)
-    command.say(f"slot {slot} keeps its record {keeping_words(asked)}")
-    command.say(f"{has_words(forecast)}; {slot_forecast_words(forecast)}")
+    command.say(f"slot {slot} keeps its record {retention_text.keeping_words(asked)}")
+    command.say(
+        f"{retention_text.has_words(forecast)}; {retention_text.slot_forecast_words(forecast)}"
+    )
 
 
 def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
@@ -148,9 +142,9 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
     days, size = slot.keep_for_days, slot.keep_at_most_bytes
     try:
         if options["keep_for"] is not None:
-            days = parse_keep_for(options["keep_for"])
+            days = retention_text.parse_keep_for(options["keep_for"])
         if options["keep_at_most"] is not None:
-            size = parse_keep_at_most(options["keep_at_most"])
+            size = retention_text.parse_keep_at_most(options["keep_at_most"])
         keeping = Keeping(days, size)
         check(keeping)
     except ValueError as error:

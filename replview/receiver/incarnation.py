@@ -8,15 +8,7 @@ import psycopg
 
 from decoder.scalars import LSN
 from replview.catalog.slots import SlotFacts
-from replview.store.write.incarnations import (
-    Incarnation,
-    SlotRow,
-    begin,
-    dropped_at_budget,
-    last_seq_until,
-    log_event,
-    resume,
-)
+from replview.store.write import incarnations
 from replview.store.write.lease import Lease
 
 
@@ -47,10 +39,10 @@ class NewIncarnation:
 def temporary_incarnation(
     store: psycopg.Connection[Any],
     lease: Lease,
-    slot: SlotRow,
+    slot: incarnations.SlotRow,
     identity: SystemIdentity,
     started: LSN,
-) -> Incarnation:
+) -> incarnations.Incarnation:
     """Begin a new incarnation for a temporary slot: each of its connections is one, and the time
     between two is a gap.
     """
@@ -62,21 +54,21 @@ def temporary_incarnation(
 def incarnation_of(
     store: psycopg.Connection[Any],
     lease: Lease,
-    slot: SlotRow,
+    slot: incarnations.SlotRow,
     identity: SystemIdentity,
     facts: SlotFacts,
     *,
     in_recovery: bool,
     fork_of: ForkReader = lambda timeline: None,
-) -> Incarnation:
+) -> incarnations.Incarnation:
     """Return the slot's current incarnation, or begin a new one where LSNs no longer compare, or
     where history was skipped. Raises ``Fenced``.
     """
     confirmed = facts.confirmed_flush_lsn or LSN(0)
     new = new_incarnation(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
     if new is None:
-        return resume(store, lease, slot)
-    if new.reason == "advanced" and dropped_at_budget(store, slot.incarnation_id or 0):
+        return incarnations.resume(store, lease, slot)
+    if new.reason == "advanced" and incarnations.dropped_at_budget(store, slot.incarnation_id or 0):
         new = replace(new, reason="recreated")
     return _begin(store, lease, slot, identity, new)
 
@@ -84,13 +76,13 @@ def incarnation_of(
 def _begin(
     store: psycopg.Connection[Any],
     lease: Lease,
-    slot: SlotRow,
+    slot: incarnations.SlotRow,
     identity: SystemIdentity,
     new: NewIncarnation,
-) -> Incarnation:
+) -> incarnations.Incarnation:
     """A new incarnation, and what is between it and the former one: never a silent hole."""
     with store.transaction():
-        incarnation = begin(
+        incarnation = incarnations.begin(
             store,
             lease,
             slot,
@@ -108,9 +100,9 @@ def _begin(
 
 def _say_what_is_between(
     store: psycopg.Connection[Any],
-    slot: SlotRow,
+    slot: incarnations.SlotRow,
     identity: SystemIdentity,
-    incarnation: Incarnation,
+    incarnation: incarnations.Incarnation,
     new: NewIncarnation,
 ) -> None:
     """The events of a new incarnation: a failover that lost nothing, a fork, a gap."""
@@ -118,7 +110,7 @@ def _say_what_is_between(
     if new.reason == "failover":
         assert slot.incarnation_id is not None
         assert new.shared_until is not None
-        last = last_seq_until(store, slot.incarnation_id, new.shared_until)
+        last = incarnations.last_seq_until(store, slot.incarnation_id, new.shared_until)
         beyond = slot.commit_seq - last
         switch = f"The source failed over (timeline {slot.timeline} to {identity.timeline})"
         if beyond:
@@ -129,14 +121,14 @@ def _say_what_is_between(
         else:
             text = f"{switch}. The record goes on where it ended: nothing is missing."
         more = {"beyond": beyond, "last_shared_commit_seq": last}
-        log_event(
+        incarnations.log_event(
             store, slot.id, "failover", text, incarnation_id=incarnation.id, lsn=new.started,
             detail={**detail, **more},
         )  # fmt: skip
         if new.shared_until >= new.started:
             return
         detail["from_lsn"] = str(new.shared_until)
-    log_event(
+    incarnations.log_event(
         store, slot.id, "gap", GAPS[new.reason], incarnation_id=incarnation.id, lsn=new.started,
         detail=detail,
     )  # fmt: skip
@@ -162,7 +154,7 @@ GAPS = {
 
 
 def new_incarnation(
-    slot: SlotRow,
+    slot: incarnations.SlotRow,
     identity: SystemIdentity,
     confirmed: LSN,
     *,

@@ -9,13 +9,7 @@ from typing import Any
 
 import psycopg
 
-from replview.store.read.mask_rules import (
-    NamedColumn,
-    Rule,
-    masked_by,
-    rules_of_rows,
-    table_readings,
-)
+from replview.store.read import mask_rules
 
 #: ``{"schema.table": {"column": "drop" | "mask"}}``.
 ColumnRules = Mapping[str, Mapping[str, str]]
@@ -45,7 +39,7 @@ class MaskRules:
         self._slot_id = slot_id
         self._own = column_rules
         self._source_id = 0
-        self._rules: tuple[Rule, ...] = ()
+        self._rules: tuple[mask_rules.Rule, ...] = ()
         #: ``MARK`` as of the rules; None: not read yet.
         self._mark: str | None = None
 
@@ -61,18 +55,20 @@ class MaskRules:
         found = connection.execute(_RULES, [self._slot_id]).fetchall()
         before, self._mark = self._rules, mark
         self._source_id = int(found[0][0]) if found else 0
-        self._rules = rules_of_rows(row[1:] for row in found if row[1] is not None)
+        self._rules = mask_rules.rules_of_rows(row[1:] for row in found if row[1] is not None)
         return self._rules != before
 
-    def of_table(self, schema: str, table: str, columns: Sequence[NamedColumn]) -> dict[str, str]:
+    def of_table(
+        self, schema: str, table: str, columns: Sequence[mask_rules.NamedColumn]
+    ) -> dict[str, str]:
         """``{column: "drop" | "mask"}``; a column that the slot drops is dropped."""
         rules = dict.fromkeys(
-            masked_by(self._rules, self._source_id, schema, table, columns), "mask"
+            mask_rules.masked_by(self._rules, self._source_id, schema, table, columns), "mask"
         )
         return {**rules, **self._own.get(f"{schema}.{table}", {})}
 
     def of_names(
-        self, names: Iterable[tuple[str, str]], columns: Sequence[NamedColumn]
+        self, names: Iterable[tuple[str, str]], columns: Sequence[mask_rules.NamedColumn]
     ) -> dict[str, str]:
         """The same of a table that has had all these names: a rule for one of them holds."""
         found: dict[str, str] = {}
@@ -95,12 +91,12 @@ def withholds_raw(
         WHERE s.id = %s
     """
     found = connection.execute(sql, [slot_id]).fetchall()
-    called = set(table_readings(name))
+    called = set(mask_rules.table_readings(name))
     if not called:
         return bool(found or column_rules)
-    for schema, table in table_readings(name):
+    for schema, table in mask_rules.table_readings(name):
         called.update(connection.execute(_NAMES_OF, [slot_id, schema, table]).fetchall())
-    rules = rules_of_rows(row[1:] for row in found)
+    rules = mask_rules.rules_of_rows(row[1:] for row in found)
     return any(
         f"{schema}.{table}" in column_rules
         or any(rule.matches_table(int(found[0][0]), schema, table) for rule in rules)

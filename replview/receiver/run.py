@@ -15,6 +15,7 @@ import psycopg
 
 from decoder.reader import ProtocolError
 from replview.catalog.problems import SourceProblem
+from replview.receiver import reports
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
 from replview.receiver.process import (
@@ -24,14 +25,6 @@ from replview.receiver.process import (
     run_until_stopped,
 )
 from replview.receiver.quarantine import Before, Waiting, quarantine, try_again, waiting
-from replview.receiver.reports import (
-    facts_for_logs,
-    log_trouble,
-    say_store_was_away,
-    say_streaming,
-    say_taken_over,
-    say_trouble,
-)
 from replview.receiver.sessions.opening import OpenSession, open_session
 from replview.receiver.sessions.pacing import patience_seconds
 from replview.receiver.sessions.pump import Listeners, StoreFailed, record
@@ -75,7 +68,7 @@ def receive(
     fields = {"slot_id": slot_id, "epoch": lease.epoch}
     log.info("slot %s: taken by %s, epoch %s", slot_id, owner, lease.epoch, extra=fields)
     if lease.taken_from:
-        say_taken_over(store, lease)
+        reports.say_taken_over(store, lease)
     receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
     if not run_until_stopped(receiver.run, stop):
         log.warning(
@@ -140,7 +133,7 @@ class Receiver:
     def _run_session(self) -> None:
         slot = read_slot(self._store, self._lease.slot_id)
         self._log = logging.LoggerAdapter(
-            log, facts_for_logs(slot, self._lease, slot.checkpoint_lsn)
+            log, reports.facts_for_logs(slot, self._lease, slot.checkpoint_lsn)
         )
         if (found := waiting(self._store, slot.id)) is not None:
             if found.decision:
@@ -155,7 +148,7 @@ class Receiver:
 
     def _await_decision(self, found: Waiting) -> None:
         """Something cannot be stored: hold the slot still until somebody decides about it."""
-        self._obey(say_trouble(self._store, self._lease, "failed", found.trouble))
+        self._obey(reports.say_trouble(self._store, self._lease, "failed", found.trouble))
         self._listeners.slot_changed(self._lease.slot_id)
         while not self._stop.wait(_DECISION_SECONDS):
             self._obey(leases.beat(self._store, self._lease))
@@ -193,12 +186,12 @@ class Receiver:
 
     def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
         began = opened.incarnation.checkpoint_lsn
-        self._log = logging.LoggerAdapter(log, facts_for_logs(slot, self._lease, began))
+        self._log = logging.LoggerAdapter(log, reports.facts_for_logs(slot, self._lease, began))
         self._log.info("slot %s: streaming from %s", slot.id, began)
         if isinstance(opened.session, ReplicationSession):
             opened.session.silence.answer_seconds = patience_seconds(self._silences)
         again = bool(self._last_code)
-        self._obey(say_streaming(self._store, self._lease, opened.incarnation, again=again))
+        self._obey(reports.say_streaming(self._store, self._lease, opened.incarnation, again=again))
         self._last_code = ""
         self._listeners.slot_changed(slot.id)
 
@@ -235,10 +228,12 @@ class Receiver:
         state = "reconnecting" if seconds < 30.0 else "failed"
         self._log.warning("slot %s: %s", self._lease.slot_id, trouble.cause)
         until = time.monotonic() + seconds
-        desired = say_trouble(self._store, self._lease, state, trouble, retry_seconds=seconds)
+        desired = reports.say_trouble(
+            self._store, self._lease, state, trouble, retry_seconds=seconds
+        )
         if trouble.code != self._last_code:
             kind = "disconnected" if state == "reconnecting" else "problem"
-            log_trouble(self._store, self._lease, kind, trouble)
+            reports.log_trouble(self._store, self._lease, kind, trouble)
         self._last_code = trouble.code
         self._listeners.slot_changed(self._lease.slot_id)
         self._obey(desired)
@@ -265,7 +260,7 @@ class Receiver:
             try:
                 self._store = connect_store("replview receiver")
                 leases.beat(self._store, self._lease)
-                say_store_was_away(self._store, self._lease, time.monotonic() - lost_at)
+                reports.say_store_was_away(self._store, self._lease, time.monotonic() - lost_at)
                 self._last_code = "store_away"
             except psycopg.Error:
                 self._store.close()

@@ -5,14 +5,7 @@ from dataclasses import dataclass, field
 
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
-from replview.store.read.row_history.keys import (
-    KEY_CHARACTERS,
-    KeyProblem,
-    TableRows,
-    changed_lately,
-    parse_key,
-    tables_named,
-)
+from replview.store.read.row_history import keys
 from replview.text.addresses import row_url
 from replview.text.parsing import clean_text
 from replview.ui.params import Params
@@ -31,7 +24,7 @@ class Start:
     #: As asked for.
     table_name: str = ""
     key_text: str = ""
-    table: TableRows | None = None
+    table: keys.TableRows | None = None
     key: dict[str, str | None] | None = None
     #: Why no row can be shown, and what would be.
     problem: str = ""
@@ -82,7 +75,7 @@ def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
     if not start.table_name:
         return start
     among = tables if len(tables) < _OFFERED else None
-    start.table = tables_named(reading_session(), slot, start.table_name, among)
+    start.table = keys.tables_named(reading_session(), slot, start.table_name, among)
     if start.table is None:
         start.problem = f"No change of a table {start.table_name} is recorded."
         start.remedy = "A table appears here with its first published change. Choose another one."
@@ -104,8 +97,8 @@ def _read_key(start: Start, words: Mapping[str, object]) -> None:
         _say_no_key(start)
         return
     named = [name for name in words if name.startswith("key.")]
-    given = {name[4:]: clean_text(words[name], KEY_CHARACTERS, strip=False) for name in named}
-    start.key_text = Params(words).text("key", KEY_CHARACTERS, strip=False)
+    given = {name[4:]: clean_text(words[name], keys.KEY_CHARACTERS, strip=False) for name in named}
+    start.key_text = Params(words).text("key", keys.KEY_CHARACTERS, strip=False)
     if given and not start.key_text:
         # An address may still name a key that the table had before.
         if start.table.hashes(given):
@@ -115,14 +108,14 @@ def _read_key(start: Start, words: Mapping[str, object]) -> None:
         start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
     if not start.key_text.strip():
         return
-    _take_key(start, lambda: parse_key(start.key_text, columns))
+    _take_key(start, lambda: keys.parse_key(start.key_text, columns))
 
 
 def _take_key(start: Start, read: Callable[[], Mapping[str, str | None]]) -> None:
     assert start.table is not None
     try:
         start.key = start.table.printed(reading_session(), read())
-    except KeyProblem as problem:
+    except keys.KeyProblem as problem:
         start.problem = f"{str(problem)[:1].upper()}{str(problem)[1:]}."
         start.remedy = "Type the key as the examples show."
 
@@ -146,7 +139,7 @@ def _offer(start: Start) -> None:
     """Rows that were changed lately, as examples of a key."""
     assert start.table is not None
     relation = start.table.relation
-    for key in changed_lately(reading_session(), start.table, _EXAMPLES):
+    for key in keys.changed_lately(reading_session(), start.table, _EXAMPLES):
         url = row_url(start.slot, relation.schema, relation.table, key)
         words = ", ".join(f"{name} = {value}" for name, value in key.items())
         start.examples.append((words, url))

@@ -8,19 +8,13 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
+from replview.catalog import publications
 from replview.catalog.connections import Connection
 from replview.catalog.naming import table_parts
 from replview.catalog.plan.columns import check_columns, table_items
 from replview.catalog.plan.publications import creation
 from replview.catalog.plan.slot_request import SlotRequest, check_owned, chosen_tables, fully_usable
 from replview.catalog.problems import SourceProblem
-from replview.catalog.publications import (
-    Member,
-    Publication,
-    check_alterable,
-    read_members,
-    read_publications,
-)
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.tables import TableFacts, read_tables
 
@@ -52,10 +46,10 @@ class Changes:
 class _Own:
     """One of our publications with what is in it, and what will be."""
 
-    publication: Publication
-    members: list[Member]
+    publication: publications.Publication
+    members: list[publications.Member]
     joining: list[TableFacts] = field(default_factory=list)
-    leaving: list[Member] = field(default_factory=list)
+    leaving: list[publications.Member] = field(default_factory=list)
 
 
 def plan_changes(
@@ -110,8 +104,8 @@ def _check_contradiction(changes: Changes) -> None:
 def _own_of(connection: Connection, made: Sequence[str], slot_name: str) -> list[_Own]:
     """Those that were made for the slot. Raises ``SourceProblem`` where none can be altered."""
     own = [
-        _Own(publication, read_members(connection, publication.name))
-        for publication in read_publications(connection)
+        _Own(publication, publications.read_members(connection, publication.name))
+        for publication in publications.read_publications(connection)
         if publication.name in made
     ]
     if not own:
@@ -123,7 +117,7 @@ def _own_of(connection: Connection, made: Sequence[str], slot_name: str) -> list
             cause = f"publication {one.publication.name} is FOR ALL TABLES: every table is in it"
             remedy = "Remove the slot and add it anew with the tables you want"
             raise SourceProblem("all_tables", cause, remedy)
-    check_alterable(connection, [one.publication.name for one in own])
+    publications.check_alterable(connection, [one.publication.name for one in own])
     return own
 
 

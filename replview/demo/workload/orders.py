@@ -7,14 +7,7 @@ from typing import LiteralString
 
 from psycopg.types.json import Jsonb
 
-from replview.demo.workload.material import (
-    METHODS,
-    invoice_pdf,
-    new_customer,
-    new_shipping,
-    random_ip,
-    random_uuid,
-)
+from replview.demo.workload import material
 from replview.demo.workload.scenarios import paced
 from replview.demo.workload.session import Session
 
@@ -38,7 +31,7 @@ def any_customer(session: Session) -> tuple[str, dict[str, str]]:
     row = session.execute(
         "(SELECT id, address FROM customers WHERE id >= %s ORDER BY id LIMIT 1)"
         " UNION ALL (SELECT id, address FROM customers ORDER BY id LIMIT 1) LIMIT 1",
-        (random_uuid(session.rng),),
+        (material.random_uuid(session.rng),),
     ).fetchone()
     if row is None:
         raise LookupError("the shop has no customers: run --prepare")
@@ -56,7 +49,7 @@ def insert_order(session: Session, *, channel: str, actor: str, lines: int) -> i
     order_id: int = session.value(
         "INSERT INTO orders (customer_id, channel, shipping, total, note, updated_by)"
         " VALUES (%s, %s, %s, %s, %s, %s) RETURNING id",
-        (customer_id, channel, Jsonb(new_shipping(rng, address)), total, note, actor),
+        (customer_id, channel, Jsonb(material.new_shipping(rng, address)), total, note, actor),
     )
     session.execute(
         "INSERT INTO order_items (order_id, line_no, sku, quantity, unit_price)"
@@ -89,7 +82,7 @@ def pay_order(session: Session) -> None:
             return
         order_id, total = order
         actor = session.claim(f"/orders/{order_id}/pay")
-        invoice = invoice_pdf(rng) if rng.random() < 0.25 else None
+        invoice = material.invoice_pdf(rng) if rng.random() < 0.25 else None
         session.execute(
             "UPDATE orders SET status = 'paid', paid_at = clock_timestamp(), invoice_pdf = %s,"
             " shipping = jsonb_set(shipping, '{state}', '\"ready\"'), updated_by = %s"
@@ -98,7 +91,7 @@ def pay_order(session: Session) -> None:
         )
         session.execute(
             "INSERT INTO payments (order_id, amount, method, psp_ref) VALUES (%s, %s, %s, %s)",
-            (order_id, total, rng.choice(METHODS), random_uuid(rng)),
+            (order_id, total, rng.choice(material.METHODS), material.random_uuid(rng)),
         )
         lines = session.execute(
             "SELECT sku, quantity FROM order_items WHERE order_id = %s ORDER BY sku LIMIT 2",
@@ -181,7 +174,7 @@ REFERRERS = ("https://search.example/?q=tea", "https://news.example/", None, Non
 @paced(weight=3, shows="an insert of many types: uuid, domain, jsonb, text[], date, inet")
 def sign_up(session: Session) -> None:
     """A run repeated with the same seed invents the same customer: no conflict."""
-    customer = new_customer(session.rng, session.material)
+    customer = material.new_customer(session.rng, session.material)
     with session.transaction():
         session.claim("/account/new")
         session.execute(
@@ -200,7 +193,7 @@ def log_in(session: Session) -> None:
         session.claim("/login")
         session.execute(
             "UPDATE customers SET last_ip = %s, vip = vip OR %s WHERE id = %s",
-            (random_ip(session.rng), session.rng.random() < 0.02, customer_id),
+            (material.random_ip(session.rng), session.rng.random() < 0.02, customer_id),
         )
 
 
@@ -209,7 +202,7 @@ def open_cart(session: Session) -> None:
     with session.transaction():
         session.execute(
             "INSERT INTO carts (token, items) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-            (random_uuid(session.rng), _cart_items(session)),
+            (material.random_uuid(session.rng), _cart_items(session)),
         )
 
 
@@ -232,7 +225,7 @@ def renew_cart_token(session: Session) -> None:
         session.execute(
             "UPDATE carts SET token = %s WHERE id ="
             " (SELECT id FROM carts ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)",
-            (random_uuid(session.rng),),
+            (material.random_uuid(session.rng),),
         )
 
 
@@ -250,11 +243,11 @@ def drop_carts(session: Session) -> None:
 @paced(weight=8, shows="inserts into a table without a key, without an actor")
 def view_pages(session: Session) -> None:
     rng = session.rng
-    visitor = random_uuid(rng)
+    visitor = material.random_uuid(rng)
     views = rng.randint(1, 3)
     with session.transaction():
         for _ in range(views):
-            where = (rng.choice(PAGES), rng.choice(REFERRERS), random_ip(rng))
+            where = (rng.choice(PAGES), rng.choice(REFERRERS), material.random_ip(rng))
             session.execute(
                 "INSERT INTO page_views (visitor, path, referrer, ip, took) VALUES"
                 " (%s, %s, %s, %s, %s::float8 * interval '1 ms')",
@@ -317,7 +310,7 @@ def sell_at_till(session: Session) -> None:
         _came_from_there(session)
         actor = session.claim("/till/sale")
         order_id = insert_order(session, channel="till", actor=actor, lines=rng.randint(1, 3))
-        session.execute(INSERT_PAYMENT, ("card", random_uuid(rng), order_id))
+        session.execute(INSERT_PAYMENT, ("card", material.random_uuid(rng), order_id))
         session.execute(INSERT_RECEIPT, (f"till {rng.randint(1, 6)}", order_id))
         session.execute("UPDATE orders SET status = 'delivered' WHERE id = %s", (order_id,))
 
@@ -333,5 +326,5 @@ def upload_till(session: Session) -> None:
             "SELECT id FROM orders ORDER BY id DESC LIMIT %s", (rng.randint(6, 18),)
         ).fetchall()
         for (order_id,) in recent:
-            session.execute(INSERT_PAYMENT, ("voucher", random_uuid(rng), order_id))
+            session.execute(INSERT_PAYMENT, ("voucher", material.random_uuid(rng), order_id))
             session.execute(INSERT_RECEIPT, (f"till {rng.randint(1, 6)}", order_id))

@@ -12,14 +12,7 @@ from typing import Any
 from django.db import connection
 
 from replview.features.alerts.snapshot import Snapshot
-from replview.health.conditions import (
-    MEASURES,
-    Observation,
-    concerns,
-    lost_reason,
-    share_limit_bytes,
-    time_to_loss,
-)
+from replview.health import conditions
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
 from replview.store.slot_control import DROPPED
@@ -48,9 +41,9 @@ class Measured:
 
 def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
     """What ``health.conditions`` measures of the slots that are there and not lost."""
-    rows = [row for row in _present(snapshot) if concerns(kind, row, own_rule=True)]
+    rows = [row for row in _present(snapshot) if conditions.concerns(kind, row, own_rule=True)]
     for row in rows:
-        seen = Observation(
+        seen = conditions.Observation(
             at=snapshot.now,
             facts=row.facts if _fresh(snapshot, row) else {},
             inactive_since=row.inactive_since,
@@ -58,9 +51,9 @@ def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
         )
         yield _of_slot(
             row,
-            MEASURES[kind](row, seen),
+            conditions.MEASURES[kind](row, seen),
             detail=_detail(kind, row, seen),
-            only_own_rule=not concerns(kind, row, own_rule=False),
+            only_own_rule=not conditions.concerns(kind, row, own_rule=False),
         )
 
 
@@ -71,12 +64,12 @@ def _growth(snapshot: Snapshot, row: WatchedSlot) -> tuple[float, float, float] 
     return pace.growth, *pace.between
 
 
-def _detail(kind: str, row: WatchedSlot, seen: Observation) -> dict[str, object]:
+def _detail(kind: str, row: WatchedSlot, seen: conditions.Observation) -> dict[str, object]:
     retained = seen.number("retained_wal_bytes")
     if kind == _K.RETAINED_SHARE:
-        return {"retained_wal_bytes": retained, "limit_bytes": share_limit_bytes(row)}
+        return {"retained_wal_bytes": retained, "limit_bytes": conditions.share_limit_bytes(row)}
     if kind == _K.TIME_TO_LOSS:
-        loss = time_to_loss(row.source, seen.reading(), row.slot)
+        loss = conditions.time_to_loss(row.source, seen.reading(), row.slot)
         growth = seen.growth and seen.growth[0]
         span = loss.span if loss is not None else ""
         return {"retained_wal_bytes": retained, "growth_bytes_per_second": growth, "span": span}
@@ -95,7 +88,7 @@ def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:
             elif ours is not None and ours.desired == Slot.Desired.RUNNING and not ours.temporary:
                 yield _of_slot(row, 1.0, detail={"reason": "gone"})
             continue
-        reason = lost_reason(row.facts, row.source.server_version) or None
+        reason = conditions.lost_reason(row.facts, row.source.server_version) or None
         value = float(reason is not None) if reason or _fresh(snapshot, row) else None
         detail = {"reason": reason, "wal_status": row.facts.get("wal_status")}
         yield _of_slot(row, value, detail=detail)
@@ -116,7 +109,7 @@ def unsafe_failover(snapshot: Snapshot) -> Iterator[Measured]:
 def _present(snapshot: Snapshot) -> Iterator[WatchedSlot]:
     """Those that are there and not lost."""
     for row in snapshot.slots:
-        if row.gone_at is None and not lost_reason(row.facts, row.source.server_version):
+        if row.gone_at is None and not conditions.lost_reason(row.facts, row.source.server_version):
             yield row
 
 
@@ -238,7 +231,7 @@ def _of_our_slot(slot: Slot, value: float | None, **more: Any) -> Measured:
 
 
 _MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
-    **{kind: partial(of_slots, kind) for kind in MEASURES},
+    **{kind: partial(of_slots, kind) for kind in conditions.MEASURES},
     _K.SLOT_LOST: slot_lost,
     _K.UNSAFE_FAILOVER: unsafe_failover,
     _K.RECEIVER_DOWN: receiver_down,

@@ -22,13 +22,7 @@ from django.db.models.functions import Now
 from replview.jobs.rows import JobRows
 from replview.store.django_session import DjangoSession
 from replview.store.models import Erasure, Relation, Slot
-from replview.store.read.row_history.keys import (
-    KeyProblem,
-    TableRows,
-    parse_key,
-    parse_values,
-    tables_named,
-)
+from replview.store.read.row_history import keys
 from replview.store.secrets import seal, unseal
 from replview.store.write.access_record import Action, note
 from replview.text.problem import CodedProblem
@@ -72,11 +66,11 @@ def read_erasure_request(
         raise Unerasable("nothing is named", "Name a table and a key, or an actor")
     if len(pairs) > MOST_KEYS:
         raise Unerasable(f"more than {MOST_KEYS:,} keys at once", "Erase them in several acts")
-    tables: dict[str, TableRows] = {}
+    tables: dict[str, keys.TableRows] = {}
     found = []
     for name, text in pairs:
         if name not in tables:
-            table = tables_named(DjangoSession(), slot, name)
+            table = keys.tables_named(DjangoSession(), slot, name)
             if table is None:
                 raise Unerasable(f"no change of a table {name} is recorded", "See the relations")
             tables[name] = table
@@ -94,17 +88,17 @@ def read_erasure_request(
     )  # fmt: skip
 
 
-def _key(name: str, table: TableRows, text: str) -> dict[str, str | None]:
+def _key(name: str, table: keys.TableRows, text: str) -> dict[str, str | None]:
     """The typed key; where rows cannot be told apart, values that they have."""
     if not table.key_columns:
         columns = sorted({n for v in table.shapes.versions.values() for n in v.kinds()})
         try:
-            return parse_values(text, columns)
-        except KeyProblem as problem:
+            return keys.parse_values(text, columns)
+        except keys.KeyProblem as problem:
             raise Unerasable(f"{name}: {problem}", f"It has {', '.join(columns)}") from None
     try:
-        return table.printed(DjangoSession(), parse_key(text, table.key_columns))
-    except KeyProblem:
+        return table.printed(DjangoSession(), keys.parse_key(text, table.key_columns))
+    except keys.KeyProblem:
         # Its words may repeat what was typed as a key.
         cause = f"a key of {name} is not readable: it is {', '.join(table.key_columns)}"
         raise Unerasable(cause, "Type a key as row history takes it") from None

@@ -13,15 +13,8 @@ import pyarrow as pa
 from replview.features.exports.outlook import Outlook
 from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import Slice, SliceTable
+from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import table_document
-from replview.parquet.writing.layout import (
-    SCHEMA,
-    datasets,
-    decoded,
-    incarnation_folder,
-    root_of,
-    roots_by_dataset,
-)
 from replview.spark.snippets import Snippet, snippets
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
@@ -49,11 +42,11 @@ def reading_before(
     """Of what would be written there; None where there is no table or no target."""
     if not tables or not target:
         return None
-    folders = datasets(tables)
-    named = {decoded(folders[table.relation_id]): table for table in tables}
+    folders = layout.datasets(tables)
+    named = {layout.decoded(folders[table.relation_id]): table for table in tables}
     name = chosen if chosen in named else next(iter(named))
     table = named[name]
-    folder = f"{target}/{incarnation_folder(part)}/{folders[table.relation_id]}"
+    folder = f"{target}/{layout.incarnation_folder(part)}/{folders[table.relation_id]}"
     programs = snippets(folder, table_document(table, None), table.table)
     return ReadingBack(tables=list(named), table=name, snippets=programs)
 
@@ -62,20 +55,21 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
     """Of what was written, where this machine can read it."""
     result: Mapping[str, Any] = row.result or {}
     named = {
-        decoded(str(one["dataset"]).rpartition("/")[2]): one for one in result.get("tables") or []
+        layout.decoded(str(one["dataset"]).rpartition("/")[2]): one
+        for one in result.get("tables") or []
     }
     if not named or "://" in row.target:
         return None
     name = chosen if chosen in named else next(iter(named))
     try:
         folder = written(row, str(named[name]["dataset"]))
-        document = orjson.loads((folder / SCHEMA).read_bytes())
+        document = orjson.loads((folder / layout.SCHEMA).read_bytes())
         # The other roots of the folder's table, in their order.
         names = [each.name for each in folder.parent.iterdir() if each.is_dir()]
-        roots = roots_by_dataset(names).get(root_of(folder.name)[0], [])
+        roots = layout.roots_by_dataset(names).get(layout.root_of(folder.name)[0], [])
         others = [folder.parent / name for name in roots if name != folder.name]
-        there = [each for each in others if (each / SCHEMA).is_file()]
-        before = [(str(each), orjson.loads((each / SCHEMA).read_bytes())) for each in there]
+        there = [each for each in others if (each / layout.SCHEMA).is_file()]
+        before = [(str(each), orjson.loads((each / layout.SCHEMA).read_bytes())) for each in there]
     except (OSError, ValueError, Refused):
         return None
     programs = snippets(str(folder), document, str(named[name]["table"]), before=before)

@@ -8,17 +8,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from replview.access import mask_making
 from replview.access.guard import require
-from replview.access.mask_making import (
-    MaskProblem,
-    Matched,
-    add_rule,
-    all_rules,
-    as_rule,
-    matched_by,
-    remove_rule,
-    unsaved_rule,
-)
 from replview.access.page import ADMIN, Nav, page
 from replview.access.rights import Role
 from replview.store.models import MaskRule, Source
@@ -33,7 +24,7 @@ _COLUMNS_SHOWN = 12
 class MatchedTable:
     """A table in a list of what a rule matches."""
 
-    found: Matched
+    found: mask_making.Matched
     columns: list[tuple[str, str, bool]]
     more: int
 
@@ -71,7 +62,7 @@ class RuleView:
 
 def rule_view(rule: MaskRule) -> RuleView:
     """A rule with what it matches of what is recorded."""
-    found = matched_by(as_rule(rule))
+    found = mask_making.matched_by(mask_making.as_rule(rule))
     shown = [_table(one) for one in found[:_TABLES_SHOWN]]
     keys = [f"{one.schema}.{one.table}.{name}" for one in found for name in one.keys]
     return RuleView(
@@ -83,7 +74,7 @@ def rule_view(rule: MaskRule) -> RuleView:
     )
 
 
-def _table(found: Matched) -> MatchedTable:
+def _table(found: mask_making.Matched) -> MatchedTable:
     columns = [
         (name, kind or "unknown", name in found.keys) for name, kind in found.columns.items()
     ]
@@ -124,9 +115,9 @@ def masks(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             rule = _typed_rule(request, request.POST)
-        except MaskProblem as error:
+        except mask_making.MaskProblem as error:
             return _show(request, request.POST, error)
-        add_rule(rule, user=request.user)
+        mask_making.add_rule(rule, user=request.user)
         return redirect(f"{reverse('masks')}#mask-{rule.pk}")
     return _show(request, request.GET)
 
@@ -135,12 +126,14 @@ def masks(request: HttpRequest) -> HttpResponse:
 @require_POST
 def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
     require(request, Role.ADMIN)
-    remove_rule(get_object_or_404(MaskRule, pk=rule_id), user=request.user)
+    mask_making.remove_rule(get_object_or_404(MaskRule, pk=rule_id), user=request.user)
     return redirect("masks")
 
 
-def _show(request: HttpRequest, typed: QueryDict, error: MaskProblem | None = None) -> HttpResponse:
-    rules = [rule_view(rule) for rule in all_rules()]
+def _show(
+    request: HttpRequest, typed: QueryDict, error: mask_making.MaskProblem | None = None
+) -> HttpResponse:
+    rules = [rule_view(rule) for rule in mask_making.all_rules()]
     page: dict[str, Any] = {
         "rules": rules,
         "sentence": sentence(rules),
@@ -152,7 +145,7 @@ def _show(request: HttpRequest, typed: QueryDict, error: MaskProblem | None = No
     if error is None and any(typed.get(box) for box in ("table", "column", "type")):
         try:
             page["preview"] = rule_view(_typed_rule(request, typed))
-        except MaskProblem as refused:
+        except mask_making.MaskProblem as refused:
             error = refused
     if error is not None:
         page["errors"] = {error.field: str(error)}
@@ -162,4 +155,4 @@ def _show(request: HttpRequest, typed: QueryDict, error: MaskProblem | None = No
 def _typed_rule(request: HttpRequest, typed: QueryDict) -> MaskRule:
     words = {name: typed.get(box, "") for box, name in _BOXES.items()}
     words["when"] = words["when"] or MaskRule.When.INGEST
-    return unsaved_rule(**words, by=request.user.get_username())
+    return mask_making.unsaved_rule(**words, by=request.user.get_username())

@@ -7,13 +7,7 @@ from datetime import timedelta
 from django.http import HttpRequest
 from django.utils import timezone
 
-from replview.features.relations.identity_text import (
-    IdentityWords,
-    PublishedTable,
-    PublishedTables,
-    identity_words,
-    tables_of_look,
-)
+from replview.features.relations import identity_text
 from replview.features.relations.schema_history import (
     Period,
     SchemaHistory,
@@ -75,7 +69,7 @@ class SchemaPage:
     relation: Relation
     history: SchemaHistory
     entries: list[Entry]
-    identity: IdentityWords | None
+    identity: identity_text.IdentityWords | None
     #: The version in force, as text: ``5``; empty: none yet.
     to: VersionHistory | None
     #: What ``to`` is compared with; None: it is the first.
@@ -85,12 +79,12 @@ class SchemaPage:
     shape: Shape | None
     changed_only: bool
     #: As the last look at the publications told; None: not looked, or not published.
-    published: PublishedTable | None
+    published: identity_text.PublishedTable | None
     looked: bool
     #: Why it is not among what is published; empty: it is.
     standing: str = ""
     #: Partitions of it that are published.
-    leaves: list[PublishedTable] = field(default_factory=list)
+    leaves: list[identity_text.PublishedTable] = field(default_factory=list)
     root_id: int | None = None
     #: ``public.orders`` that has its name now, if another has.
     successor: Relation | None = None
@@ -151,7 +145,9 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
     if before is to:
         before = None
     look = latest_look(relation.slot)
-    published = tables_of_look(look.facts) if look else PublishedTables()
+    published = (
+        identity_text.tables_of_look(look.facts) if look else identity_text.PublishedTables()
+    )
     changed = any(v.counts.changes for v in history.versions)
     page = SchemaPage(
         relation=relation,
@@ -187,7 +183,7 @@ def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:
     }
 
 
-def _identity(relation: Relation, history: SchemaHistory) -> IdentityWords | None:
+def _identity(relation: Relation, history: SchemaHistory) -> identity_text.IdentityWords | None:
     current = history.current
     if current is None:
         return None
@@ -197,7 +193,7 @@ def _identity(relation: Relation, history: SchemaHistory) -> IdentityWords | Non
     # A rule on display takes no key away.
     rules = {name for name, when in masked.items() if when == "ingest"}
     rules |= set(relation.slot.column_rules.get(str(relation)) or {})
-    return identity_words(relation.schema, relation.table, shape.replica_identity,
+    return identity_text.identity_words(relation.schema, relation.table, shape.replica_identity,
                           shape.key_columns, rules)  # fmt: skip
 
 

@@ -14,28 +14,14 @@ from typing import Any
 
 import orjson
 
+from replview.catalog import server
 from replview.catalog.connection_cache import Kept, KeptConnections
 from replview.catalog.holders import Holders
 from replview.catalog.open_now import OpenNow, read_open_now
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_subscription_columns, read_subscriptions
-from replview.catalog.server import (
-    ServerFacts,
-    may_list_wal_directory,
-    may_read_checkpoints,
-    read_last_checkpoint,
-    read_server_facts,
-    read_wal_directory_bytes,
-)
 from replview.catalog.slots import SlotStates, read_slot_states
-from replview.features.sampling.rows import (
-    plain,
-    sample_columns,
-    slot_facts,
-    store_seen,
-    store_source,
-    store_unreachable,
-)
+from replview.features.sampling import rows
 from replview.store.dsn import full_conninfo
 from replview.store.models import Source, SourceLook
 from replview.store.reachable import DSNError
@@ -54,7 +40,7 @@ _WAL_DIRECTORY_SECONDS = 30.0
 class Seen:
     """All that one sample reports."""
 
-    facts: ServerFacts
+    facts: server.ServerFacts
     states: SlotStates
     open_now: OpenNow
     #: By name; None where this role may not know.
@@ -82,7 +68,7 @@ def look(kept: Kept) -> Seen:
         open_now=open_now,
         subscriptions=_subscriptions(kept, open_now),
         wal_directory_bytes=_wal_directory_bytes(kept),
-        checkpointed_at=read_last_checkpoint(kept.connection)
+        checkpointed_at=server.read_last_checkpoint(kept.connection)
         if kept.may_read_checkpoints
         else None,
         took_seconds=time.monotonic() - began,
@@ -90,15 +76,15 @@ def look(kept: Kept) -> Seen:
     )
 
 
-def _server_facts(kept: Kept, states: SlotStates) -> ServerFacts:
+def _server_facts(kept: Kept, states: SlotStates) -> server.ServerFacts:
     now = time.monotonic()
     facts = kept.facts
     late = now - kept.facts_at >= _FACTS_SECONDS
     if facts is None or facts.in_recovery != states.in_recovery or late:
-        facts = read_server_facts(kept.connection)
+        facts = server.read_server_facts(kept.connection)
         kept.subscription_columns = read_subscription_columns(kept.connection)
-        kept.may_read_checkpoints = may_read_checkpoints(kept.connection)
-        kept.may_list_wal = may_list_wal_directory(kept.connection)
+        kept.may_read_checkpoints = server.may_read_checkpoints(kept.connection)
+        kept.may_list_wal = server.may_list_wal_directory(kept.connection)
         kept.facts, kept.facts_at = facts, now
     return facts
 
@@ -116,7 +102,7 @@ def _wal_directory_bytes(kept: Kept) -> int | None:
         return None
     now = time.monotonic()
     if not kept.wal_directory_at or now - kept.wal_directory_at >= _WAL_DIRECTORY_SECONDS:
-        kept.wal_directory_bytes = read_wal_directory_bytes(kept.connection)
+        kept.wal_directory_bytes = server.read_wal_directory_bytes(kept.connection)
         kept.wal_directory_at = now
     return kept.wal_directory_bytes
 
@@ -131,17 +117,20 @@ COUNTERS = (
 def store_look(
     source: Source,
     found: Holders,
-    facts: ServerFacts,
+    facts: server.ServerFacts,
     counters: dict[str, dict[str, Any]],
     ours: set[str],
 ) -> None:
     """Store one look at a source; ``ours``: the names of replview's own slots there."""
-    prepared = plain(found.prepared)
+    prepared = rows.plain(found.prepared)
     digest = hashlib.blake2s(orjson.dumps(prepared)).hexdigest()
     values: dict[str, Any] = {
         "looked_at": dt.datetime.now(dt.UTC),
-        "running": plain(found.running),
-        "holders": {**plain(_holders(found, facts, counters, ours)), "prepared_digest": digest},
+        "running": rows.plain(found.running),
+        "holders": {
+            **rows.plain(_holders(found, facts, counters, ours)),
+            "prepared_digest": digest,
+        },
     }
     known = SourceLook.objects.filter(source=source)
     if known.filter(holders__prepared_digest=digest).update(**values):
@@ -151,7 +140,7 @@ def store_look(
 
 
 def _holders(
-    found: Holders, facts: ServerFacts, counters: dict[str, dict[str, Any]], ours: set[str]
+    found: Holders, facts: server.ServerFacts, counters: dict[str, dict[str, Any]], ours: set[str]
 ) -> dict[str, object]:
     """What is told of the source's own slots (replview's), and of all else that holds."""
     slots = None
@@ -215,15 +204,15 @@ def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> So
     if isinstance(seen, SourceProblem):
         return _store_trouble(source, seen, took_seconds)
     slots = {
-        name: (facts, sample_columns(facts, seen.states))
+        name: (facts, rows.sample_columns(facts, seen.states))
         for name in seen.states.slots
-        if (facts := slot_facts(seen.states, name)) is not None
+        if (facts := rows.slot_facts(seen.states, name)) is not None
     }
-    missing = sample_columns(None, seen.states)
-    sampled = store_seen(source.pk, seen.at, slots, missing, _itself(seen), seen.subscriptions)
+    missing = rows.sample_columns(None, seen.states)
+    sampled = rows.store_seen(source.pk, seen.at, slots, missing, _itself(seen), seen.subscriptions)
     ours = {slot.name for slot in sampled if slot.ours}
     store_look(source, seen.open_now.holders, seen.facts, seen.states.counters, ours)
-    store_source(source.pk, **_facts(seen.facts))
+    rows.store_source(source.pk, **_facts(seen.facts))
     return None
 
 
@@ -241,7 +230,7 @@ def _itself(seen: Seen) -> dict[str, object]:
     }
 
 
-def _facts(facts: ServerFacts) -> dict[str, object]:
+def _facts(facts: server.ServerFacts) -> dict[str, object]:
     """The source's row; an identity that may not be read is left as it was."""
     columns: dict[str, Any] = {
         "server_version": facts.version,
@@ -259,8 +248,8 @@ def _store_trouble(source: Source, trouble: SourceProblem, took_seconds: float) 
     if source.problem_code != trouble.code:  # logged once, not every five seconds
         fields = {"source": source.name, "problem": trouble.code}
         log.warning("source %s: %s", source.name, trouble.cause, extra=fields)
-    store_unreachable(source.pk, took_seconds)
-    store_source(
+    rows.store_unreachable(source.pk, took_seconds)
+    rows.store_source(
         source.pk,
         problem_code=trouble.code,
         problem_cause=trouble.cause,

@@ -13,17 +13,7 @@ from replview.store.models import Slot
 from replview.store.retention.forecast import Loss, loss_of, of_slot
 from replview.store.retention.policy import Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
-from replview.ui.retention_text import (
-    days_typed,
-    has_words,
-    how_words,
-    keeping_words,
-    loss_notes,
-    loss_sentence,
-    parse_keeping,
-    size_typed,
-    slot_forecast_words,
-)
+from replview.ui import retention_text
 
 _DAYS_SHOWN = 60
 
@@ -31,19 +21,19 @@ _DAYS_SHOWN = 60
 def _page(slot: Slot, asked: Keeping | None, loss: Loss | None) -> dict[str, Any]:
     """What holds now, and what would be lost; None: nothing was asked about yet, or nothing is."""
     forecast = of_slot(slot)
-    words, has = slot_forecast_words(forecast), has_words(forecast)
+    words, has = retention_text.slot_forecast_words(forecast), retention_text.has_words(forecast)
     has = has[0].upper() + has[1:]
     return {
         "slot": slot,
         "forecast": forecast,
         "days": days_of(slot.pk)[::-1][:_DAYS_SHOWN],
-        "title": f"{slot.name} keeps its record {keeping_words(Keeping.of(slot))}.",
+        "title": f"{slot.name} keeps its record {retention_text.keeping_words(Keeping.of(slot))}.",
         "cause": f"{has}, {words}." if words.startswith("its") else f"{has} and {words}.",
         "loss": loss,
-        "asked_words": keeping_words(asked) if asked and loss else "",
-        "lost": "" if loss is None else loss_sentence(loss),
-        "notes": [] if loss is None else loss_notes(loss),
-        "how": how_words(all_alike()),
+        "asked_words": retention_text.keeping_words(asked) if asked and loss else "",
+        "lost": "" if loss is None else retention_text.loss_sentence(loss),
+        "notes": [] if loss is None else retention_text.loss_notes(loss),
+        "how": retention_text.how_words(all_alike()),
     }
 
 
@@ -58,13 +48,13 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         raise Http404("there is no such slot")
     sent = request.POST if request.method == "POST" else request.GET
     now = Keeping.of(slot)
-    typed_for = sent.get("keep_for", days_typed(now.for_days))[:40]
-    typed_most = sent.get("keep_at_most", size_typed(now.at_most_bytes))[:40]
+    typed_for = sent.get("keep_for", retention_text.days_typed(now.for_days))[:40]
+    typed_most = sent.get("keep_at_most", retention_text.size_typed(now.at_most_bytes))[:40]
     asked: Keeping | None = None
     error = ""
     if "keep_for" in sent or "keep_at_most" in sent:
         try:
-            asked = parse_keeping(typed_for, typed_most, now)
+            asked = retention_text.parse_keeping(typed_for, typed_most, now)
         except ValueError as wrong:
             error = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}."
     loss = loss_of(slot, asked) if asked is not None and asked != now else None
@@ -84,7 +74,7 @@ def _choose(request: HttpRequest, slot: Slot, asked: Keeping) -> HttpResponse:
         change_keeping(slot, asked, by=request.user.get_username())
         note(
             Action.CHANGED_SETTINGS,
-            subject=f"what {slot} keeps: {keeping_words(asked)}",
+            subject=f"what {slot} keeps: {retention_text.keeping_words(asked)}",
             source_id=slot.source_id,
         )
     return redirect(reverse("slot-keeping", args=[slot.source.name, slot.name]))

@@ -17,16 +17,7 @@ from replview.acts.moving import Move, carry_out_move, plan_move
 from replview.acts.sources import plan_remove, plan_rename, remove_source, rename_source
 from replview.store.models import Slot, Source
 from replview.store.secrets import SecretKeyChanged, seal, unseal
-from replview.ui.managed import (
-    EXPECTED,
-    Outcome,
-    check_confirmed,
-    digest_of,
-    keep_outcome,
-    source_for,
-    statements_of,
-    trouble_of,
-)
+from replview.ui import managed
 from replview.ui.params import Params
 
 _DRAFT = "move"
@@ -41,7 +32,7 @@ _SECRET = ("dsn", "password")
 @require_http_methods(["GET", "POST"])
 def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     """New credentials: tried first, then sealed; what was typed is never shown again."""
-    source = source_for(request, source_name, Role.ADMIN)
+    source = managed.source_for(request, source_name, Role.ADMIN)
     page: dict[str, Any] = {"source": source, "act": plan_credentials(source)}
     status = 200
     if request.method == "POST":
@@ -53,8 +44,8 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
         )
         try:
             tried = set_credentials(source, new, by=request.user.get_username())
-        except EXPECTED as error:
-            page |= {"trouble": trouble_of(error), "typed_user": new.user,
+        except managed.EXPECTED as error:
+            page |= {"trouble": managed.trouble_of(error), "typed_user": new.user,
                      "typed_ref": new.password_ref}  # fmt: skip
             status = 422
         else:
@@ -65,7 +56,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
                 "Receivers connect anew within two seconds.",
             ]
             title = f"{source} is read with other credentials."
-            return _done(request, Outcome(title=title, lines=lines, links=_links(source)))
+            return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source)))
     return render(request, "acts/credentials.html", page, status=status)
 
 
@@ -75,7 +66,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def move(request: HttpRequest, source_name: str) -> HttpResponse:
     """Another address: tried, then what becomes of each slot is shown, then confirmed."""
-    source = source_for(request, source_name, Role.ADMIN)
+    source = managed.source_for(request, source_name, Role.ADMIN)
     page: dict[str, Any] = {"source": source}
     action = request.POST.get("action", "") if request.method == "POST" else ""
     if action == "forget":
@@ -85,7 +76,7 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
     try:
         if typed is not None:
             page["move"] = found = plan_move(source, **typed)
-            page |= {"act": found.act, "shown": digest_of(found.act)}
+            page |= {"act": found.act, "shown": managed.digest_of(found.act)}
             if action == "try":
                 # On the server, and sealed: an address may hold a password.
                 sealed = seal(json.dumps(typed))
@@ -93,8 +84,8 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
                 return redirect(f"{reverse('source-move', args=[source.name])}?tried")
             if action == "move":
                 return _moved(request, source, found)
-    except EXPECTED as error:
-        page["trouble"] = trouble_of(error)
+    except managed.EXPECTED as error:
+        page["trouble"] = managed.trouble_of(error)
         if action == "try":
             request.session.pop(_DRAFT, None)
         return render(request, "acts/move.html", page, status=422)
@@ -102,7 +93,7 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
 
 
 def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
-    check_confirmed(request, found.act)
+    managed.check_confirmed(request, found.act)
     carry_out_move(source, found, by=request.user.get_username())
     request.session.pop(_DRAFT, None)
     missing = [one.name for one in found.outcomes if one.word == "missing"]
@@ -110,13 +101,13 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
              for one in missing]  # fmt: skip
     lines = [one.sentence for one in found.outcomes] or ["It has no slot of replview's."]
     title = f"{source} is read at its new address."
-    return _done(request, Outcome(title=title, lines=lines, links=_links(source) + links))
+    return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source) + links))
 
 
 @page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @require_http_methods(["GET", "POST"])
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
-    source = source_for(request, source_name, Role.ADMIN)
+    source = managed.source_for(request, source_name, Role.ADMIN)
     name = _text(request, "name", 200)
     act = plan_rename(source, name)
     page: dict[str, Any] = {"source": source, "act": act, "typed_name": name}
@@ -125,40 +116,41 @@ def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     former = source.name
     try:
         rename_source(source, name, by=request.user.get_username())
-    except EXPECTED as error:
+    except managed.EXPECTED as error:
         source.name = former
-        page["trouble"] = trouble_of(error)
+        page["trouble"] = managed.trouble_of(error)
         return render(request, "acts/rename.html", page, status=422)
     title = f"{former} is called {source.name} now."
-    return _done(request, Outcome(title=title, links=_links(source)))
+    return _done(request, managed.Outcome(title=title, links=_links(source)))
 
 
 @page(role=ADMIN, nav="sources", of=OF_SOURCE)
 @require_http_methods(["GET", "POST"])
 def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     """Forget a source, with its slots where there are any."""
-    source = source_for(request, source_name, Role.ADMIN)
+    source = managed.source_for(request, source_name, Role.ADMIN)
     asked = request.POST if request.method == "POST" else request.GET
     leave = asked.get("leave") == "on"
     act = plan_remove(source, with_slots=True, leave_on_source=leave)
     slots = Slot.objects.filter(source=source, temporary=False)
     slots = slots.exclude(desired=Slot.Desired.REMOVING)
-    page: dict[str, Any] = {"source": source, "act": act, "leave": leave, "shown": digest_of(act),
+    page: dict[str, Any] = {"source": source, "act": act, "leave": leave,
+                            "shown": managed.digest_of(act),
                             "slots": list(slots.order_by("name"))}  # fmt: skip
     if request.method == "GET":
         return render(request, "acts/remove.html", page)
     try:
-        check_confirmed(request, act)
+        managed.check_confirmed(request, act)
         by = request.user.get_username()
         gone = remove_source(source, by=by, with_slots=True, leave_on_source=leave)
-    except EXPECTED as error:
-        page["trouble"] = trouble_of(error)
+    except managed.EXPECTED as error:
+        page["trouble"] = managed.trouble_of(error)
         return render(request, "acts/remove.html", page, status=422)
     later = "The records of its slots are being deleted; it is gone when they are."
-    outcome = Outcome(
+    outcome = managed.Outcome(
         title=f"{source_name} was removed.",
         lines=[] if gone else [later],
-        statements=statements_of(act),
+        statements=managed.statements_of(act),
         links=[("All sources", reverse("sources"))],
     )
     return _done(request, outcome)
@@ -194,6 +186,6 @@ def _links(source: Source) -> list[tuple[str, str]]:
     return [(source.name, there), ("All sources", reverse("sources"))]
 
 
-def _done(request: HttpRequest, outcome: Outcome) -> HttpResponse:
-    keep_outcome(request, outcome)
+def _done(request: HttpRequest, outcome: managed.Outcome) -> HttpResponse:
+    managed.keep_outcome(request, outcome)
     return redirect("managed")

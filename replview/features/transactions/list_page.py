@@ -22,14 +22,7 @@ from replview.store.read.coverage import coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
 from replview.store.read.relation_shapes import unknown_tables
-from replview.store.read.transactions.listing import (
-    Cursor,
-    Found,
-    cursor_at_beginning,
-    cursor_at_lsn,
-    cursor_at_time,
-    find_transactions,
-)
+from replview.store.read.transactions import listing
 from replview.store.read.transactions.transaction_filter import (
     OPERATIONS,
     TransactionFilter,
@@ -105,7 +98,7 @@ MORE_WORDS = (
 class Place:
     """Where in the list the page begins."""
 
-    cursor: Cursor | None = None
+    cursor: listing.Cursor | None = None
     backwards: bool = False
     #: What was typed to jump to, and whether there is such a thing.
     at: str = ""
@@ -124,7 +117,7 @@ class TransactionsPage:
     place: Place
     slot: Slot | None
     lines: list[TransactionLine | MarkerLine]
-    found: Found
+    found: listing.Found
     tables: list[str]
     #: More than one slot is in view: each row says whose it is.
     several: bool
@@ -180,10 +173,10 @@ def place_of(words: Mapping[str, object], slot: str) -> Place:
     """Where the list begins: at a cursor, at what was jumped to, else at the newest."""
     text = str(words.get("cursor") or "")
     if text == "first":
-        return Place(cursor=cursor_at_beginning(reading_session(), slot), backwards=True)
+        return Place(cursor=listing.cursor_at_beginning(reading_session(), slot), backwards=True)
     if text:
         try:
-            return Place(cursor=Cursor.parse(text), backwards=bool(words.get("back")))
+            return Place(cursor=listing.Cursor.parse(text), backwards=bool(words.get("back")))
         except ValueError:
             return Place()
     at = Params(words).text("at")
@@ -193,15 +186,15 @@ def place_of(words: Mapping[str, object], slot: str) -> Place:
 def _jump(at: str, slot: str) -> Place:
     """To a moment, an LSN, or a transaction's xid or gid."""
     if not at.isdigit() and (moment := read_time(at)) is not None:
-        return Place(cursor=cursor_at_time(reading_session(), moment, slot), at=at)
+        return Place(cursor=listing.cursor_at_time(reading_session(), moment, slot), at=at)
     with suppress(ValueError):
-        cursor = cursor_at_lsn(reading_session(), LSN.parse(at), slot)
+        cursor = listing.cursor_at_lsn(reading_session(), LSN.parse(at), slot)
         return Place(cursor=cursor, at=at, choose_first=True)
     row = next(iter(matching_transactions(at, slot)), None)
     if row is None:
         return Place(at=at, found=False)
     moment = row.commit_time or row.ended_at or row.stored_at or row.received_at
-    cursor = cursor_at_time(reading_session(), moment, slot)
+    cursor = listing.cursor_at_time(reading_session(), moment, slot)
     if row.commit_seq is not None:
         cursor.seqs[row.incarnation_id] = row.commit_seq + 1
     elif row.stored_at is not None:
@@ -213,7 +206,7 @@ def read_page(words: QueryDict, slot: Slot | None, several: bool) -> Transaction
     """The list as an address asks for it."""
     wanted = wanted_of(words)
     place = place_of(words, wanted.slot)
-    found = find_transactions(
+    found = listing.find_transactions(
         reading_session(),
         wanted,
         cursor=place.cursor,
@@ -263,7 +256,7 @@ def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
     # Without a beginning, all before the end was looked through already.
     if wanted.since_at is None:
         return None
-    found = find_transactions(
+    found = listing.find_transactions(
         reading_session(),
         replace(wanted, since="", until=wanted.since),
         limit=1,

@@ -4,14 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from replview.access.mask_making import (
-    add_rule,
-    all_rules,
-    as_rule,
-    matched_by,
-    remove_rule,
-    unsaved_rule,
-)
+from replview.access import mask_making
 from replview.management.instance import Actions, InstanceCommand
 from replview.store.models import MaskRule
 from replview.store.write.access_record import command_user
@@ -41,7 +34,7 @@ class Command(Actions, InstanceCommand):
         remove.add_argument("number", type=int, metavar="NUMBER")
 
     def _add(self, options: dict[str, Any]) -> None:
-        rule = add_rule(_typed_rule(options))
+        rule = mask_making.add_rule(_typed_rule(options))
         self.say(f"mask rule {rule.pk}: {rule}")
         if rule.when == MaskRule.When.INGEST:
             self.stderr.write(
@@ -54,7 +47,7 @@ class Command(Actions, InstanceCommand):
         self.say_facts(lines, options["format"], "it matches nothing that is recorded yet")
 
     def _list(self, options: dict[str, Any]) -> None:
-        facts = [_facts(rule) for rule in all_rules()]
+        facts = [_facts(rule) for rule in mask_making.all_rules()]
         empty = "no mask rules: replview mask add --table public.customers --column email"
         self.say_facts(facts, options["format"], empty)
 
@@ -65,12 +58,12 @@ class Command(Actions, InstanceCommand):
                 f"there is no mask rule {options['number']}: see 'replview mask list'"
             )
         words = str(rule)
-        remove_rule(rule)
+        mask_making.remove_rule(rule)
         self.say(f"mask rule removed: {words}")
 
 
 def _typed_rule(options: dict[str, Any]) -> MaskRule:
-    return unsaved_rule(
+    return mask_making.unsaved_rule(
         source=options["source"],
         table=options["table"],
         column=options["column"],
@@ -90,12 +83,12 @@ def _lines(rule: MaskRule) -> list[dict[str, str]]:
             "columns": ", ".join(found.columns),
             "keys": ", ".join(found.keys),
         }
-        for found in matched_by(as_rule(rule))
+        for found in mask_making.matched_by(mask_making.as_rule(rule))
     ]
 
 
 def _facts(rule: MaskRule) -> dict[str, object]:
-    found = matched_by(as_rule(rule))
+    found = mask_making.matched_by(mask_making.as_rule(rule))
     return {
         "number": rule.pk,
         "source": rule.source.name if rule.source else "",

@@ -17,19 +17,8 @@ from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import PLUGIN_OPTIONS, SlotRequest, parse_columns
 from replview.health.fleet import SlotView, read_fleet
 from replview.jobs import baselines
-from replview.management import slot_reports, slot_settings
+from replview.management import instance, slot_reports, slot_settings
 from replview.management.commands import baseline
-from replview.management.instance import (
-    BY,
-    Actions,
-    InstanceCommand,
-    PlainCommand,
-    add_slot_action,
-    find_source,
-    lines_of,
-    lines_of_slot,
-    slot_of,
-)
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.text.formats import plural
@@ -44,11 +33,13 @@ _APART = {
 }
 
 
-class Command(Actions, InstanceCommand):
+class Command(instance.Actions, instance.InstanceCommand):
     help = "The replication slots that replview receives, and a peek into any other."
 
     def add_actions(self, actions: Any) -> None:
-        add = add_slot_action(actions, "add", "create (or adopt) a slot, after showing how")
+        add = instance.add_slot_action(
+            actions, "add", "create (or adopt) a slot, after showing how"
+        )
         add_plan_options(add)
         add.add_argument("--adopt", action="store_true", help="take over a slot that exists")
         add.add_argument("--no-two-phase", action="store_true", help="show prepared transactions "
@@ -79,7 +70,7 @@ class Command(Actions, InstanceCommand):
             super().handle(**options)
 
     def _add(self, options: dict[str, Any]) -> None:
-        source = find_source(options["source"])
+        source = instance.find_source(options["source"])
         if Slot.objects.filter(source=source, name=options["name"]).exists():
             raise CommandError(f"replview already has a slot {source}/{options['name']}")
         pgoutput = parse_options(options["option"])
@@ -91,14 +82,14 @@ class Command(Actions, InstanceCommand):
         self.say(
             f"on {source} this will run:" if plan.statements else f"on {source} nothing is made:"
         )
-        self.say(*lines_of_slot(plan))
+        self.say(*instance.lines_of_slot(plan))
         if plan.statements and not self.confirm("Run this?", options["yes"]):
             raise CommandError("nothing was done")
         slot = make_slot(source, conninfo, plan, self.say, stopped=options["stopped"],
                          options=pgoutput, interface=options["interface"],
                          keep_aborted=options["keep_aborted"])  # fmt: skip
         act, words = ("create", "created") if plan.owned else ("adopt", "adopted")
-        note_slot(slot, act, f"The slot was {words}.", by=BY)
+        note_slot(slot, act, f"The slot was {words}.", by=instance.BY)
         state = "stopped" if options["stopped"] else "receiving starts within a few seconds"
         self.say(f"slot {slot} added; {state}")
         self._offer_baseline(slot, wanted=options["baseline"], yes=options["yes"])
@@ -114,7 +105,7 @@ class Command(Actions, InstanceCommand):
         if not self.confirm(f"Take a baseline of {plural(len(tables), 'table')}?", yes):
             return
         for schema, table in tables:
-            baselines.request(slot, schema, table, by=BY)
+            baselines.request(slot, schema, table, by=instance.BY)
         self.say(f"{plural(len(tables), 'baseline')} asked for: 'replview baseline {slot}' shows "
                  "how far they are")  # fmt: skip
 
@@ -234,7 +225,7 @@ def add_actions(actions: Any) -> None:
         ("columns", "keep, mask or leave out columns of the tables it records"),
         ("remove", "drop our own slot and publications, and forget what was stored of it"),
     ):
-        parser = add_slot_action(actions, name, text)
+        parser = instance.add_slot_action(actions, name, text)
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parsers[name] = parser
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
@@ -255,8 +246,8 @@ def add_actions(actions: Any) -> None:
                                    help="drop it there, and keep what was stored")  # fmt: skip
 
 
-def run_act(command: PlainCommand, options: dict[str, Any]) -> None:
-    slot = slot_of(options)
+def run_act(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    slot = instance.slot_of(options)
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")
     if words := declared_words(slot.source):
@@ -264,53 +255,55 @@ def run_act(command: PlainCommand, options: dict[str, Any]) -> None:
     _RUN[options["action"]](command, slot, options)
 
 
-def _start_slot(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
+def _start_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
     if slot.problem_code in receiving.GONE:
         act = receiving.plan_start(slot)
         if act.statements:
             command.say(f"{slot.source} has no slot {slot.name} any more")
-            command.say(*lines_of(act))
+            command.say(*instance.lines_of(act))
             command.agree("Run this?", options["yes"])
-    receiving.start(slot, by=BY, say=command.say)
+    receiving.start(slot, by=instance.BY, say=command.say)
     command.say(f"slot {slot} starts within a few seconds")
 
 
-def _stop_slot(command: PlainCommand, slot: Slot, _: dict[str, Any]) -> None:
-    receiving.stop(slot, by=BY)
+def _stop_slot(command: instance.PlainCommand, slot: Slot, _: dict[str, Any]) -> None:
+    receiving.stop(slot, by=instance.BY)
     command.say(f"slot {slot} stops; on its source it stays and holds WAL")
 
 
-def _change_tables(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
+def _change_tables(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
     if not options["add"] and not options["remove"]:
         raise CommandError("name tables: --add SCHEMA.TABLE, --remove SCHEMA.TABLE")
     tables = {"add": options["add"], "remove": options["remove"]}
     _agree(command, plan_tables(slot, **tables), "Run this?", options)
-    changes = change_tables(slot, **tables, by=BY)
+    changes = change_tables(slot, **tables, by=instance.BY)
     command.say(f"the tables of {slot} are changed")
     if changes.joining:
         names = " ".join(changes.joining)
         command.say(f"their present rows are not in the record: replview baseline {slot} {names}")
 
 
-def _change_columns(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
+def _change_columns(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
     named = NamedColumns(keep=options["keep_column"], mask=options["mask_column"],
                          exclude=options["exclude_column"])  # fmt: skip
     if not (named.keep or named.mask or named.exclude):
         raise CommandError("name columns: --exclude-column, --mask-column or --keep-column "
                            "SCHEMA.TABLE.COLUMN")  # fmt: skip
     _agree(command, plan_columns(slot, named), "Change them?", options)
-    change_columns(slot, named, by=BY)
+    change_columns(slot, named, by=instance.BY)
     command.say(f"the columns of {slot} are changed")
 
 
-def _agree(command: PlainCommand, act: Plan, question: str, options: dict[str, Any]) -> None:
+def _agree(
+    command: instance.PlainCommand, act: Plan, question: str, options: dict[str, Any]
+) -> None:
     """Show it and ask. Raises ``SourceProblem`` and, where the answer is no, ``CommandError``."""
     act.check()
-    command.say(*lines_of(act))
+    command.say(*instance.lines_of(act))
     command.agree(question, options["yes"])
 
 
-def _remove_slot(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
+def _remove_slot(command: instance.PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
     how = {"keep_record": options["keep_record"], "leave_on_source": options["leave_on_source"]}
     stored = f"the {slot.transactions_stored:,} transactions stored"
     question = (
@@ -319,7 +312,7 @@ def _remove_slot(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> 
         else f"Remove slot {slot} and {stored}?"
     )
     _agree(command, dropping.plan_drop(slot, **how), question, options)
-    dropping.drop_slot(slot, **how, by=BY, say=command.say)
+    dropping.drop_slot(slot, **how, by=instance.BY, say=command.say)
     if options["keep_record"]:
         command.say(f"slot {slot} dropped; its record is kept")
     else:

@@ -19,15 +19,8 @@ from replview.acts.sources import (
 )
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Grade
+from replview.management import instance
 from replview.management.commands.doctor import lines_of as lines_of_findings
-from replview.management.instance import (
-    BY,
-    Actions,
-    InstanceCommand,
-    PlainCommand,
-    find_source,
-    lines_of,
-)
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Slot, Source
@@ -37,7 +30,7 @@ _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login"
                 "unknown_host", "unknown_service", "hba_refused", "tls"}  # fmt: skip
 
 
-class Command(Actions, InstanceCommand):
+class Command(instance.Actions, instance.InstanceCommand):
     help = "Add, list, change or remove the PostgreSQL databases that replview reads."
 
     def add_actions(self, actions: Any) -> None:
@@ -62,7 +55,7 @@ class Command(Actions, InstanceCommand):
         if options["action"] not in _RUN:
             super().handle(**options)
             return
-        source = find_source(options["name"])
+        source = instance.find_source(options["name"])
         if words := declared_words(source):
             self.say(words)
         _RUN[options["action"]](self, source, options)
@@ -80,7 +73,7 @@ class Command(Actions, InstanceCommand):
             "The source cannot be reached. Add it all the same?", options["yes"]
         ):
             raise CommandError("not added")
-        add_source(name, dsn, options["password_ref"], by=BY)
+        add_source(name, dsn, options["password_ref"], by=instance.BY)
         self.say(f"source {name} added; next: replview slot add {name} SLOT")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -148,14 +141,14 @@ def add_actions(actions: Any) -> None:
         parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _credentials(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:
+def _credentials(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
     password = _read_password(source) if options["password"] else ""
     new = Credentials(dsn=options["dsn"], user=options["user"], password=password,
                       password_ref=options["password_ref"])  # fmt: skip
     if not new.given:
-        command.say(*lines_of(plan_credentials(source)))
+        command.say(*instance.lines_of(plan_credentials(source)))
         raise CommandError("say what is new: --password, --password-ref, --user or --dsn")
-    tried = set_credentials(source, new, by=BY)
+    tried = set_credentials(source, new, by=instance.BY)
     how = "with TLS" if tried.tls else "without TLS"
     command.say(f"tried as {tried.server.role} on {tried.server.database}, {how}: taken into use; "
                 "receivers connect anew within two seconds")  # fmt: skip
@@ -167,25 +160,25 @@ def _read_password(source: Source) -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _move(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:
+def _move(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
     typed = {"password_ref": options["password_ref"], "keep_password": options["keep_password"]}
     move = plan_move(source, options["dsn"], **typed)
-    command.say(*lines_of(move.act))
+    command.say(*instance.lines_of(move.act))
     command.agree(f"Read {source} there from now on?", options["yes"])
-    move_source(source, options["dsn"], **typed, by=BY, agreed=move.kind)
+    move_source(source, options["dsn"], **typed, by=instance.BY, agreed=move.kind)
     command.say(f"source {source} is read at its new address")
 
 
-def _rename(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:
+def _rename(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
     act = plan_rename(source, options["new_name"])
     act.check()
-    command.say(*lines_of(act))
+    command.say(*instance.lines_of(act))
     command.agree(f"Call it {options['new_name']}?", options["yes"])
-    rename_source(source, options["new_name"], by=BY)
+    rename_source(source, options["new_name"], by=instance.BY)
     command.say(f"source {options['name']} is called {source} now")
 
 
-def _remove(command: PlainCommand, source: Source, options: dict[str, Any]) -> None:
+def _remove(command: instance.PlainCommand, source: Source, options: dict[str, Any]) -> None:
     slots = Slot.objects.filter(source=source)
     removing = slots.filter(desired=Slot.Desired.REMOVING).exists()
     how = {"with_slots": options["with_slots"], "leave_on_source": options["leave_on_source"]}
@@ -197,9 +190,9 @@ def _remove(command: PlainCommand, source: Source, options: dict[str, Any]) -> N
             "list' and try again, or --with-slots: the source goes when they are gone"
         )
     if act.statements or options["with_slots"] or options["leave_on_source"]:
-        command.say(*lines_of(act))
+        command.say(*instance.lines_of(act))
         command.agree(f"Remove {source} with all that was stored?", options["yes"])
-    if remove_source(source, **how, by=BY, say=command.say):
+    if remove_source(source, **how, by=instance.BY, say=command.say):
         nothing = "" if act.statements else "; nothing was changed on its server"
         command.say(f"source {options['name']} forgotten{nothing}")
     else:

@@ -18,15 +18,9 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import conditions, of_relations
 from replview.parquet.reading.resolving import shapes_of, touched
 from replview.parquet.slices import Slice, TableVersion
+from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import reads_as_one
 from replview.parquet.writing.exporting import export
-from replview.parquet.writing.layout import (
-    MANIFESTS,
-    UNFINISHED,
-    incarnation_folder,
-    range_of_name,
-    slice_name,
-)
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 
@@ -54,13 +48,13 @@ class Chain:
     @classmethod
     def of(cls, target: Target, part: Slice) -> Self:
         """As the names of the manifests tell; slices of less than everything are none of it."""
-        ends: dict[str, dict[int, int]] = {".json": {}, UNFINISHED: {}}
-        for found in target.files(f"{incarnation_folder(part)}/{MANIFESTS}"):
+        ends: dict[str, dict[int, int]] = {".json": {}, layout.UNFINISHED: {}}
+        for found in target.files(f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"):
             name = found.path.rpartition("/")[2]
-            if (seqs := range_of_name(name)) is not None:
-                ending = name.removeprefix(slice_name(everything(part, *seqs)))
+            if (seqs := layout.range_of_name(name)) is not None:
+                ending = name.removeprefix(layout.slice_name(everything(part, *seqs)))
                 ends.get(ending, {})[seqs[0]] = seqs[1]
-        return cls(ends[".json"], ends[UNFINISHED])
+        return cls(ends[".json"], ends[layout.UNFINISHED])
 
     def reached(self) -> int:
         """Where the chain that begins with history ends."""

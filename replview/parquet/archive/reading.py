@@ -13,20 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replview.parquet.archive.changes import (
-    ArchivedChange,
-    ArchivedTransaction,
-    RowChanges,
-    Shapes,
-    changes_of,
-    day_of,
-    event_of,
-    files_of,
-    key_filter,
-    lsn_of,
-    oid_of,
-    parse_cursor,
-)
+from replview.parquet.archive import changes
 from replview.parquet.writing.layout import MANIFESTS, SCHEMA, TRANSACTIONS, encoded, range_of_name
 from replview.parquet.writing.manifests import manifests
 from replview.parquet.writing.problems import raising_problems
@@ -53,7 +40,7 @@ class ArchivedIncarnation:
         commit_time: dt.datetime | None = None,
         after: int = 0,
         limit: int = 100,
-    ) -> ArchivedTransaction | None:
+    ) -> changes.ArchivedTransaction | None:
         """By its place in history, or by its commit's LSN and time; None: it is not there."""
         if commit_seq is None:
             assert commit_lsn is not None
@@ -62,13 +49,13 @@ class ArchivedIncarnation:
         if manifest is None or commit_seq is None:
             return None
         here = pc.field("commit_seq") == commit_seq
-        files = files_of(manifest, "transactions")
+        files = changes.files_of(manifest, "transactions")
         rows = [row for file in files for row in self._rows(file["path"], here)]
         if not rows:
             return None
         facts = rows[-1]
         found = self._changes(manifest, facts, after, limit + 1)
-        return ArchivedTransaction(facts, found[:limit], len(found) > limit)
+        return changes.ArchivedTransaction(facts, found[:limit], len(found) > limit)
 
     def row(
         self,
@@ -78,39 +65,41 @@ class ArchivedIncarnation:
         cursor: str | None = None,
         limit: int = 50,
         seconds: float = 4.0,
-    ) -> RowChanges:
+    ) -> changes.RowChanges:
         """Changes of rows with this key in tables of these oids, the newest first.
 
         ``cursor``: as ``older`` of the page before; one that is none of ours begins anew.
         """
         deadline = time.monotonic() + seconds
-        through, skipped, given = parse_cursor(cursor)
-        found: list[ArchivedChange] = []
+        through, skipped, given = changes.parse_cursor(cursor)
+        found: list[changes.ArchivedChange] = []
         for name in reversed(self._names()):
             after_seq = (range_of_name(name) or (0, 0))[0]
             if through is not None and after_seq > through:
                 continue
             manifest = self._read(name)
-            files = [f for f in reversed(files_of(manifest, "table"))
-                     if oid_of(manifest, f) in oids]  # fmt: skip
+            files = [f for f in reversed(changes.files_of(manifest, "table"))
+                     if changes.oid_of(manifest, f) in oids]  # fmt: skip
             for number, file in enumerate(files):
                 if after_seq == through and number < skipped:
                     continue
                 first = given if (after_seq, number) == (through, skipped) else 0
                 if time.monotonic() > deadline:
-                    return RowChanges(found, f"{after_seq}.{number}.{first}", day_of(file))
+                    return changes.RowChanges(
+                        found, f"{after_seq}.{number}.{first}", changes.day_of(file)
+                    )
                 some, rest = self._of_key(file, key, first, limit - len(found))
                 found += some
                 if rest:
-                    return RowChanges(found, f"{after_seq}.{number}.{first + len(some)}")
-        return RowChanges(found, None)
+                    return changes.RowChanges(found, f"{after_seq}.{number}.{first + len(some)}")
+        return changes.RowChanges(found, None)
 
     def _of_key(
         self, file: Mapping[str, Any], key: Mapping[str, str | None], given: int, most: int
-    ) -> tuple[list[ArchivedChange], bool]:
+    ) -> tuple[list[changes.ArchivedChange], bool]:
         """The last of a file but those given already, newest first; whether there are more."""
         dataset = self.target.dataset(file["path"])
-        where = key_filter(dataset.schema, key)
+        where = changes.key_filter(dataset.schema, key)
         if where is None:
             return [], False
         with raising_problems():
@@ -125,31 +114,31 @@ class ArchivedIncarnation:
             rows = dataset.to_table(
                 filter=pc.field("_commit_version").isin(lsns) & pc.field("_seq").isin(seqs)
             )
-        found = changes_of(rows, self._shapes(file["dataset"]))
+        found = changes.changes_of(rows, self._shapes(file["dataset"]))
         found = [each for each in found if (each.commit_lsn, each.xid, each.seq) in chosen]
         return found[::-1], len(pairs) > given + most
 
     def _changes(
         self, manifest: Mapping[str, Any], facts: Mapping[str, Any], after: int, most: int
-    ) -> list[ArchivedChange]:
+    ) -> list[changes.ArchivedChange]:
         """In their order, of all tables, events among them."""
-        found: list[ArchivedChange] = []
+        found: list[changes.ArchivedChange] = []
         events = (pc.field("commit_seq") == facts["commit_seq"]) & (pc.field("seq") > after)
-        for file in files_of(manifest, "events"):
+        for file in changes.files_of(manifest, "events"):
             if facts["truncates"] or facts["messages"] or facts["state"] == "message":
                 with raising_problems():
                     rows = self.target.dataset(file["path"]).head(most, filter=events)
-                found += map(event_of, rows.to_pylist())
+                found += map(changes.event_of, rows.to_pylist())
         lsn = facts["_commit_version"]
         if lsn is not None:
             of_it = (pc.field("_commit_version") == lsn) & (pc.field("_seq") > after)
             xid = pc.field("_xid")
             of_it &= xid.is_null() if facts["xid"] is None else xid == facts["xid"]
-            for file in files_of(manifest, "table"):
-                if lsn_of(file["first_lsn"]) <= lsn <= lsn_of(file["last_lsn"]):
+            for file in changes.files_of(manifest, "table"):
+                if changes.lsn_of(file["first_lsn"]) <= lsn <= changes.lsn_of(file["last_lsn"]):
                     # A row before an update is one more.
                     rows = self.target.dataset(file["path"]).head(2 * most, filter=of_it)
-                    found += changes_of(rows, self._shapes(file["dataset"]))[:most]
+                    found += changes.changes_of(rows, self._shapes(file["dataset"]))[:most]
         return sorted(found, key=lambda change: change.seq)[:most]
 
     def seq_at(self, lsn: int, moment: dt.datetime | None) -> int | None:
@@ -179,8 +168,8 @@ class ArchivedIncarnation:
         document = self.target.read_json(f"{self.folder}/{MANIFESTS}/{name}")
         return document or {"files": [], "tables": []}
 
-    def _shapes(self, dataset: str) -> Shapes:
-        return Shapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
+    def _shapes(self, dataset: str) -> changes.Shapes:
+        return changes.Shapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
 
     def _rows(self, path: str, where: pc.Expression) -> list[dict[str, Any]]:
         with raising_problems():

@@ -11,13 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from replview.parquet.archive.changes import (
-    ArchivedChange,
-    Shapes,
-    changes_of,
-    file_columns,
-    lsn_of,
-)
+from replview.parquet.archive import changes
 from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
@@ -94,12 +88,14 @@ class TableFile:
         for row, key in _matching(self.target.dataset(self.path), list(of_key)):
             version, xid, seq = within = _within(row)
             snapshot = row["_change_type"] == "insert" and xid is None
-            place: Place = (self.incarnation, lsn_of(row["_lsn"]), seq, version or 0)
+            place: Place = (self.incarnation, changes.lsn_of(row["_lsn"]), seq, version or 0)
             if any(span.holds(place, snapshot=snapshot) for span in of_key[key]):
                 found.add(within)
         return found
 
-    def changes_under(self, keys: Sequence[Key], shapes: Shapes) -> list[ArchivedChange]:
+    def changes_under(
+        self, keys: Sequence[Key], shapes: changes.Shapes
+    ) -> list[changes.ArchivedChange]:
         """Every change with a row under one of the keys, both of its rows with their values."""
         dataset = self.target.dataset(self.path)
         places = {_within(row) for row, _ in _matching(dataset, keys)}
@@ -107,7 +103,7 @@ class TableFile:
             return []
         with raising_problems():
             rows = dataset.to_table(filter=at_places(places))
-        found = changes_of(rows, shapes)
+        found = changes.changes_of(rows, shapes)
         return [each for each in found if (each.commit_lsn, each.xid, each.seq) in places]
 
 
@@ -133,7 +129,7 @@ def _matching(
     dataset: pads.FileSystemDataset, keys: Sequence[Key]
 ) -> Iterator[tuple[dict[str, Any], Key]]:
     """Places of rows with one of the keys, and which, whatever their shape knows rows by."""
-    names = file_columns(dataset.schema)
+    names = changes.file_columns(dataset.schema)
     by_columns: dict[tuple[str, ...], list[Key]] = {}
     for key in keys:
         by_columns.setdefault(tuple(name for name, _ in key), []).append(key)

@@ -8,16 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replview.parquet.pg_values import convert_array
+from replview.parquet.reading import completing
 from replview.parquet.reading.batches import group_batches
-from replview.parquet.reading.completing import (
-    DERIVED,
-    Beside,
-    Derivation,
-    as_mark,
-    marks_of,
-    portions,
-    unmarked,
-)
 from replview.parquet.reading.completing import OWN_FIELDS as DERIVATION_FIELDS
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.packed_values import PLAIN, TEXT
@@ -54,30 +46,30 @@ def read_typed(
     if len(columns) <= MOST_COLUMNS and not part.masked_of(table.name):
         cells = Cells.of(connection, table, own, images)
     found = groups(connection, part, within or everything(part), [table.relation_id])
-    with closing(Beside(connection)) as beside:
-        rows_before = Derivation(beside, part, table, columns)
+    with closing(completing.Beside(connection)) as beside:
+        rows_before = completing.Derivation(beside, part, table, columns)
         for group, batch in group_batches(
             connection, found, query, {**own, **TOLD_FIELDS, **values}, cells
         ):
             for whole in rows_before.filled(batch) if derived else (batch,):
-                for some in portions(whole):
+                for some in completing.portions(whole):
                     yield _typed(some, group, table, columns, schema, beside)
 
 
 def _typed(
     batch: pa.RecordBatch, group: Group, table: SliceTable, columns: Sequence[Column],
-    schema: pa.Schema, beside: Beside,
+    schema: pa.Schema, beside: completing.Beside,
 ) -> pa.RecordBatch:  # fmt: skip
     raws: dict[int, list[tuple[str, str]]] = {}
     batch, of = placed(batch, group)
-    marked = marks_of(batch, KINDS, beside)
+    marked = completing.marks_of(batch, KINDS, beside)
     arrays: list[Any] = []
     for number, column in enumerate(columns):
-        values, marks = unmarked(marked, batch.column(f"x{number}"), column.source_name)
+        values, marks = completing.unmarked(marked, batch.column(f"x{number}"), column.source_name)
         converted = convert_array(values, column.arrow)
         found = {**converted.raw, **marks}
         if found and is_plain(column.arrow):
-            found = {place: as_mark(text) for place, text in found.items()}
+            found = {place: completing.as_mark(text) for place, text in found.items()}
         for place, text in sorted(found.items()):
             raws.setdefault(place, []).append((column.source_name, text))
         arrays.append(converted.array)
@@ -107,8 +99,8 @@ def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> 
         "_seq": batch.column("seq"),
         "_actor": of_rows("actor"),
         "_relation_version": numbers.take(pc.index_in(batch.column("version_id"), versions)),
-        "_derived": batch.column(DERIVED)
-        if DERIVED in batch.schema.names
+        "_derived": batch.column(completing.DERIVED)
+        if completing.DERIVED in batch.schema.names
         else pa.repeat(pa.scalar(False), batch.num_rows),
     }
 

@@ -21,14 +21,8 @@ from replview.parquet.slice_schemas import (
     slice_columns,
 )
 from replview.parquet.slices import SliceTable, TableVersion
+from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part
-from replview.parquet.writing.layout import (
-    SCHEMA,
-    incarnation_folder,
-    root_folder,
-    root_of,
-    roots_by_dataset,
-)
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.planning import Plan
 from replview.parquet.writing.problems import TargetProblem
@@ -203,8 +197,8 @@ class Placed:
 
 def place(plan: Plan, target: Target) -> Placed:
     """Choose each table's root."""
-    incarnation = incarnation_folder(plan.part_of)
-    roots = roots_by_dataset(target.folders(incarnation))
+    incarnation = layout.incarnation_folder(plan.part_of)
+    roots = layout.roots_by_dataset(target.folders(incarnation))
     folders, documents, opened = dict(plan.folders), {}, []
     for relation, table in plan.tables.items():
         first = plan.folders[relation]
@@ -212,13 +206,13 @@ def place(plan: Plan, target: Target) -> Placed:
         there = _candidates(plan, relation, [f"{incarnation}/{name}" for name in names], target)
         folder, document = _root_for(plan, table, first, there)
         folders[relation] = folder
-        documents[f"{folder}/{SCHEMA}"] = document
+        documents[f"{folder}/{layout.SCHEMA}"] = document
         if folder not in there:
-            opened.append(f"{folder}/{SCHEMA}")
+            opened.append(f"{folder}/{layout.SCHEMA}")
     parts: list[Part] = []
     for one in plan.parts:
         if one.relation_id is None:
-            documents[f"{one.dataset}/{SCHEMA}"] = fixed_document(one.kind)
+            documents[f"{one.dataset}/{layout.SCHEMA}"] = fixed_document(one.kind)
             parts.append(one)
         else:
             folder = folders[one.relation_id]
@@ -230,9 +224,9 @@ def place(plan: Plan, target: Target) -> Placed:
 def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]]:
     """The roots that a slice opened: ``(folder, why)``."""
     for table in manifest.document["tables"]:
-        if root_of(table["dataset"])[1] == 1:
+        if layout.root_of(table["dataset"])[1] == 1:
             continue
-        follows = (target.read_json(f"{table['dataset']}/{SCHEMA}") or {}).get("follows")
+        follows = (target.read_json(f"{table['dataset']}/{layout.SCHEMA}") or {}).get("follows")
         if follows and follows["after_seq"] == manifest.document["commit_seq"]["after"]:
             yield table["dataset"], follows["because"]
 
@@ -241,7 +235,7 @@ def _candidates(
     plan: Plan, relation: int, there: list[str], target: Target
 ) -> dict[str, dict[str, Any]]:
     """Roots with what they publish: where files of this slice stand already, then newest first."""
-    read = {folder: target.read_json(f"{folder}/{SCHEMA}") for folder in there}
+    read = {folder: target.read_json(f"{folder}/{layout.SCHEMA}") for folder in there}
     known = {folder: document for folder, document in read.items() if document}
     order = list(known)
     if len(order) > 1:
@@ -253,7 +247,7 @@ def _candidates(
             )
             for folder in order
         }
-        order.sort(key=lambda folder: (held[folder], root_of(folder)[1]), reverse=True)
+        order.sort(key=lambda folder: (held[folder], layout.root_of(folder)[1]), reverse=True)
     return {folder: known[folder] for folder in order}
 
 
@@ -269,8 +263,8 @@ def _root_for(
             reasons[folder] = error.reason
     if not there:
         return first, table_document(table, None)
-    newest = max(there, key=lambda folder: root_of(folder)[1])
+    newest = max(there, key=lambda folder: layout.root_of(folder)[1])
     follows = {"dataset": newest.rpartition("/")[2], "because": reasons[newest],
                "after_seq": plan.part_of.after_seq}  # fmt: skip
-    folder = root_folder(first, root_of(newest)[1] + 1)
+    folder = layout.root_folder(first, layout.root_of(newest)[1] + 1)
     return folder, table_document(table, None, follows)

@@ -12,20 +12,11 @@ import psycopg
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
+from replview.parquet.writing import manifests
 from replview.parquet.writing.datasets import Placed, place
 from replview.parquet.writing.files import Part, PartWriter, Written
 from replview.parquet.writing.filesystems import WRITING, named
 from replview.parquet.writing.layout import SCHEMA, incarnation_folder
-from replview.parquet.writing.manifests import (
-    Manifest,
-    gaps_of,
-    is_unfinished,
-    mark_unfinished,
-    own_paths,
-    read_manifest,
-    refuse_overlap,
-    seal,
-)
 from replview.parquet.writing.planning import Plan
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -63,7 +54,7 @@ def export(
     progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
     keep: bool = False,
-) -> Manifest:
+) -> manifests.Manifest:
     """Write a slice below a target's root; a slice that is whole there is left as it is.
 
     ``write_parts`` writes the files, as on Spark; None: this process does. Finished files of an
@@ -90,16 +81,16 @@ class _Export:
     kept_rows: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self) -> Manifest:
+    def run(self) -> manifests.Manifest:
         if (whole := self._whole()) is not None:
             return whole
-        refuse_overlap(self.target, self.part)
+        manifests.refuse_overlap(self.target, self.part)
         with connect(self.dsn) as beside:
             placed = place(Plan.of(self.connection, self.part, beside), self.target)
         plan = placed.plan
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(placed, writer)
-        mark_unfinished(self.target, self.part)
+        manifests.mark_unfinished(self.target, self.part)
         # What others write meanwhile sees by the schema which root this one fills.
         for path in placed.opened:
             self.target.write_json(path, placed.schemas[path])
@@ -112,28 +103,28 @@ class _Export:
         for path, document in placed.schemas.items():
             self.target.write_json(path, document)
         files = [(one, done[one.path]) for one in plan.parts]
-        gaps = gaps_of(self.connection, self.part)
-        manifest = Manifest.of(self.part, plan.tables.values(), plan.folders, files, gaps)
-        seal(self.target, self.part, manifest)
+        gaps = manifests.gaps_of(self.connection, self.part)
+        manifest = manifests.Manifest.of(self.part, plan.tables.values(), plan.folders, files, gaps)
+        manifests.seal(self.target, self.part, manifest)
         return manifest
 
-    def _whole(self) -> Manifest | None:
+    def _whole(self) -> manifests.Manifest | None:
         """The manifest, where every file it tells of is there in its size."""
-        manifest = read_manifest(self.target, self.part)
-        if manifest is None or is_unfinished(self.target, self.part):
+        manifest = manifests.read_manifest(self.target, self.part)
+        if manifest is None or manifests.is_unfinished(self.target, self.part):
             return None
         sizes = {each.path: each.bytes for each in self.target.files(manifest.folder, deep=True)}
         if any(sizes.get(each["path"]) != each["bytes"] for each in manifest.files):
             return None
-        seal(self.target, self.part, manifest)
+        manifests.seal(self.target, self.part, manifest)
         return manifest
 
     def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, Written]:
         """Files that are there; half-written ones are swept away, another slice's are refused."""
         plan = placed.plan
         names = {one.path for one in plan.parts}
-        there, ours = set(), names | own_paths(self.part)
-        if is_unfinished(self.target, self.part):
+        there, ours = set(), names | manifests.own_paths(self.part)
+        if manifests.is_unfinished(self.target, self.part):
             # An earlier run may have been killed while it wrote a schema. Other slices write the
             # same schemas, so what they are writing now is left alone otherwise.
             ours |= placed.schemas.keys()
@@ -151,7 +142,9 @@ class _Export:
                 done[one.path] = kept
                 continue
             mine = writer.is_ours(one)
-            if mine is False or (mine is None and not is_unfinished(self.target, self.part)):
+            if mine is False or (
+                mine is None and not manifests.is_unfinished(self.target, self.part)
+            ):
                 raise TargetProblem(
                     "files of the same names stand there that this slice did not write",
                     "export into another folder",
@@ -236,7 +229,7 @@ class _Export:
                 others.add(folder.rpartition("/")[0])
         for dataset in {*plan.folders.values()} - others:
             self.target.delete(f"{dataset}/{SCHEMA}")
-        seal(self.target, self.part, None)
+        manifests.seal(self.target, self.part, None)
         for folder in {one.path.rpartition("/")[0] for one in plan.parts}:
             self.target.delete_empty(folder)
         self.target.delete_empty(f"{incarnation_folder(self.part)}/_manifests")

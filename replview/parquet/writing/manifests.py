@@ -12,16 +12,8 @@ import orjson
 from decoder.scalars import LSN
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.slices import Slice, SliceTable
+from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part, Written
-from replview.parquet.writing.layout import (
-    MANIFEST,
-    MANIFESTS,
-    SUCCESS,
-    UNFINISHED,
-    incarnation_folder,
-    range_of_name,
-    slice_name,
-)
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -86,8 +78,8 @@ class Manifest:
         days = sorted(str(w.commit_date) for w in placed if w.commit_date is not None)
         return cls({
             "format": 1,
-            "name": slice_name(part),
-            "folder": incarnation_folder(part),
+            "name": layout.slice_name(part),
+            "folder": layout.incarnation_folder(part),
             "source": part.source,
             "slot": part.slot,
             "incarnation": part.incarnation,
@@ -145,32 +137,32 @@ def _file(part: Part, written: Written) -> dict[str, object]:
 
 def path_of(part: Slice) -> str:
     """Where a slice's own manifest stands, seen from the root."""
-    return f"{incarnation_folder(part)}/{MANIFESTS}/{slice_name(part)}.json"
+    return f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}/{layout.slice_name(part)}.json"
 
 
 def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
     """A slice's manifest, or the last one written in an incarnation's folder; None: it is not
     whole.
     """
-    path = f"{part}/{MANIFEST}" if isinstance(part, str) else path_of(part)
+    path = f"{part}/{layout.MANIFEST}" if isinstance(part, str) else path_of(part)
     document = target.read_json(path)
     return None if document is None else Manifest(document)
 
 
 def manifests(target: Target, folder: str) -> list[str]:
     """The names of an incarnation's whole slices, in the order of history."""
-    found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{MANIFESTS}"))
-    names = (name for name in found if not name.endswith(UNFINISHED))
-    return [name.removesuffix(".json") for name in names if range_of_name(name) is not None]
+    found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{layout.MANIFESTS}"))
+    names = (name for name in found if not name.endswith(layout.UNFINISHED))
+    return [name.removesuffix(".json") for name in names if layout.range_of_name(name) is not None]
 
 
 def refuse_overlap(target: Target, part: Slice) -> None:
     """Rows of a transaction may stand in one slice of a root only. Raises ``TargetProblem``."""
-    folder = f"{incarnation_folder(part)}/{MANIFESTS}"
-    mine = slice_name(part)
+    folder = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"
+    mine = layout.slice_name(part)
     for found in target.files(folder):
         name = found.path.rpartition("/")[2]
-        seqs = range_of_name(name)
+        seqs = layout.range_of_name(name)
         if seqs is None or name.startswith(mine):
             continue
         if seqs[0] >= part.through_seq or part.after_seq >= seqs[1]:
@@ -178,7 +170,7 @@ def refuse_overlap(target: Target, part: Slice) -> None:
         other = (target.read_json(found.path) or {}).get("slice")
         if other is None or _overlap(part, Slice.from_json(other)):
             half, remedy = "", "export into another folder, or only what came since"
-            if name.endswith(UNFINISHED):
+            if name.endswith(layout.UNFINISHED):
                 half, remedy = " not finished", "finish that export, or export into another folder"
             raise TargetProblem(
                 f"another slice{half} of the same transactions stands there, of commit_seq "
@@ -201,7 +193,7 @@ def _overlap(one: Slice, other: Slice) -> bool:
 
 def mark_unfinished(target: Target, part: Slice) -> None:
     """From now on the incarnation's folder may hold files of a slice that is not whole."""
-    target.delete(f"{incarnation_folder(part)}/{SUCCESS}")
+    target.delete(f"{layout.incarnation_folder(part)}/{layout.SUCCESS}")
     target.write_bytes(_unfinished(part), orjson.dumps({"slice": part.to_json()}))
 
 
@@ -216,21 +208,21 @@ def own_paths(part: Slice) -> set[str]:
 
 
 def _unfinished(part: Slice) -> str:
-    return path_of(part).removesuffix(".json") + UNFINISHED
+    return path_of(part).removesuffix(".json") + layout.UNFINISHED
 
 
 def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
     """End the slice: whole with its manifest, or taken back without one. ``_SUCCESS`` comes last,
     unless some other slice is still being written.
     """
-    folder = incarnation_folder(part)
+    folder = layout.incarnation_folder(part)
     if manifest is not None:
         target.write_json(path_of(part), manifest.document)
-        target.write_json(f"{folder}/{MANIFEST}", manifest.document)
+        target.write_json(f"{folder}/{layout.MANIFEST}", manifest.document)
     target.delete(_unfinished(part))
-    found = [each.path for each in target.files(f"{folder}/{MANIFESTS}")]
-    if found and not any(path.endswith(UNFINISHED) for path in found):
-        target.write_bytes(f"{folder}/{SUCCESS}", b"")
+    found = [each.path for each in target.files(f"{folder}/{layout.MANIFESTS}")]
+    if found and not any(path.endswith(layout.UNFINISHED) for path in found):
+        target.write_bytes(f"{folder}/{layout.SUCCESS}", b"")
 
 
 def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:

@@ -22,14 +22,8 @@ from replview.parquet.reading.places import (
 )
 from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Range, Slice, SliceTable
+from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part
-from replview.parquet.writing.layout import (
-    EVENTS,
-    TRANSACTIONS,
-    datasets,
-    incarnation_folder,
-    part_names,
-)
 
 #: Of a file, as far as it can be told before.
 FILE_BYTES = 128 * 1024 * 1024
@@ -83,8 +77,8 @@ class Plan:
         ``StoreProblem``.
         """
         tables = {table.relation_id: table for table in tables_of(connection, part)}
-        incarnation = incarnation_folder(part)
-        names = datasets([*tables.values()])
+        incarnation = layout.incarnation_folder(part)
+        names = layout.datasets([*tables.values()])
         folders = {relation: f"{incarnation}/{name}" for relation, name in names.items()}
         sizes = sizes_of(connection, part)
         per_change = sizes.bytes_per_change
@@ -98,8 +92,8 @@ class Plan:
         parts: list[Part] = []
         for relation, ranges in zip(tables, of_tables, strict=True):
             parts += _parts("table", folders[relation], ranges, relation)
-        parts += _parts("transactions", f"{incarnation}/{TRANSACTIONS}", transactions)
-        parts += _parts("events", f"{incarnation}/{EVENTS}", events)
+        parts += _parts("transactions", f"{incarnation}/{layout.TRANSACTIONS}", transactions)
+        parts += _parts("events", f"{incarnation}/{layout.EVENTS}", events)
         return cls(part, tables, folders, tuple(parts))
 
 
@@ -131,7 +125,7 @@ def rows_per_part(rows: int, bytes_per_change: float) -> int:
 def _parts(kind: Any, folder: str, ranges: list[Range], relation: int | None = None) -> list[Part]:
     return [
         Part(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=relation)
-        for n, within in zip(part_names(ranges), ranges, strict=True)
+        for n, within in zip(layout.part_names(ranges), ranges, strict=True)
     ]
 
 

@@ -18,13 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from replview.parquet.writing.filesystems import (
-    Address,
-    LocalHalf,
-    Sink,
-    StoreHalf,
-    open_address,
-)
+from replview.parquet.writing import filesystems
 from replview.parquet.writing.problems import TargetProblem, raising_problems
 
 if TYPE_CHECKING:
@@ -44,12 +38,12 @@ class Found:
 class Target:
     """A folder; every path is seen from it. Whatever fails raises ``TargetProblem``."""
 
-    address: Address
+    address: filesystems.Address
 
     @classmethod
     def of(cls, url: str) -> Self:
         """The folder or object-store prefix of a path or URL; it need not exist."""
-        return cls(open_address(url))
+        return cls(filesystems.open_address(url))
 
     @property
     def url(self) -> str:
@@ -61,15 +55,15 @@ class Target:
         return self.address.kind == "local"
 
     @contextmanager
-    def create(self, path: str) -> Iterator[Sink]:
+    def create(self, path: str) -> Iterator[filesystems.Sink]:
         """Write a file: whole, or not at all."""
         half = (
-            LocalHalf(Path(self._full(path)))
+            filesystems.LocalHalf(Path(self._full(path)))
             if self.is_local
-            else StoreHalf(self.address, self._full(path))
+            else filesystems.StoreHalf(self.address, self._full(path))
         )
         with raising_problems():
-            sink = Sink(half.open())
+            sink = filesystems.Sink(half.open())
         try:
             yield sink
         except BaseException:

@@ -21,16 +21,7 @@ import psycopg
 from psycopg import sql
 
 from replview.runtime.machine import TAKEN, StackProblem, free_port
-from replview.runtime.servers.cluster import (
-    CLEAN_ENVIRONMENT,
-    check_version,
-    forget_reused_pid,
-    make_cluster,
-    postmaster_pid,
-    program,
-    run_program,
-    write_configuration,
-)
+from replview.runtime.servers import cluster
 from replview.runtime.servers.server_user import reachable_data, server_user
 
 #: What every embedded server starts with; ``settings`` come on top, ``ALTER SYSTEM`` above both.
@@ -114,20 +105,20 @@ class EmbeddedPostgres:
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         self._real_dir = reachable_data(self.data_dir)
         if not (self._real_dir / "PG_VERSION").exists():
-            make_cluster(self._real_dir, version=self.version, user=self.user,
+            cluster.make_cluster(self._real_dir, version=self.version, user=self.user,
                          password=self.password, encoding=self.encoding)  # fmt: skip
-        check_version(self._real_dir, self.version)
-        forget_reused_pid(self._real_dir)
+        cluster.check_version(self._real_dir, self.version)
+        cluster.forget_reused_pid(self._real_dir)
         port = free_port(self.port)
-        write_configuration(self._real_dir, {**self.settings, "port": port})
+        cluster.write_configuration(self._real_dir, {**self.settings, "port": port})
         self._port_file.write_text(str(port))
         self.port = port
         return self
 
     def argv(self) -> list[str]:
         """The command for a process manager, to run as ``server_user()`` without our variables."""
-        variables = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
-        command = [program(self.version, "postgres"), "-D", str(self._real_dir)]
+        variables = [f"{name}={value}" for name, value in cluster.CLEAN_ENVIRONMENT.items()]
+        command = [cluster.program(self.version, "postgres"), "-D", str(self._real_dir)]
         return ["/usr/bin/env", "-i", *variables, *command]
 
     def start(self) -> None:
@@ -138,7 +129,7 @@ class EmbeddedPostgres:
             log = self._real_dir / "replview.log"
             command = ["pg_ctl", "start", "-D", str(self._real_dir), "-l", str(log), "-w"]
             try:
-                run_program(self.version, *command, "-t", str(_START_SECONDS))
+                cluster.run_program(self.version, *command, "-t", str(_START_SECONDS))
                 return
             except StackProblem as problem:
                 lines = _last_lines(log)
@@ -149,11 +140,11 @@ class EmbeddedPostgres:
     def stop(self, *, mode: str = "fast", timeout_seconds: int = 60) -> bool:
         """Stop it (smart, fast, immediate); whether it ran. Fast waits for the walsenders."""
         self._real_dir = self.data_dir.resolve()
-        forget_reused_pid(self._real_dir)
-        if postmaster_pid(self._real_dir) is None:
+        cluster.forget_reused_pid(self._real_dir)
+        if cluster.postmaster_pid(self._real_dir) is None:
             return False
         command = ["pg_ctl", "stop", "-D", str(self._real_dir), "-m", mode, "-w"]
-        run_program(self.version, *command, "-t", str(timeout_seconds))
+        cluster.run_program(self.version, *command, "-t", str(timeout_seconds))
         return True
 
     def remove(self) -> None:

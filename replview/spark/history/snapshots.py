@@ -9,22 +9,10 @@ from pyspark.sql import functions as F
 from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import TableVersion
+from replview.spark.history import row_intervals
 from replview.spark.history.datasets import END, Dataset, Moment
 from replview.spark.history.reach import WHOLE, Reach, Span, doubts, read_reach, span_doubts
 from replview.spark.history.results import Result
-from replview.spark.history.row_intervals import (
-    GONE,
-    NEXT,
-    PLACE,
-    STREAM,
-    Truncation,
-    Unsent,
-    by_key,
-    in_epochs,
-    key_names,
-    placed,
-    with_intervals,
-)
 from replview.spark.quoting import tick
 
 #: What stands beside a row's columns: the change that left it so.
@@ -46,12 +34,14 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
     keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
     base = reach.base
-    rows = named(_after(placed(dataset.changes(spark, moment), keys), base), keys)
-    unsent = Unsent(dataset, reach.unsent)
+    rows = named(_after(row_intervals.placed(dataset.changes(spark, moment), keys), base), keys)
+    unsent = row_intervals.Unsent(dataset, reach.unsent)
     if reach.unsent:
         moves = some_move_unsent(rows, keys)
-        frame = unsent.filled(with_intervals(in_epochs(rows, ()), keys), keys, moves=moves)
-        frame = frame.where(frame[NEXT].isNull() & ~frame[GONE])
+        frame = unsent.filled(
+            row_intervals.with_intervals(row_intervals.in_epochs(rows, ()), keys), keys, moves=moves
+        )
+        frame = frame.where(frame[row_intervals.NEXT].isNull() & ~frame[row_intervals.GONE])
     else:
         frame = _latest(rows, keys)
     version = dataset.version(reach.version)
@@ -79,7 +69,7 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
 
 
 def filled_rows(
-    frame: DataFrame, dataset: Dataset, columns: list[Column], unsent: Unsent
+    frame: DataFrame, dataset: Dataset, columns: list[Column], unsent: row_intervals.Unsent
 ) -> DataFrame:
     """Rows with the last known values in their columns, and ``_unknown``."""
     number = {column.source_name: n for n, column in enumerate(unsent.columns)}
@@ -108,7 +98,7 @@ def filled_rows(
 
 def some_move_unsent(rows: DataFrame, keys: list[Column]) -> bool:
     """Whether some update moved its row to another key without sending all of it."""
-    names = key_names(keys)
+    names = row_intervals.key_names(keys)
     at = ["_commit_version", "_seq"]
     key, kind = F.struct(*names), F.col("_change_type")
     moved = rows.where((kind == "update_postimage") & (F.size("_not_sent") > 0))
@@ -117,7 +107,7 @@ def some_move_unsent(rows: DataFrame, keys: list[Column]) -> bool:
     return not both.where(~F.col("now").eqNullSafe(F.col("before"))).isEmpty()
 
 
-def _after(rows: DataFrame, base: Truncation | None) -> DataFrame:
+def _after(rows: DataFrame, base: row_intervals.Truncation | None) -> DataFrame:
     """What counts from a place on at which all rows are known."""
     if base is None:
         return rows
@@ -125,17 +115,21 @@ def _after(rows: DataFrame, base: Truncation | None) -> DataFrame:
     version = F.col("_commit_version")
     if seq < 0:  # a baseline
         return rows.where(version >= lsn)
-    later = (F.col(STREAM) == 1) & (F.col("_seq") > seq)
+    later = (F.col(row_intervals.STREAM) == 1) & (F.col("_seq") > seq)
     return rows.where((version >= lsn) & ((version > lsn) | later))
 
 
 def named(rows: DataFrame, keys: list[Column]) -> DataFrame:
     """Only rows that say which row they are of."""
-    return rows.where(F.coalesce(*(F.col(n).cast("string") for n in key_names(keys))).isNotNull())
+    return rows.where(
+        F.coalesce(*(F.col(n).cast("string") for n in row_intervals.key_names(keys))).isNotNull()
+    )
 
 
 def _latest(rows: DataFrame, keys: list[Column]) -> DataFrame:
-    newest = Window.partitionBy(*key_names(keys)).orderBy(*(F.col(name).desc() for name in PLACE))
+    newest = Window.partitionBy(*row_intervals.key_names(keys)).orderBy(
+        *(F.col(name).desc() for name in row_intervals.PLACE)
+    )
     last = rows.withColumn("_number", F.row_number().over(newest)).where("_number = 1")
     return last.where(F.col("_change_type").isin("insert", "update_postimage"))
 
@@ -169,12 +163,12 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
     """
     keys = dataset.keys()
     reach = read_reach(spark, dataset, keys, moment)
-    rows = named(placed(dataset.changes(spark, moment), keys), keys)
-    rows = in_epochs(rows, reach.truncations)
+    rows = named(row_intervals.placed(dataset.changes(spark, moment), keys), keys)
+    rows = row_intervals.in_epochs(rows, reach.truncations)
     if reach.baselines:
         rows = _without_repeats(rows, dataset, keys, reach)
-    rows = with_intervals(rows, keys)
-    unsent = Unsent(dataset, reach.unsent)
+    rows = row_intervals.with_intervals(rows, keys)
+    unsent = row_intervals.Unsent(dataset, reach.unsent)
     if reach.unsent:
         rows = unsent.filled(rows, keys, moves=some_move_unsent(rows, keys))
     columns = dataset.columns_of(dataset.version(reach.version))
@@ -193,7 +187,7 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
 
 def _states(rows: DataFrame, reach: Reach) -> DataFrame:
     """Rows with what ended them; only those that outlived their transaction."""
-    following = F.col(NEXT)
+    following = F.col(row_intervals.NEXT)
     later = following["_commit_version"]
     ended = (
         F.when(following["_change_type"] == "delete", "delete")
@@ -213,7 +207,7 @@ def _states(rows: DataFrame, reach: Reach) -> DataFrame:
         "_is_current": ends_at.isNull(),
         "_ended_by": F.coalesce(ended, by_truncation),
     })  # fmt: skip
-    same = (F.col("_to_version") == F.col("_from_version")) & (F.col(STREAM) == 1)
+    same = (F.col("_to_version") == F.col("_from_version")) & (F.col(row_intervals.STREAM) == 1)
     return rows.where(~F.coalesce(same, F.lit(False)))
 
 
@@ -234,11 +228,11 @@ def _without_repeats(
     """Without a baseline's rows that tell again what the change before them left."""
     values = F.xxhash64(*(tick(column.name) for column in dataset.columns), F.lit(0))
     rows = rows.withColumn("_hash", values)
-    window = by_key(keys, "_epoch")
+    window = row_intervals.by_key(keys, "_epoch")
     kind, before = F.lag("_change_type").over(window), F.lag("_hash").over(window)
     whole = F.size(F.lag("_not_sent").over(window)) == 0
     same = kind.isin("insert", "update_postimage") & (~whole | (before == F.col("_hash")))
-    repeats = (F.col(STREAM) == 0) & F.coalesce(same, F.lit(False))
+    repeats = (F.col(row_intervals.STREAM) == 0) & F.coalesce(same, F.lit(False))
     return rows.withColumn("_repeats", repeats).where("NOT _repeats").drop("_hash", "_repeats")
 
 

@@ -12,7 +12,7 @@ import pytest
 from replview.features.archive import job as archiving
 from replview.parquet.archive import job
 from replview.parquet.slices import Slice
-from replview.parquet.writing import exporting
+from replview.parquet.writing import exporting, manifests
 from replview.parquet.writing.targets import Target
 from replview.store import instance_settings
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
@@ -105,7 +105,7 @@ def test_after_a_crash_the_same_slice_is_written_once(
 
     # After the files, before the manifest; then after all, before the mark.
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "seal", killed)
+        patch.setattr(manifests, "seal", killed)
         with pytest.raises(Killed):
             work_off()
     left = {path: path.stat().st_mtime_ns for path in archived.rglob("*.parquet")}
