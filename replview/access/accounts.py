@@ -125,7 +125,6 @@ def sign_out(user: User) -> int:
 
 
 def sessions_of(user: User) -> list[Session]:
-    """The sessions in which the account is signed in."""
     alive = Session.objects.filter(expire_date__gt=timezone.now())
     return [row for row in alive if row.get_decoded().get("_auth_user_id") == str(user.pk)]
 

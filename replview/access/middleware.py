@@ -87,7 +87,6 @@ def AccessRecordMiddleware(get_response: Callable[..., Any]) -> Callable[..., An
 
 
 def visit_of(request: HttpRequest) -> Visit:
-    """The visit that a request is."""
     given = request.headers.get("X-Request-ID", "")
     return Visit(
         lambda: _signed_in(request),

@@ -55,8 +55,6 @@ class Nav:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What holds of one address."""
-
     role: Role | str
     #: Of methods that change something; None: the same.
     change: Role | None = None

@@ -54,8 +54,6 @@ class PublishedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptColumn:
-    """A column of one table."""
-
     name: str
     type_name: str
     #: What its name looks like; empty: nothing.

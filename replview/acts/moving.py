@@ -25,8 +25,6 @@ from replview.store.write.incarnations import SlotRow
 
 @dataclass(frozen=True, slots=True)
 class SlotOutcome:
-    """What becomes of one slot."""
-
     name: str
     #: ``goes on``, ``gap``, ``missing``, ``lost`` or ``other database``.
     word: str

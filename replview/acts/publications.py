@@ -29,8 +29,6 @@ _NEEDS = "ownership of the publication and of the tables"
 
 
 class Alteration(Protocol):
-    """Statements that are to be run together."""
-
     @property
     def statements(self) -> Sequence[sql.Composed]:
         """Return the statements in their order, for one transaction."""
@@ -216,8 +214,6 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationView:
-    """One publication of a source."""
-
     publication: Publication
     #: replview made it, for one of its slots.
     ours: bool

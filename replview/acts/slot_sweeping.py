@@ -90,7 +90,6 @@ _DEADLINE_SECONDS = 20.0
 
 
 def sweep_due() -> None:
-    """Sweep every intention that is due."""
     for intention in intentions.due():
         # A draft that is no longer carried out has no maker; a command may be alive.
         sweep(intention, maker_gone=intention.draft_id is not None)

@@ -147,8 +147,6 @@ USER_TYPES = Query(
 
 @dataclass(frozen=True, slots=True)
 class UserTypeFacts:
-    """One type of the database."""
-
     oid: int
     kind: Kind
     #: What a domain, array or range is over; 0 for the others.

@@ -17,8 +17,6 @@ from replview.catalog.tables import TableFacts
 
 
 class Grade(StrEnum):
-    """How much a finding matters."""
-
     OK = "ok"
     #: Good to know; nothing to do.
     NOTE = "note"

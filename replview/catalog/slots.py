@@ -66,7 +66,6 @@ class SlotStates:
 
 
 def read_slot_states(connection: Connection) -> SlotStates:
-    """The slots of a cluster now."""
     has_counters = connection.info.server_version >= 140000
     query = SLOT_STATES if has_counters else _SLOT_STATES_BEFORE_14
     row = query.json_row(connection, _SLOTS_LIMIT)

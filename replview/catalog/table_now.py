@@ -136,8 +136,6 @@ class IndexNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableNow:
-    """A table at this moment."""
-
     schema: str
     name: str
     #: Has no rows of its own.

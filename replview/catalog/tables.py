@@ -28,8 +28,6 @@ NAMED_TABLE = Query(
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column as the catalog has it now."""
-
     name: str
     type_oid: int
     typmod: int

@@ -22,8 +22,6 @@ OTHERS_SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotView:
-    """A slot and what is to be said of it."""
-
     slot: Slot
     reading: Reading
     health: Health

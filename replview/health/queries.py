@@ -17,8 +17,6 @@ from replview.store.models.seen import seen_ids
 
 @dataclass(frozen=True, slots=True)
 class AlertCounts:
-    """The numbers of alerts that fire."""
-
     firing: int = 0
     #: Those that need somebody now.
     now: int = 0

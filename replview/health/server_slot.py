@@ -17,8 +17,6 @@ from replview.store.models import Source, WatchedSlot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSlot:
-    """One slot of one source."""
-
     source: Source
     name: str
     slot_type: str = "logical"
@@ -53,7 +51,6 @@ class ServerSlot:
 
     @property
     def active(self) -> bool | None:
-        """Whether somebody reads it."""
         active = self.facts.get("active")
         return active if isinstance(active, bool) else None
 

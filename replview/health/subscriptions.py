@@ -22,8 +22,6 @@ _BEHIND_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionView:
-    """One subscription, and what is to be said of it."""
-
     source: Source
     name: str
     slot_name: str
@@ -50,7 +48,6 @@ def read_subscriptions(sources: Mapping[int, Source], now: datetime) -> list[Sub
 
 
 def view_of(source: Source, row: WatchedSubscription, now: datetime) -> SubscriptionView:
-    """Return the view of one subscription."""
     facts: dict[str, Any] = row.facts if isinstance(row.facts, dict) else {}
     health, run = _health(row.name, facts, row.last_seen_at, now)
     publications = facts.get("subpublications")

@@ -148,7 +148,6 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
 
 
 def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> OtherView:
-    """Return the view of one slot that is not ours."""
     server = server_slot(row)
     reading = reading_of(server, pace, now)
     health = watched_health(server, reading, now, causes.of(server, reading, None))

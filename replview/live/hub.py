@@ -88,7 +88,6 @@ class Feed:
         self._task = asyncio.create_task(self._run(), name=f"feed-{self.position.slot_id}")
 
     async def stop(self) -> None:
-        """Stop reading."""
         await end(self._task)
 
     def wake(self, wake: Wake) -> None:

@@ -129,8 +129,6 @@ class Position:
 
 @dataclass(slots=True)
 class News:
-    """What one read found."""
-
     rows: list[Summary] = field(default_factory=list)
     ended: list[Summary] = field(default_factory=list)
     #: The transactions in progress; None: not read this time.

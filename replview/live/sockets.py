@@ -68,7 +68,6 @@ class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         raise NotImplementedError
 
     async def send_json(self, message: dict[str, Any]) -> None:
-        """Send one message to the browser."""
         await self.send(text_data=orjson.dumps(message).decode())
 
     async def watch_session(self, source_id: int | None = None) -> None:
@@ -211,7 +210,6 @@ class LiveSocket(JSONSocket):
         await end(*self.tasks)
 
     async def hear(self, message: dict[str, Any]) -> None:
-        """Handle a message by its type."""
         assert self.feed is not None
         with use_visibility(self.watcher.visibility):
             await self._handlers[message["type"]](self, message, self.feed)
@@ -318,7 +316,6 @@ def _rows(found: Stretch | None) -> dict[str, Any]:
 
 
 async def note_opened(scope: dict[str, Any], slot: Slot) -> None:
-    """Note that somebody watches this slot."""
     user = scope.get("user") or await get_user(scope)
     address = str((scope.get("client") or ("",))[0] or "")
     await _note_in_thread(user, address, slot)

@@ -158,7 +158,6 @@ def _options(
 
 
 def found_lines(found: Found, max_changes: int, max_seconds: float) -> list[str]:
-    """What was found, for a terminal."""
     lines = [f"{found.title} {found.cause[:1].upper()}{found.cause[1:]}"]
     if bound := found.not_looked_at(max_changes, max_seconds):
         lines.append(bound)
@@ -201,7 +200,6 @@ def add_quarantine(actions: Any) -> None:
 
 
 def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
-    """Show it, or decide about it."""
     slot = instance.slot_of(options)
     row = open_quarantine(slot)
     if options["retry"] or options["skip"] is not None:
@@ -239,7 +237,6 @@ def _decide(row: Quarantine, typed: str | None) -> str:
 
 
 def _lines_of(row: Quarantine) -> list[str]:
-    """What stops the slot, and the ways on."""
     lines = [
         f"stopped: {row.cause}",
         f"  found    {row.found_at.astimezone():%Y-%m-%d %H:%M:%S}",

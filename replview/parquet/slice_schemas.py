@@ -47,8 +47,6 @@ _DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What becomes of a column."""
-
     arrow: pa.DataType
     #: What is lost or different, for whoever reads the file; empty: nothing.
     note: str = ""

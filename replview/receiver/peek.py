@@ -78,8 +78,6 @@ def peek(
 
 @dataclass(slots=True)
 class _Looking:
-    """One look, from connecting to its findings."""
-
     queries: SimpleQueries
     connection: psycopg.Connection[Any]
     catalog: SourceCatalog

@@ -136,8 +136,6 @@ _OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """One transaction that waits in the slot."""
-
     xid: int | None
     gid: str | None
     #: ``streaming``, ``prepared``, ``committed`` or ``rolled back``; empty: aborted.

@@ -20,8 +20,6 @@ from replview.receiver.source_catalog import NamedTables
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a session asks of pgoutput."""
-
     proto_version: int
     streaming: Literal["off", "on", "parallel"]
     binary: bool

@@ -97,7 +97,6 @@ class SourceCatalog:
         return {row.oid: UserType(row.kind, row.over_oid) for row in rows}
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
         if self._connection is not None:
             self._connection.close()
 

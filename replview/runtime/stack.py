@@ -107,7 +107,6 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Return the address of the pages."""
         return f"http://{self._local_host}:{self.port}/"
 
     @property

@@ -31,8 +31,6 @@ _GONE = {"STOPPED", "EXITED", "FATAL", "UNKNOWN"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One long-running process."""
-
     name: str
     argv: Sequence[str]
     #: Low starts first and stops last, also when supervisord is told to end.

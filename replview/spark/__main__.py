@@ -63,7 +63,6 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> None:
 
 
 def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
-    """The options of all jobs."""
     found = argparse.ArgumentParser(
         prog=prog,
         description="Jobs over changes that were exported as Parquet, by Spark: on this machine or "

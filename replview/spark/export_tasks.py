@@ -153,7 +153,6 @@ class _Tasks:
         return lines
 
     def cancel(self) -> None:
-        """End what runs."""
         if self._context is None:
             self._session.interruptTag(self._tag)
         else:

@@ -67,7 +67,6 @@ def request(name: str, wanted: bool, by: str) -> None:
 
 
 def wanted() -> set[str]:
-    """What is asked for now."""
     rows = Setting.objects.filter(name__in=[_WISH.format(name) for name in NAMES])
     return {row.name.removeprefix("trouble.") for row in rows if row.value.get("wanted") is True}
 

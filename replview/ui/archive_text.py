@@ -14,8 +14,6 @@ from replview.ui.params import Params
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLine:
-    """One incarnation of a slot."""
-
     #: ``shop/replview``, with the incarnation's number where it is not the first.
     name: str
     #: A commit that is there with all before it; None: unknown, or nothing is there.
@@ -49,8 +47,6 @@ class ArchiveView:
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveForm:
-    """What is typed, as it is typed."""
-
     target: str
     after_hours: str
     every_hours: str

@@ -46,7 +46,6 @@ def tables_words(tables: Sequence[str]) -> str:
 
 
 def failed(row: Job) -> Sentence:
-    """What kept it, and what to do."""
     following = as_next(row.problem_remedy) or "see the log."
     return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=following)
 

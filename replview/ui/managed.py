@@ -83,7 +83,6 @@ def check_confirmed(request: HttpRequest, act: Plan) -> None:
 
 
 def keep_outcome(request: HttpRequest, outcome: Outcome) -> None:
-    """For the page that tells it."""
     kept = asdict(outcome) | {"at": timezone.now().isoformat(), "by": request.user.get_username()}
     request.session[_OUTCOME] = kept
 

@@ -43,12 +43,10 @@ def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
 
 
 def days_typed(days: int | None) -> str:
-    """As the field has it."""
     return "none" if days is None else f"{days}d"
 
 
 def size_typed(size: int | None) -> str:
-    """As the field has it."""
     return "none" if size is None else size_words(size)
 
 

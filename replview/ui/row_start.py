@@ -18,8 +18,6 @@ _EXAMPLES = 8
 
 @dataclass(slots=True)
 class Start:
-    """What the page begins with."""
-
     slot: Slot
     #: As asked for.
     table_name: str = ""

@@ -65,8 +65,6 @@ def kind_of(name: str) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line."""
-
     event: SlotEvent
     kind: Kind
     #: Names and values; a value of several lines keeps them.

@@ -18,8 +18,6 @@ from replview.text.formats import FIRST_USER_OID, plural, short_type
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a version."""
-
     name: str
     #: In words; empty: neither a Type message nor a catalog told its name.
     type: str
@@ -152,8 +150,6 @@ def carried_words(carried: Mapping[tuple[str, str], Carried] | None, pair: tuple
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """One column before and after."""
-
     #: ``same``, ``added``, ``dropped``, ``renamed`` or ``changed``.
     kind: str
     before: Column | None
@@ -176,8 +172,6 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What changed of the table as a whole."""
-
     what: str
     before: str
     after: str

@@ -68,7 +68,6 @@ class RecordQuery:
         return f"{reverse(name)}{'?' if query else ''}{query}"
 
     def file_url(self, form: str) -> str:
-        """All that is asked for, as a file."""
         query = urlencode({**self.words(), "format": form}, safe="/:")
         return f"{reverse('access-record-file')}?{query}"
 
@@ -126,8 +125,6 @@ _COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record as the page tells it."""
-
     record: AccessRecord
 
     @property

@@ -22,8 +22,6 @@ class Unit(StrEnum):
 
 
 class Subject(StrEnum):
-    """What a kind is measured of."""
-
     SLOT = "slot"
     #: A slot that replview receives.
     OUR_SLOT = "our slot"
@@ -34,8 +32,6 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of rule."""
-
     #: As pages call it.
     word: str
     unit: Unit

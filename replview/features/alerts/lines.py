@@ -24,8 +24,6 @@ _NOT_DETAILS = ("name", "relation", "event", "version", "over_because", "quarant
 
 @dataclass(frozen=True, slots=True)
 class AlertLine:
-    """One alert."""
-
     alert: Alert
     now: dt.datetime
     #: What the health of its slot asks for now; empty: not asked for, or nothing.
@@ -73,7 +71,6 @@ class AlertLine:
 
     @property
     def fired(self) -> str:
-        """The value when it fired."""
         return self._words(self.alert.value_fired)
 
     @property
@@ -109,7 +106,6 @@ class AlertLine:
 
     @property
     def sentence(self) -> str:
-        """What is or was the matter."""
         return self.alert.message or f"{self.rule_name}: {self.what}."
 
     @property
@@ -140,7 +136,6 @@ class AlertLine:
 
     @property
     def source_url(self) -> str:
-        """The source's block."""
         if self.alert.source is None:
             return ""
         return f"{reverse('sources')}#source-{self.alert.source.pk}"
@@ -152,7 +147,6 @@ class AlertLine:
 
     @property
     def details(self) -> list[tuple[str, str]]:
-        """Further values of that moment."""
         shown = []
         for name, value in self.alert.detail.items():
             if name in _NOT_DETAILS or value in (None, "", [], {}):
@@ -179,8 +173,6 @@ def _moment(text: str) -> str:
 
 @dataclass(slots=True)
 class RuleRow:
-    """One rule of the list."""
-
     rule: AlertRule
     firing: int = 0
     own: list["RuleRow"] = field(default_factory=list)

@@ -25,7 +25,6 @@ _LOST = {
 
 
 def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[str, Any]) -> str:
-    """What holds, in one sentence."""
     amount = amount_words(value, kind_of(rule).unit)
     reason = str(detail.get("reason") or "")
     return {
@@ -103,7 +102,6 @@ def announce(alert: Alert, now: dt.datetime) -> None:
 
 
 def _log(alert: Alert, event: str, now: dt.datetime) -> None:
-    """A line in the log of a slot of ours."""
     if alert.slot_id is None:
         return
     # A slot of ours has the number of its watched slot.
@@ -142,7 +140,6 @@ def id_of(delivery: Delivery) -> str:
 
 
 def sentence_of(delivery: Delivery) -> str:
-    """What is said of it."""
     alert = delivery.alert
     if alert is None:
         return "A test message from replview: this webhook works."

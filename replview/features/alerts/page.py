@@ -114,8 +114,6 @@ _RELATED = ("rule", "source", "slot")
 
 @dataclass(slots=True, kw_only=True)
 class AlertsPage:
-    """What the page shows."""
-
     wanted: AlertsQuery
     now: dt.datetime
     firing: list[AlertLine] = field(default_factory=list)

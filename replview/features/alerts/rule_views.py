@@ -70,7 +70,6 @@ class RuleForm(forms.Form):
     enabled = forms.BooleanField(required=False)
 
     def __init__(self, rule: AlertRule, sent: Mapping[str, Any] | None = None) -> None:
-        """As the rule is, or as it was sent."""
         self.rule, self.kind = rule, KINDS[rule.kind]
         known = {name: getattr(rule, _OF_RULE.get(name, name)) for name in _KEPT}
         super().__init__(sent, initial={**known, "tables": "\n".join(rule.tables)})
@@ -144,7 +143,6 @@ def rules(request: HttpRequest) -> HttpResponse:
 @page(role=OPERATOR, nav="alerts", of=OF_RULE)
 @require_http_methods(["GET", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """One rule's form."""
     return _answer(request, _find(rule_id))
 
 
@@ -156,7 +154,6 @@ def new(request: HttpRequest) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, found: AlertRule) -> HttpResponse:
-    """The form, or that it was saved."""
     if request.method != "POST":
         return _show(request, RuleForm(found))
     form = RuleForm(found, request.POST)

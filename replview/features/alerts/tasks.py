@@ -18,7 +18,6 @@ chore(deliver_due, "replview.deliver_alerts", when=ANY_DUE)
 
 @task("replview.forget_alerts")
 def forget_alerts() -> None:
-    """Delete what is old."""
     now = dt.datetime.now(dt.UTC)
     Delivery.objects.filter(created_at__lt=now - DELIVERIES_KEPT, next_try_at=None).delete()
     cleared = Alert.objects.filter(state=Alert.State.CLEARED)

@@ -159,8 +159,6 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What trying gave."""
-
     since: dt.datetime
     until: dt.datetime
     episodes: list[Episode] = field(default_factory=list)

@@ -20,8 +20,6 @@ WIDTH = 1000
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
-    """One line of the list."""
-
     baseline: Baseline
     #: When its first row was read; None: not begun, or not known.
     reading_since: datetime | None = None

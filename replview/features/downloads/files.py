@@ -117,7 +117,6 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
 
 
 def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, object]:
-    """A line of a slice's transactions."""
     names = ("commit_seq", "xid", "gid", "state", "origin", "actor", "actor_grade", "context",
              "first_lsn", "commit_lsn", "end_lsn", "inserts", "updates", "deletes", "truncates",
              "messages", "size_bytes")  # fmt: skip

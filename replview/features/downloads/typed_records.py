@@ -45,8 +45,6 @@ class TypedFile:
 
 @dataclass(slots=True)
 class _Table:
-    """What is known of one table's records."""
-
     #: As last seen among them.
     schema: str
     table: str

@@ -66,7 +66,6 @@ def erasure_view(row: Erasure) -> ErasureView:
 
 
 def list_sentence(rows: int, unfinished: int) -> Sentence:
-    """Of the page of all acts."""
     if unfinished:
         return Sentence(
             level="look",

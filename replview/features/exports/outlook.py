@@ -129,7 +129,6 @@ class Outlook:
         return sum(one.size_bytes or 0 for one in self.datasets)
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
         document = asdict(self.estimate)
         return document | {"first_lsn": self.first_lsn, "last_lsn": self.last_lsn}
 

@@ -118,7 +118,6 @@ class ExportPage:
 
     @property
     def filter(self) -> TransactionFilter:
-        """The words as a filter's."""
         return TransactionFilter.from_words(self.words)
 
     @property
@@ -200,7 +199,6 @@ def export_url(words: Mapping[str, str]) -> str:
 def read_export_page(
     slot: Slot, words: dict[str, str], *, anywhere: bool, tested: Mapping[str, Any] | None
 ) -> ExportPage:
-    """What these words mean now."""
     policy = read_policy()
     words = {"slot": str(slot)} | words
     asked = TransactionFilter.from_words(words)

@@ -15,7 +15,6 @@ _LEVELS = {"done": "ok", "failed": "now", "cancelled": "idle", "waiting": "idle"
 
 @register.filter
 def export_level(row: Export | HistoryJob) -> str:
-    """The shape that stands for its state."""
     return _LEVELS.get(row.state, "unknown")
 
 

@@ -56,8 +56,6 @@ class Moved:
 
 @dataclass(slots=True, kw_only=True)
 class FoundLine:
-    """One change that was found."""
-
     row: TransactionRow
     change: ChangeRow
     block: Block
@@ -87,8 +85,6 @@ class FoundLine:
 
 @dataclass(slots=True, kw_only=True)
 class FindPage:
-    """All the template needs."""
-
     slot: Slot
     wanted: WantedChanges
     words: dict[str, str]

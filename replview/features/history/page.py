@@ -46,12 +46,10 @@ class HistoryPage:
 
     @property
     def jobs(self) -> list[tuple[str, str]]:
-        """Every job and what it shows."""
         return [(name, job[0]) for name, job in JOBS.items()]
 
     @property
     def does(self) -> str:
-        """What the chosen one shows."""
         return JOBS.get(self.words.get("job", ""), ("",))[0]
 
     @property
@@ -75,7 +73,6 @@ def history_url(words: Mapping[str, str]) -> str:
 
 
 def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
-    """What these words mean now."""
     rows = visible_jobs().defer("result")
     roots = known_roots()
     page = HistoryPage(

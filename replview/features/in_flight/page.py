@@ -120,14 +120,11 @@ class Scope:
         return self.source_states[slot.source_id]
 
     def slot_of(self, row: Transaction) -> Slot:
-        """The slot a transaction in view belongs to."""
         return next(slot for slot in self.slots if slot.incarnation_id == row.incarnation_id)
 
 
 @dataclass(slots=True, kw_only=True)
 class InFlight:
-    """The page's content."""
-
     scope: Scope
     filters: InFlightQuery
     revision: str

@@ -60,7 +60,6 @@ def age_of(moment: datetime) -> SafeString:
 
 @register.inclusion_tag("ui/components/lifecycle.html")
 def lifecycle(drawn: Lifecycle | None) -> dict[str, object]:
-    """The small drawing of a lifecycle."""
     return {"lifecycle": drawn}
 
 

@@ -191,7 +191,6 @@ def now(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """The drawer's content."""
     scope = read_scope(InFlightQuery())
     chosen = read_chosen(transaction_id, scope)
     if chosen is None:
@@ -234,7 +233,6 @@ def _page(content: InFlight) -> dict[str, object]:
 
 
 def _sources(content: InFlight) -> list[dict[str, Any]]:
-    """The menu of sources and their slots."""
     filters = content.filters
     found: dict[str, dict[str, Any]] = {
         name: {

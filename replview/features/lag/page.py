@@ -75,7 +75,6 @@ def first_slot() -> str:
 
 
 def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
-    """The template's words."""
     names = [slot.name for slot in slots]
     missing = [name for name in query.slots if name not in names]
     # Links lead only to slots there are.

@@ -142,8 +142,6 @@ class SlotSeries:
 
 @dataclass(slots=True)
 class Series:
-    """What was read, and how."""
-
     since: dt.datetime
     until: dt.datetime
     #: ``raw``, ``minute`` or ``hour``: the coarsest that was read.

@@ -80,7 +80,6 @@ def data(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER)
 @require_GET
 def csv(request: HttpRequest) -> HttpResponseBase:
-    """What the page shows, as a file."""
     query = LagQuery.of(request.GET)
     slots = _slots(query)
     now = dt.datetime.now(dt.UTC)

@@ -31,8 +31,6 @@ class MatchedTable:
 
 @dataclass(slots=True, kw_only=True)
 class RuleView:
-    """One rule, or one that is not saved yet."""
-
     rule: MaskRule
     tables: list[MatchedTable] = field(default_factory=list)
     more_tables: int = 0

@@ -31,8 +31,6 @@ class Measure:
 
 
 class Exposition:
-    """The lines of one scrape."""
-
     def __init__(self) -> None:
         self._lines: list[str] = []
 
@@ -67,7 +65,6 @@ class Exposition:
         self._lines += text.removesuffix("\n").split("\n")
 
     def text(self) -> str:
-        """The whole scrape."""
         return "\n".join(self._lines) + "\n"
 
 

@@ -259,7 +259,6 @@ _STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 @login_not_required
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """One scrape."""
     began = time.perf_counter()
     if not settings.METRICS_PUBLIC:
         try:

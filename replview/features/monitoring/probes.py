@@ -41,8 +41,6 @@ _NOT_LIBPQ = {"autocommit", "context", "cursor_factory", "pool", "prepare_thresh
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found."""
-
     #: ``ok``, ``failed``, ``late``, or of migrations ``missing``.
     word: str
     seconds: float

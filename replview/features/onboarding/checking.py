@@ -63,7 +63,6 @@ class Checked:
 
     @property
     def fine(self) -> list[FindingView]:
-        """What is as it should be."""
         return self.of("ok")
 
     @property
@@ -77,7 +76,6 @@ class Checked:
 
     @property
     def title(self) -> str:
-        """The result in a few words."""
         blocking, warnings = len(self.of("now")), len(self.of("look"))
         if self.blocked:
             return f"{plural(blocking, 'thing')} to mend first."
@@ -113,7 +111,6 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
 
 
 def view_of(finding: Finding) -> FindingView:
-    """A finding for a page."""
     remedies = _remedies(with_place(finding.remedy, finding.field, PLACES))
     message = f"{sentence(finding.message)}."
     return FindingView(_LEVELS[finding.grade], finding.code, message, remedies)

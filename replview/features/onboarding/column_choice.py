@@ -26,8 +26,6 @@ Rules = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRow:
-    """A column and what is chosen for it."""
-
     table: str
     column: str
     type_name: str

@@ -15,8 +15,6 @@ from replview.ui.sentence import BASELINE_COST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A choice of a few, with a sentence for each."""
-
     name: str
     label: str
     about: str
@@ -28,8 +26,6 @@ class Option:
 
 @dataclass(slots=True)
 class OptionForm:
-    """What may be chosen on this server, and what is."""
-
     facts: ServerFacts
     values: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
@@ -47,7 +43,6 @@ class OptionForm:
 
     @property
     def further(self) -> list[tuple[Option, str]]:
-        """Those that are seldom touched."""
         return [(one, self.values[one.name]) for one in _further(self.facts)]
 
     @property

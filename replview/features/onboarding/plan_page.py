@@ -118,8 +118,6 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A step as it is now."""
-
     title: str
     sql: str
     level: str
@@ -129,8 +127,6 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """All of it, with the sentence over it."""
-
     level: str
     title: str
     cause: str = ""
@@ -144,7 +140,6 @@ class CarriedOut:
 
 
 def carried_out(draft: SourceDraft) -> CarriedOut:
-    """A draft that was agreed to."""
     lines = [_line(one) for one in draft.progress]
     name, words = draft.answers.get("name", ""), KINDS[Kind(draft.kind)]
     if draft.stop_wanted and draft.state in (State.WAITING, State.RUNNING):

@@ -27,8 +27,6 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class KindWords:
-    """A way to begin, in words."""
-
     title: str
     icon: str
     #: What is on the source when all is done.
@@ -46,8 +44,6 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
-    """A step in the row of steps."""
-
     number: int
     name: str
     word: str

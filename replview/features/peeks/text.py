@@ -22,8 +22,6 @@ _STATES = {"open": Transaction.State.STREAMING.value}
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A transaction that waits in the slot."""
-
     name: str
     is_gid: bool
     state: str
@@ -51,7 +49,6 @@ class Found:
         self.newest = moment(result.get("newest_commit"))
 
     def number(self, name: str) -> int | None:
-        """A count of the result."""
         value = self.result.get(name)
         return value if isinstance(value, int) else None
 

@@ -30,8 +30,6 @@ SECONDS = (5, 15, 60)
 
 @dataclass(slots=True)
 class PeekForm:
-    """What may be chosen, and what is."""
-
     place: Place
     slot: SlotFacts
     #: Of the slot's row where replview reads it.
@@ -62,12 +60,10 @@ class PeekForm:
 
     @property
     def change_choices(self) -> tuple[int, ...]:
-        """Bounds on changes."""
         return CHANGES
 
     @property
     def second_choices(self) -> tuple[int, ...]:
-        """Bounds on time."""
         return SECONDS
 
 

@@ -54,8 +54,6 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class VersionChoice:
-    """A version in one of the two menus."""
-
     number: int
     history: VersionHistory
     url: str
@@ -91,7 +89,6 @@ class SchemaPage:
 
     @property
     def current(self) -> VersionHistory | None:
-        """The version in force."""
         return self.history.current
 
     @property
@@ -115,12 +112,10 @@ class SchemaPage:
 
     @property
     def from_choices(self) -> list[VersionChoice]:
-        """For the menu on the left."""
         return self.choices("from")
 
     @property
     def to_choices(self) -> list[VersionChoice]:
-        """For the menu on the right."""
         return self.choices("to")
 
     def _url(self, **changed: str) -> str:

@@ -19,8 +19,6 @@ class IdentityWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityWords:
-    """A replica identity in words."""
-
     #: ``DEFAULT, primary key (id)``.
     now: str
     #: What the stream has of the old row.
@@ -189,8 +187,6 @@ class PublishedTable:
 
 @dataclass(slots=True)
 class PublishedTables:
-    """All of them."""
-
     tables: list[PublishedTable] = field(default_factory=list)
     by_oid: dict[int, PublishedTable] = field(default_factory=dict)
     by_name: dict[tuple[str, str], PublishedTable] = field(default_factory=dict)

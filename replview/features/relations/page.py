@@ -119,8 +119,6 @@ class TableRow:
 
 @dataclass(slots=True)
 class RelationsPage:
-    """The list and what stands around it."""
-
     slot: Slot
     wanted: RelationsQuery
     rows: list[TableRow]

@@ -112,8 +112,6 @@ class Period:
 
 @dataclass(slots=True)
 class VersionCounts:
-    """What is stored under a version."""
-
     transactions: int = 0
     inserts: int = 0
     updates: int = 0
@@ -160,7 +158,6 @@ class SchemaHistory:
 
     @property
     def current(self) -> VersionHistory | None:
-        """The version in force."""
         wanted = self.relation.current_version_id
         return next((v for v in self.versions if v.version.pk == wanted), None)
 

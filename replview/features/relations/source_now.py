@@ -136,8 +136,6 @@ _ENOUGH_ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class FullCost:
-    """An estimate, and what it rests on."""
-
     #: ``about 412 B more for each update, 404 B for each delete``.
     words: str
     #: ``about 13 MB a day at its average so far``; empty: too short a time.

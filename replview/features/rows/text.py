@@ -44,8 +44,6 @@ class Part:
 
 @dataclass(slots=True)
 class ChangeLine:
-    """What a change did, in a line."""
-
     words: str = ""
     parts: list[Part] = field(default_factory=list)
     more: int = 0
@@ -55,7 +53,6 @@ class ChangeLine:
 
 
 def line_of(entry: Entry, version: Version | None) -> ChangeLine:
-    """The line of a change."""
     step = entry.step
     types = {c["name"]: str(c.get("type") or "") for c in version.columns} if version else {}
     key_columns = version.key_columns if version else []

@@ -38,8 +38,6 @@ _WAL_DIRECTORY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All that one sample reports."""
-
     facts: server.ServerFacts
     states: SlotStates
     open_now: OpenNow

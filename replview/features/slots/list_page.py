@@ -62,8 +62,6 @@ class SlotsFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRow:
-    """A line of the table."""
-
     view: SlotView | OtherView
     ours: bool
     source: Source
@@ -86,8 +84,6 @@ class SlotRow:
 
 @dataclass(slots=True, kw_only=True)
 class SlotsPage:
-    """Everything the page shows."""
-
     filters: SlotsFilter
     sources: list[tuple[str, str, bool]]
     rows: list[SlotRow] = field(default_factory=list)
@@ -104,7 +100,6 @@ class SlotsPage:
 
 
 def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
-    """Out of an address."""
     names = {view.source.name for view in fleet.sources}
     source, state, whose = (asked.get(name, "") for name in ("source", "state", "whose"))
     return SlotsFilter(

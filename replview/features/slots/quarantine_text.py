@@ -39,8 +39,6 @@ TAGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """What stops the slot, for its page."""
-
     row: Quarantine
     tag: str
     #: What must be typed to skip it; empty where there is nothing to skip.

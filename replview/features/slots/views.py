@@ -39,8 +39,6 @@ _SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or neve
 
 
 class BudgetForm(forms.Form):
-    """The choice of what comes first."""
-
     wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
     protect = forms.ChoiceField(
         choices=Slot.Protect.choices,

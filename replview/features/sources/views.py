@@ -77,8 +77,6 @@ class Readers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurSlot:
-    """A slot that replview receives."""
-
     view: SlotView
     reader: Reader
 

@@ -111,8 +111,6 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class TransactionsPage:
-    """All the template needs."""
-
     wanted: TransactionFilter
     place: Place
     slot: Slot | None
@@ -155,7 +153,6 @@ class TransactionsPage:
 
 
 def wanted_of(words: QueryDict) -> TransactionFilter:
-    """The filter an address names."""
     read: dict[str, Any] = {name: words.get(name) for name in words}
     return TransactionFilter.from_words(
         read | {name: ",".join(words.getlist(name)) for name in _LISTS if name in words}
@@ -203,7 +200,6 @@ def _jump(at: str, slot: str) -> Place:
 
 
 def read_page(words: QueryDict, slot: Slot | None, several: bool) -> TransactionsPage:
-    """The list as an address asks for it."""
     wanted = wanted_of(words)
     place = place_of(words, wanted.slot)
     found = listing.find_transactions(

@@ -63,7 +63,6 @@ class Changes:
 
 
 def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, object]:
-    """The page's content."""
     shown = Shown.from_words(request.GET)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     staged = row.streamed or row.gid
@@ -146,7 +145,6 @@ def read_changes(
 
 
 def _place(made: Changes, found: ChangePage, shown: Shown, at_first: bool) -> None:
-    """The addresses around the page."""
     backwards = made.backwards
     first_seq = found.rows[0].seq if found.rows else None
     last_seq = found.rows[-1].seq if found.rows else None

@@ -24,8 +24,6 @@ _NAME_CHARACTERS = 16
 
 @dataclass(slots=True, kw_only=True)
 class Mark:
-    """A point on the line."""
-
     #: Percent of the width.
     left: float
     word: str
@@ -47,8 +45,6 @@ class Mark:
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """The marks in order."""
-
     marks: list[Mark] = field(default_factory=list)
     #: Where the solid line ends, in percent.
     wal_end: float = 100.0

@@ -27,8 +27,6 @@ _K = AlertRule.Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What the page says of one trouble."""
-
     title: str
     #: What will happen, in two sentences at most.
     about: str
@@ -116,8 +114,6 @@ WORDS: dict[str, Words] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One trouble."""
-
     trouble: Reported
     words: Words
     #: Those that fired since it began, the oldest first.
@@ -138,7 +134,6 @@ class Card:
 
     @property
     def state(self) -> str:
-        """What it is now, with since when."""
         trouble = self.trouble
         if trouble.wanted and trouble.state == State.OFF:
             return "asked for"
@@ -157,7 +152,6 @@ class Card:
 
 
 def build_page() -> dict[str, object]:
-    """What the templates need."""
     now = timezone.now()
     known = troubles.read()
     alerts = _alerts(known)

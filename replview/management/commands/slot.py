@@ -216,7 +216,6 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_actions(actions: Any) -> None:
-    """The actions on a slot that is there."""
     parsers = {}
     for name, text in (
         ("start", "receive the slot; one its source no longer has is created anew"),

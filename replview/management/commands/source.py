@@ -114,7 +114,6 @@ _PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
 def add_actions(actions: Any) -> None:
-    """The actions on a source that is there."""
     credentials = actions.add_parser("credentials", help="a new password, role or address of the "
                                      "same database; tried before it is kept")  # fmt: skip
     credentials.add_argument("name", metavar="NAME")

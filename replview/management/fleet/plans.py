@@ -29,8 +29,6 @@ BY = "fleet.toml"
 
 
 class Verdict(StrEnum):
-    """What becomes of an item."""
-
     UNCHANGED = "unchanged"
     ADDED = "added"
     CHANGED = "changed"

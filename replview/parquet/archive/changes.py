@@ -143,8 +143,6 @@ def event_of(row: Mapping[str, Any]) -> ArchivedChange:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTransaction:
-    """A transaction and some of its changes."""
-
     #: As ``slice_schemas.TRANSACTIONS``.
     facts: Mapping[str, Any]
     changes: Sequence[ArchivedChange]

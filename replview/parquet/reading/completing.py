@@ -154,7 +154,6 @@ class _WholeSession(ReadSession):
         self.read_characters = 0
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """Counted."""
         found = super().rows(statement, parameters)
         self.read_characters += sum(
             len(value) for row in found for value in row if isinstance(value, str)

@@ -54,7 +54,6 @@ class Manifest:
 
     @property
     def slice(self) -> Slice:
-        """What was asked for."""
         return Slice.from_json(self.document["slice"])
 
     @property

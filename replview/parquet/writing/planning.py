@@ -195,8 +195,6 @@ class TableEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What is known of an export that has not begun."""
-
     #: Changes of tables; rows before updates come on top.
     rows: int
     transactions: int

@@ -39,8 +39,6 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was stored."""
-
     rows: int
     lsn: LSN
     commit_seq: int

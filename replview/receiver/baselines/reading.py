@@ -50,8 +50,6 @@ Tick = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is about to be read."""
-
     lsn: LSN
     #: When it was taken, by the source's clock: microseconds since 2000-01-01 UTC.
     taken_at_us: int

@@ -44,8 +44,6 @@ _TIMELINE = """
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The server and the slot at one moment."""
-
     #: Up to here WAL is written safely (on a standby: replayed), and can be decoded.
     position: LSN
     timeline: int

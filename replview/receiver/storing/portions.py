@@ -89,8 +89,6 @@ Committed = TransactionRow | PreparedCommitted | MessageRow
 
 @dataclass(slots=True)
 class Portion:
-    """What one store transaction writes."""
-
     relations: list[RelationSeen] = field(default_factory=list)
     types: list[TypeSeen] = field(default_factory=list)
     runs: list[tuple[TransactionRow, list[Change]]] = field(default_factory=list)

@@ -214,7 +214,6 @@ class Span:
         return frame
 
     def of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """What is in it."""
         return committed_by(self.since_of(frame, time=time), self.end, time=time)
 
 

@@ -122,8 +122,6 @@ class Alert(models.Model):
 
 
 class Webhook(models.Model):
-    """Where alerts are delivered."""
-
     class Format(models.TextChoices):
         JSON = "json"
         SLACK = "slack"

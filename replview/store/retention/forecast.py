@@ -50,8 +50,6 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The store in whole."""
-
     size_bytes: int
     #: What is left until it is full; None: unknown.
     room_bytes: int | None

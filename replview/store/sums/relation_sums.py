@@ -143,8 +143,6 @@ class RelationSum:
 
 @dataclass(slots=True)
 class Sums:
-    """All tables of a slot."""
-
     by_relation: dict[int, RelationSum] = field(default_factory=dict)
     #: Transactions that are in none of the counts, because the sums are not that far yet.
     not_counted: int = 0

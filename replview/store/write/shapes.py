@@ -64,8 +64,6 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class StoredShape:
-    """Where a shape is in the store."""
-
     relation_id: int
     version_id: int
     #: 1 for the table's first shape.

@@ -37,7 +37,6 @@ class FilterWords(Schema):
     )
 
     def given(self) -> dict[str, object]:
-        """The words that were given."""
         return {name: value for name, value in self.dict().items() if value}
 
 

@@ -17,8 +17,6 @@ _BESIDE = (10, 15)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value as shown."""
-
     text: str
     #: ``value``, ``null``, ``empty`` (a text of no characters), ``quoted`` (a text that could be
     #: taken for something else), ``marked`` (not the value but a word about it), ``unknown``.
@@ -95,8 +93,6 @@ def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
 
 @dataclass(slots=True)
 class Block:
-    """One change."""
-
     seq: int
     op: str
     operation: str

@@ -31,8 +31,6 @@ _LONG_TEXT = 60
 
 @dataclass(slots=True)
 class Sheet:
-    """What a page still has room for."""
-
     all_columns: bool = False
     #: Characters that may still be compared by word or line.
     characters: int = 400_000

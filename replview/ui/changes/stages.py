@@ -23,8 +23,6 @@ _ENDS = ("committed", "aborted", "rolled back", "skipped", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """It went to this state."""
-
     state: str
     #: By the source's clock; None where the stream did not say.
     source_time: datetime | None = None
@@ -66,8 +64,6 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifecycle:
-    """The states of one transaction."""
-
     steps: list[Stage]
     spans: list[Span]
     #: Its last state, if it has ended.

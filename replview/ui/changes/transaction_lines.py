@@ -25,8 +25,6 @@ _LATER = dt.timedelta(minutes=5)
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLine:
-    """One transaction of the list."""
-
     row: TransactionRow
     #: ``source/name`` and the number of the incarnation.
     slot: str

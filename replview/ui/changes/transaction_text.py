@@ -125,8 +125,6 @@ _GRADES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """The heading in its parts."""
-
     #: Whose state the sentence names; empty where there is no actor to name.
     names_actor: bool
     #: ``changed 4 rows in 3 tables``.
@@ -206,7 +204,6 @@ def _undo(blocks: Sequence[Block]) -> str:
 
 
 def grade_words(row: TransactionRow) -> str:
-    """How well it is known who did it."""
     if not row.actor:
         return "Nothing in this transaction names who did it."
     return _GRADES.get(row.actor_grade or "", "How this name is known was not recorded.")

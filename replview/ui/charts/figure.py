@@ -176,7 +176,6 @@ class Chart:
     timed: bool = True
 
     def as_json(self) -> dict[str, object]:
-        """As the page is sent it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -57,7 +57,6 @@ class LagQuery:
 
     @classmethod
     def of(cls, words: QueryDict) -> "LagQuery":
-        """From an address."""
         asked = Params(words)
         chosen = asked.choice("range", RANGES, _DEFAULT_RANGE)
         misread = ["range"] if words.get("range", chosen) != chosen else []
