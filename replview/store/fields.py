@@ -1,4 +1,4 @@
-"""Model fields for PostgreSQL types that Django does not know."""
+"""Model fields for PostgreSQL types that Django does not know, and indexes of a part of a table."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,7 @@ from django.db import models
 from decoder.scalars import LSN
 
 #: ``LSN`` is what an ``LSNField`` holds: pages and the API know it from here.
-__all__ = ["LSN", "CharCodeField", "LSNField"]
+__all__ = ["LSN", "CharCodeField", "LSNField", "index_where"]
 
 if TYPE_CHECKING:
     _Field = models.Field[Any, Any]
@@ -41,3 +41,8 @@ class CharCodeField(_Field):
 
     def db_type(self, connection: object) -> str:
         return '"char"'
+
+
+def index_where(name: str, *fields: str, **condition: object) -> models.Index:
+    """An index of the rows alone that ``filter(**condition)`` finds."""
+    return models.Index(fields=list(fields), name=name, condition=models.Q(**condition))

@@ -30,30 +30,20 @@ def make_roles(apps, schema_editor):
 
 #: What every sample of a slot has, of a moment, a minute or an hour.
 _SAMPLED = [
-    ('current_lsn', replview.store.fields.LSNField(null=True)),
-    ('restart_lsn', replview.store.fields.LSNField(null=True)),
-    ('confirmed_flush_lsn', replview.store.fields.LSNField(null=True)),
-    ('retained_wal_bytes', models.BigIntegerField(null=True)),
-    ('unconfirmed_wal_bytes', models.BigIntegerField(null=True)),
-    ('safe_wal_bytes', models.BigIntegerField(null=True)),
     ('wal_status', models.TextField(null=True)),
     ('active', models.BooleanField(null=True)),
-    ('transactions_stored', models.BigIntegerField(null=True)),
-    ('changes_stored', models.BigIntegerField(null=True)),
-    ('bytes_stored', models.BigIntegerField(null=True)),
-    ('write_lag_seconds', models.FloatField(null=True)),
-    ('flush_lag_seconds', models.FloatField(null=True)),
-    ('replay_lag_seconds', models.FloatField(null=True)),
-    ('stored_after_p50_seconds', models.FloatField(null=True)),
-    ('stored_after_p99_seconds', models.FloatField(null=True)),
-    ('spill_txns', models.BigIntegerField(null=True)),
-    ('spill_bytes', models.BigIntegerField(null=True)),
-    ('stream_txns', models.BigIntegerField(null=True)),
-    ('stream_bytes', models.BigIntegerField(null=True)),
-    ('total_txns', models.BigIntegerField(null=True)),
-    ('total_bytes', models.BigIntegerField(null=True)),
-    ('batch_changes', models.BigIntegerField(null=True)),
-    ('memory_bytes', models.BigIntegerField(null=True)),
+    *((name, replview.store.fields.LSNField(null=True)) for name in (
+        'current_lsn', 'restart_lsn', 'confirmed_flush_lsn',
+    )),
+    *((name, models.BigIntegerField(null=True)) for name in (
+        'retained_wal_bytes', 'unconfirmed_wal_bytes', 'safe_wal_bytes', 'transactions_stored',
+        'changes_stored', 'bytes_stored', 'spill_txns', 'spill_bytes', 'stream_txns',
+        'stream_bytes', 'total_txns', 'total_bytes', 'batch_changes', 'memory_bytes',
+    )),
+    *((name, models.FloatField(null=True)) for name in (
+        'write_lag_seconds', 'flush_lag_seconds', 'replay_lag_seconds',
+        'stored_after_p50_seconds', 'stored_after_p99_seconds',
+    )),
 ]
 
 #: Changes of rows, by what they did, and tables truncated.
@@ -77,28 +67,13 @@ def _table(model, fields, **options):
 
 class Migration(migrations.Migration):
 
-    replaces = [
-        ("store", "0001_initial"),
-        ("store", "0002_partitioned"),
-        ("store", "0003_states"),
-        ("store", "0004_audit"),
-        ("store", "0005_health"),
-        ("store", "0006_checkpoints"),
-        ("store", "0007_exports"),
-        ("store", "0008_archive"),
-        ("store", "0009_history_jobs"),
-        ("store", "0010_rights"),
-        ("store", "0011_masks"),
-        ("store", "0012_access_record"),
-        ("store", "0013_erasures"),
-        ("store", "0014_keeping"),
-        ("store", "0015_sources"),
-        ("store", "0016_indexes_beside"),
-        ("store", "0017_managed_by"),
-        ("store", "0018_slot_intentions"),
-        ("store", "0019_months_beside"),
-        ("store", "0020_archive_homes"),
-    ]
+    replaces = [('store', name) for name in (
+        '0001_initial', '0002_partitioned', '0003_states', '0004_audit', '0005_health',
+        '0006_checkpoints', '0007_exports', '0008_archive', '0009_history_jobs', '0010_rights',
+        '0011_masks', '0012_access_record', '0013_erasures', '0014_keeping', '0015_sources',
+        '0016_indexes_beside', '0017_managed_by', '0018_slot_intentions', '0019_months_beside',
+        '0020_archive_homes',
+    )]
 
     initial = True
 
@@ -388,11 +363,7 @@ class Migration(migrations.Migration):
             ('intervals', models.JSONField(default=list)),
             ('relation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='store.relation')),
         ], constraints=[models.UniqueConstraint(fields=('relation', 'digest'), name='version_by_digest'), models.UniqueConstraint(fields=('relation', 'number'), name='version_by_number')]),
-        migrations.AddField(
-            model_name='relation',
-            name='current_version',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='store.relationversion'),
-        ),
+        migrations.AddField('relation', 'current_version', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='store.relationversion')),
         _table('SavedFilter', [
             ('page', models.TextField()),
             ('name', models.CharField(max_length=100)),
@@ -401,11 +372,7 @@ class Migration(migrations.Migration):
             ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_filters', to=settings.AUTH_USER_MODEL)),
         ], ordering=['name'],
            constraints=[models.UniqueConstraint(fields=('user', 'page', 'name'), name='saved_filter_by_name')]),
-        migrations.AddField(
-            model_name='relation',
-            name='slot',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='relations', to='store.slot'),
-        ),
+        migrations.AddField('relation', 'slot', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='relations', to='store.slot')),
         _table('PublicationLook', [
             ('first_seen_at', models.DateTimeField()),
             ('last_seen_at', models.DateTimeField()),
@@ -492,11 +459,7 @@ class Migration(migrations.Migration):
             ('slot', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='store.slot')),
             ('incarnation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='store.slotincarnation')),
         ], indexes=[models.Index(fields=['slot', 'at'], name='slot_event_by_time')]),
-        migrations.AddField(
-            model_name='slot',
-            name='incarnation',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='store.slotincarnation'),
-        ),
+        migrations.AddField('slot', 'incarnation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='store.slotincarnation')),
         _table('Quarantine', [
             ('found_at', models.DateTimeField(default=django.utils.timezone.now)),
             ('xid', models.BigIntegerField(null=True)),
@@ -591,11 +554,7 @@ class Migration(migrations.Migration):
             *_PROBLEM,
             ('source', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='peeks', to='store.source')),
         ], indexes=[models.Index(condition=models.Q(('state__in', ['requested', 'running'])), fields=['id'], name='slot_peek_waiting'), models.Index(fields=['source', 'slot_name', '-id'], name='slot_peek_by_slot')]),
-        migrations.AddField(
-            model_name='slot',
-            name='source',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='slots', to='store.source'),
-        ),
+        migrations.AddField('slot', 'source', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='slots', to='store.source')),
         _table('MaskRule', [
             ('table_pattern', models.TextField(default='*')),
             ('column_pattern', models.TextField(default='*')),
@@ -784,14 +743,8 @@ class Migration(migrations.Migration):
             ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
             ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='identities', to=settings.AUTH_USER_MODEL)),
         ], constraints=[models.UniqueConstraint(fields=('issuer', 'subject'), name='identity_by_subject')]),
-        migrations.AddConstraint(
-            model_name='relation',
-            constraint=models.UniqueConstraint(fields=('slot', 'system_identifier', 'oid'), name='relation_by_oid'),
-        ),
-        migrations.AddConstraint(
-            model_name='slot',
-            constraint=models.UniqueConstraint(fields=('source', 'name'), name='slot_by_name'),
-        ),
+        migrations.AddConstraint('relation', models.UniqueConstraint(fields=('slot', 'system_identifier', 'oid'), name='relation_by_oid')),
+        migrations.AddConstraint('slot', models.UniqueConstraint(fields=('source', 'name'), name='slot_by_name')),
         migrations.RunSQL(unmanaged.CHANGE, "DROP TABLE change; DROP SEQUENCE transaction_id_block;"),
         migrations.RunSQL(unmanaged.SLOT_SAMPLE, "DROP TABLE slot_sample;"),
         migrations.RunSQL(unmanaged.PERIODS, "DROP TABLE slot_sample_minute, slot_sample_hour;"),

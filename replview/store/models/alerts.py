@@ -3,6 +3,7 @@
 from django.db import models
 from django.utils import timezone
 
+from replview.store.fields import index_where
 from replview.store.models.seen import SeenOfSlotOrNone, SeenOrNone
 
 
@@ -113,11 +114,7 @@ class Alert(models.Model):
         indexes = [
             models.Index(fields=["-fired_at"], name="alert_by_time"),
             models.Index(fields=["-cleared_at"], name="alert_by_end"),
-            models.Index(
-                fields=["state"],
-                name="alert_open",
-                condition=models.Q(state__in=["pending", "firing"]),
-            ),
+            index_where("alert_open", "state", state__in=["pending", "firing"]),
         ]
 
 
@@ -167,11 +164,7 @@ class Delivery(models.Model):
     class Meta:
         db_table = "delivery"
         indexes = [
-            models.Index(
-                fields=["next_try_at"],
-                name="delivery_waiting",
-                condition=models.Q(delivered_at=None, given_up_at=None),
-            )
+            index_where("delivery_waiting", "next_try_at", delivered_at=None, given_up_at=None)
         ]
 
 

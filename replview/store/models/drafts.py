@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField
+from replview.store.fields import LSNField, index_where
 from replview.store.models.jobs import Job
 
 
@@ -67,13 +67,7 @@ class SourceDraft(Job):
 
     class Meta:
         db_table = "source_draft"
-        indexes = [
-            models.Index(
-                fields=["id"],
-                name="source_draft_waiting",
-                condition=models.Q(state__in=["asked", "working"]),
-            )
-        ]
+        indexes = [index_where("source_draft_waiting", "id", state__in=["asked", "working"])]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.answers.get('name') or self.pk}"

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from replview.store.fields import index_where
 from replview.store.models.jobs import Job
 
 
@@ -63,10 +64,8 @@ class Erasure(Job):
         db_table = "erasure"
         ordering = ["-id"]
         indexes = [
-            models.Index(
-                fields=["id"],
-                name="erasure_waiting",
-                condition=models.Q(state__in=["looking", "waiting", "running", "unfinished"]),
+            index_where(
+                "erasure_waiting", "id", state__in=["looking", "waiting", "running", "unfinished"]
             )
         ]
 

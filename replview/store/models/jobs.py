@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField
+from replview.store.fields import LSNField, index_where
 from replview.store.models.seen import Seen, SeenOfSlot
 
 
@@ -100,11 +100,7 @@ class Export(ProcessJob):
         db_table = "export"
         ordering = ["-id"]
         indexes = [
-            models.Index(
-                fields=["id"],
-                name="export_waiting",
-                condition=models.Q(state__in=["waiting", "running"]),
-            ),
+            index_where("export_waiting", "id", state__in=["waiting", "running"]),
             models.Index(fields=["name", "-id"], name="export_by_name"),
         ]
 
@@ -122,13 +118,7 @@ class HistoryJob(ProcessJob):
     class Meta:
         db_table = "history_job"
         ordering = ["-id"]
-        indexes = [
-            models.Index(
-                fields=["id"],
-                name="history_job_waiting",
-                condition=models.Q(state__in=["waiting", "running"]),
-            )
-        ]
+        indexes = [index_where("history_job_waiting", "id", state__in=["waiting", "running"])]
 
 
 class Baseline(Job):
@@ -164,11 +154,7 @@ class Baseline(Job):
     class Meta:
         db_table = "baseline"
         indexes = [
-            models.Index(
-                fields=["id"],
-                name="baseline_waiting",
-                condition=models.Q(state__in=["requested", "reading"]),
-            ),
+            index_where("baseline_waiting", "id", state__in=["requested", "reading"]),
             models.Index(fields=["slot", "schema", "table", "-id"], name="baseline_by_table"),
         ]
 
@@ -198,10 +184,6 @@ class SlotPeek(Job):
     class Meta:
         db_table = "slot_peek"
         indexes = [
-            models.Index(
-                fields=["id"],
-                name="slot_peek_waiting",
-                condition=models.Q(state__in=["requested", "running"]),
-            ),
+            index_where("slot_peek_waiting", "id", state__in=["requested", "running"]),
             models.Index(fields=["source", "slot_name", "-id"], name="slot_peek_by_slot"),
         ]

@@ -6,7 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField
+from replview.store.fields import LSNField, index_where
 from replview.store.models.seen import Seen, SeenOfSlot, SeenSources
 
 
@@ -269,10 +269,4 @@ class Quarantine(models.Model):
 
     class Meta:
         db_table = "quarantine"
-        indexes = [
-            models.Index(
-                fields=["slot"],
-                name="quarantine_unsettled",
-                condition=models.Q(settled_at__isnull=True),
-            )
-        ]
+        indexes = [index_where("quarantine_unsettled", "slot", settled_at__isnull=True)]
