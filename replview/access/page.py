@@ -117,7 +117,6 @@ def navigation() -> Iterator[tuple[str, Nav]]:
 
 @lru_cache(1)
 def _views() -> dict[str, object]:
-    """The views of all addresses, by full name."""
     return dict(_walk(get_resolver().url_patterns, ""))
 
 

@@ -50,7 +50,6 @@ def _refusal(user: User, scope: str) -> str:
 
 
 def scopes_for(user: User) -> list[Scope]:
-    """Those that the user may have."""
     return [scope for scope in Scope if not _refusal(user, scope)]
 
 

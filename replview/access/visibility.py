@@ -14,7 +14,6 @@ _visibility: ContextVar[Visibility | None] = ContextVar("visibility", default=No
 
 
 def current_visibility() -> Visibility:
-    """What may be seen here."""
     return _visibility.get() or nobodys
 
 

@@ -107,7 +107,6 @@ DEADLINE_SECONDS = 10.0
 
 
 def remaining_slots(source: Source) -> QuerySet[Slot]:
-    """Return the slots of a source that are not being removed."""
     return Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
 
 
@@ -229,7 +228,6 @@ class PublicationView:
 
     @property
     def named(self) -> list[str]:
-        """Return some of its tables by name."""
         return [f"{table.schema}.{table.name}" for table in self.publication.tables[:_NAMED]]
 
     @property

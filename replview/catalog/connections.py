@@ -262,7 +262,6 @@ class Query:
             return cursor.execute(self.sql, parameters or None).fetchall()
 
     def row(self, connection: Connection, *parameters: Any) -> dict[str, Any]:
-        """The one row of a query that always has one."""
         return self.rows(connection, *parameters)[0]
 
     def json_row(self, connection: Connection, *parameters: Any) -> dict[str, Any]:

@@ -60,7 +60,6 @@ def problem(code: str, message: str, remedy: str, field: str = "") -> Finding:
 
 
 def blocks(findings: list[Finding]) -> bool:
-    """Whether something stands against replication."""
     return any(finding.grade is Grade.PROBLEM for finding in findings)
 
 

@@ -70,7 +70,6 @@ class Publication:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether a table in it must have a usable replica identity."""
         return self.updates or self.deletes
 
 
@@ -237,7 +236,6 @@ _STATS = (
 
 
 def read_subscription_columns(connection: Connection) -> list[str]:
-    """What of pg_subscription may be read here."""
     return [row["name"] for row in READABLE.rows(connection)]
 
 

@@ -25,7 +25,6 @@ WAL_DIRECTORY = Query(
 
 
 def may_list_wal_directory(connection: Connection) -> bool:
-    """Whether this role may know."""
     return bool(MAY_LIST.row(connection)["may"])
 
 
@@ -55,7 +54,6 @@ LAST = Query(
 
 
 def may_read_checkpoints(connection: Connection) -> bool:
-    """Whether this role may know."""
     return bool(MAY_READ.row(connection)["may"])
 
 

@@ -18,7 +18,6 @@ _PREFIX = "replview"
 
 
 def statement(actor: str) -> str:
-    """What is run, as one would type it."""
     call = sql.SQL("SELECT pg_logical_emit_message(true, {}, {});")
     return call.format(sql.Literal(_PREFIX), sql.Literal(_content(actor))).as_string(None)
 

@@ -41,7 +41,6 @@ class WalLimit:
 
     @property
     def loses(self) -> bool:
-        """Whether the slot is lost once the limit is reached."""
         return self.by in ("server", "budget")
 
     @property
@@ -229,7 +228,6 @@ class Observation:
 
 
 def retained_bytes(slot: WatchedSlot, seen: Observation) -> float | None:
-    """WAL that the source keeps for the slot."""
     return seen.number("retained_wal_bytes")
 
 

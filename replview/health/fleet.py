@@ -85,7 +85,6 @@ class SourceView:
 
     @property
     def views(self) -> list[SlotView | OtherView]:
-        """replview's own slots, then others'."""
         return [*self.slots, *self.others]
 
     @property
@@ -108,7 +107,6 @@ class SourceView:
 
     @property
     def chips(self) -> list[OtherView]:
-        """Return the worst few of others' slots."""
         return self.others[:OTHERS_SHOWN]
 
     @property
@@ -153,17 +151,14 @@ class Fleet:
 
     @property
     def slots(self) -> Iterable[SlotView]:
-        """Every slot that replview receives, of every source."""
         return (slot for source in self.sources for slot in source.slots)
 
     @property
     def others(self) -> Iterable[OtherView]:
-        """Every slot that replview only watches."""
         return (slot for source in self.sources for slot in source.others)
 
     @property
     def views(self) -> list[SlotView | OtherView]:
-        """replview's own slots, then others'."""
         return [*self.slots, *self.others]
 
     @property

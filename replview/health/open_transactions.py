@@ -31,7 +31,6 @@ class OpenRow:
 
     @property
     def name(self) -> str:
-        """Its gid, else its xid."""
         return self.transaction.gid or str(self.transaction.xid or "unknown")
 
     @property
@@ -40,7 +39,6 @@ class OpenRow:
 
     @property
     def long(self) -> bool:
-        """Open for longer than one should wait."""
         return self.age > LONG
 
     @property

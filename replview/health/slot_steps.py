@@ -161,7 +161,6 @@ def _command(verb: str, server: ServerSlot) -> str:
 
 
 def drop_statement(server: ServerSlot) -> str:
-    """Return the statement that drops the slot, to be copied."""
     return f"SELECT pg_drop_replication_slot(\n  {_name(server)});"
 
 

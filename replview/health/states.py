@@ -72,7 +72,6 @@ class Reading:
         return self.invalidated or ("lost" if self.wal_status == "lost" else "")
 
     def fresh(self, now: datetime) -> bool:
-        """Whether it tells of the present."""
         return self.sampled_at is not None and now - self.sampled_at < STALE_AFTER
 
 

@@ -52,7 +52,6 @@ def conninfo_of(draft: SourceDraft) -> str:
 
 
 def source_for(draft: SourceDraft) -> Source:
-    """Return the source that the draft describes, not saved."""
     address = {name: getattr(draft, name) for name in _ADDRESS}
     return Source(name=draft.answers.get("name", ""), **address)
 

@@ -59,7 +59,6 @@ def fulfil(intention: SlotIntention) -> None:
 
 
 def forget(intention: SlotIntention) -> None:
-    """Delete an intention of which nothing is left on the source."""
     SlotIntention.objects.filter(pk=intention.pk).delete()
 
 
@@ -112,7 +111,6 @@ def left_on(source: Source) -> tuple[list[str], list[str]]:
 
 
 def anything_left() -> bool:
-    """Whether there is any intention."""
     return SlotIntention.objects.exists()
 
 

@@ -126,11 +126,9 @@ class JobRows(Generic[J]):
         return self.leave(self.mine(claim), state, finished_at=Now(), **columns) == 1
 
     def finish(self, claim: J, /, **columns: Any) -> bool:
-        """End the claimed job as done, with its result."""
         return self.end(claim, "DONE", **columns)
 
     def fail(self, claim: J, cause: str, remedy: str, /, **columns: Any) -> bool:
-        """End the claimed job as failed, with cause and remedy."""
         return self.end(claim, "FAILED", problem_cause=cause, problem_remedy=remedy, **columns)
 
     def give_back(self, claim: J) -> bool:
@@ -158,7 +156,6 @@ class JobRows(Generic[J]):
         return self.leave(self.rows(self.unended, pk=job_id), "CANCELLED", finished_at=Now()) == 1
 
     def is_cancelled(self, claim: J) -> bool:
-        """Whether the job was cancelled."""
         return self.rows(pk=claim.pk, state=self._model.State["CANCELLED"]).exists()
 
 

@@ -88,13 +88,11 @@ SESSION_SECONDS = 30.0
 
 
 async def signed_in(scope: dict[str, Any]) -> bool:
-    """Whether the scope's session is of somebody who may read."""
     user = scope.get("user") or await get_user(scope)
     return await database_sync_to_async(role_of)(user) is not None
 
 
 async def sees(scope: dict[str, Any], source_id: int | None) -> bool:
-    """Whether the account that opened the socket may see the source."""
     return source_id is not None and await seen_of(scope, [source_id]) != []
 
 
@@ -106,7 +104,6 @@ async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
 
 
 async def visibility_of(scope: dict[str, Any]) -> Visibility:
-    """Return the visibility of the account that opened the socket."""
     return visibility_for(scope.get("user") or await get_user(scope))
 
 

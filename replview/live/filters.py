@@ -51,7 +51,6 @@ class LiveFilter:
 
     @property
     def everything(self) -> bool:
-        """Whether no filter is set."""
         return self == LiveFilter()
 
     @property

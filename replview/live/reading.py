@@ -199,7 +199,6 @@ def slot_facts(slot: Slot) -> dict[str, object]:
 
 
 def find_slot(slot_id: int) -> Slot | None:
-    """The slot with its source and present incarnation."""
     return Slot.objects.select_related("source", "incarnation").filter(pk=slot_id).first()
 
 

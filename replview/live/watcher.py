@@ -43,7 +43,6 @@ class Mailbox:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to send."""
         return not (self._rows or self._markers or self._folded or self._latest)
 
     def put_rows(self, rows: Iterable[dict[str, Any]]) -> None:

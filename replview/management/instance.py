@@ -143,7 +143,6 @@ class InstanceCommand(PlainCommand):
     """A command that needs the store of a running instance."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Check that there is an instance, then run."""
         require_instance()
         return super().execute(*args, **options)
 

@@ -30,7 +30,6 @@ def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
 
 
 def say(line: Mapping[str, object]) -> None:
-    """One line of standard output."""
     sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()
 

@@ -106,7 +106,6 @@ class TextDecoder:
 
     @property
     def in_transaction(self) -> bool:
-        """Between a begin and its end."""
         return self._assembler.in_transaction
 
     @property

@@ -150,7 +150,6 @@ class Waiting:
 
     @property
     def trouble(self) -> SourceProblem:
-        """The problem that the slot shows while it waits."""
         return SourceProblem("quarantined", self.cause, self.remedy)
 
 

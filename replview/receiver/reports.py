@@ -82,7 +82,6 @@ def say_trouble(
 def log_trouble(
     store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: SourceProblem
 ) -> None:
-    """Write a line into the slot's log for a trouble that is new."""
     cause = f"{trouble.cause[:1].upper()}{trouble.cause[1:]}."
     log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})
 

@@ -92,7 +92,6 @@ class SourceCatalog:
         return None
 
     def user_types(self) -> dict[int, UserType]:
-        """Enums, domains, arrays, composites and ranges of the database."""
         rows = read_user_types(self.connection())
         return {row.oid: UserType(row.kind, row.over_oid) for row in rows}
 

@@ -131,7 +131,6 @@ class DataFolder:
         _write_lines(self.path / "env", variables)
 
     def remove_env(self) -> None:
-        """Remove what tells other commands how to reach the stack."""
         (self.path / "env").unlink(missing_ok=True)
 
     def socket_path(self) -> Path:

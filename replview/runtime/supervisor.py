@@ -55,7 +55,6 @@ class ProgramState:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the program does not run now."""
         return self.state in _GONE
 
     @property
@@ -148,11 +147,9 @@ class Supervisor:
         self._process = None
 
     def is_alive(self) -> bool:
-        """Whether supervisord itself still runs."""
         return self._process is not None and self._process.poll() is None
 
     def log_path(self, name: str) -> Path:
-        """Where a program's output goes."""
         return self.folder.logs / f"{name}.log"
 
     def last_lines(self, name: str, count: int = 5) -> list[str]:

@@ -257,7 +257,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:
-        """The beginning of the record."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -285,7 +284,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._limited(connection, start, reached, limit.max_rows)
 
     def reportLatestOffset(self) -> Offset:
-        """For the query's status."""
         with connect(self._options.dsn) as connection:
             return {number: seq for number, seq in self._stored(connection).items() if seq}
 

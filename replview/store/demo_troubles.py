@@ -54,7 +54,6 @@ class Reported:
 
     @property
     def can_start(self) -> bool:
-        """Whether it makes sense to ask for it."""
         return self.state == State.OFF and not self.wanted
 
 

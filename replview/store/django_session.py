@@ -63,7 +63,6 @@ class DjangoSession(ReadSession):
         return rows(statement, parameters)
 
     def errors(self) -> AbstractContextManager[object]:
-        """Django's own for psycopg's."""
         found: AbstractContextManager[object] = connection.wrap_database_errors
         return found
 

@@ -23,7 +23,6 @@ def server_of(source: Source, looks: Looks) -> Hashable:
 
 
 def reported(source: Source, looks: Looks) -> Mapping[str, object]:
-    """Return what the last look at a source reported of its server."""
     look = looks.get(source.pk)
     return (look.holders or {}) if look is not None else {}
 
@@ -96,6 +95,5 @@ def recorded_elsewhere(source: Source) -> dict[str, Slot]:
 
 
 def is_seen(slot: Slot) -> bool:
-    """Whether the account that asks may see the slot."""
     seen = seen_sources()
     return seen is None or slot.source_id in seen

@@ -68,7 +68,6 @@ class Params:
         return whole_number(self._words.get(name), digits=digits)
 
     def choice(self, name: str, among: Container[str], default: str = "") -> str:
-        """One of these words."""
         word = str(self._words.get(name, ""))
         return word if word in among else default
 
@@ -79,7 +78,6 @@ class Params:
         return "" if found == among else found
 
     def flag(self, name: str, word: str = "on") -> bool:
-        """Whether it is given as this word."""
         return self._words.get(name) == word
 
     def lsn(self, name: str) -> LSN | None:

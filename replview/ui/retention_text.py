@@ -143,7 +143,6 @@ def slot_forecast_words(forecast: SlotForecast) -> str:
 
 
 def kept_words(forecast: SlotForecast) -> str:
-    """What the slot is to keep, as a table has it."""
     return keeping_words(Keeping.of(forecast.slot))
 
 

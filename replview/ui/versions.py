@@ -161,12 +161,10 @@ class ColumnChange:
 
     @property
     def sign(self) -> str:
-        """One character for it."""
         return {"added": "+", "dropped": "−", "same": ""}.get(self.kind, "~")
 
     @property
     def type_changed(self) -> bool:
-        """Both are there, of different types."""
         return bool(self.before and self.after and self.before.type_id != self.after.type_id)
 
 

@@ -141,7 +141,6 @@ class StampFacts:
 
     @property
     def current(self) -> bool:
-        """The function is this version's."""
         return self.body is not None and self.body.strip() == BODY.strip()
 
 

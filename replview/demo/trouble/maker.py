@@ -58,7 +58,6 @@ class Course(threading.Thread):
                     switch_off(self.trouble)
 
     def stop(self) -> None:
-        """End the trouble, and then the thread."""
         self.stopping.set()
 
     def _once(self) -> None:

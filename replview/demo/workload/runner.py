@@ -205,5 +205,4 @@ MODULES = (orders, catalogue, two_phase, ddl, janitor)
 
 
 def of_session(session: str) -> list[Scenario]:
-    """The scenarios that sessions of this application_name run."""
     return [scenario for scenario in SCENARIOS if scenario.session == session]

@@ -108,7 +108,6 @@ class Tally:
             self._counts[what] += count
 
     def counts(self) -> Counter[str]:
-        """A copy of everything counted so far."""
         with self._lock:
             return self._counts.copy()
 

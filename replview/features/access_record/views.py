@@ -44,7 +44,6 @@ class RecordQuery:
 
     @property
     def filtered(self) -> bool:
-        """Whether anything narrows the list besides the time."""
         return any(getattr(self, name) for name in _NARROWING)
 
     @property
@@ -134,7 +133,6 @@ class Line:
 
     @property
     def who(self) -> str:
-        """The name, or that there was none."""
         return self.record.user_name or "nobody signed in"
 
     @property

@@ -47,7 +47,6 @@ class Kind:
 
     @property
     def per_slot(self) -> bool:
-        """Whether one slot may have a rule of its own."""
         return self.of in (Subject.SLOT, Subject.OUR_SLOT)
 
 

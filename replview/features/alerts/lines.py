@@ -41,7 +41,6 @@ class AlertLine:
 
     @property
     def rule_name(self) -> str:
-        """As the rule was called when it fired."""
         return str(self.alert.rule_was.get("name") or self.alert.rule.name)
 
     @property
@@ -100,7 +99,6 @@ class AlertLine:
 
     @property
     def duration(self) -> str:
-        """From firing to its end, or until now."""
         since = self.alert.fired_at or self.alert.began_at
         return age_words((self.alert.cleared_at or self.now) - since)
 

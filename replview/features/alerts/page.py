@@ -133,7 +133,6 @@ class AlertsPage:
 
     @property
     def clear_url(self) -> str:
-        """Without filters."""
         return AlertsQuery(range=self.wanted.range).url()
 
     @property

@@ -80,7 +80,6 @@ class Snapshot:
 
     @cached_property
     def ours(self) -> list[Slot]:
-        """The slots that replview is to receive."""
         return list(Slot.objects.filter(temporary=False).select_related("source", "watched"))
 
     @cached_property
@@ -95,7 +94,6 @@ class Snapshot:
 
     @cached_property
     def looks(self) -> dict[int, SourceLook]:
-        """The last look at each source, by its id."""
         return SourceLook.objects.in_bulk()
 
     @cached_property

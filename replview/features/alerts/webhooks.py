@@ -83,7 +83,6 @@ def is_public(address: str) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """All addresses of a host."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -248,7 +247,6 @@ def switch_webhook(webhook: Webhook, *, on: bool) -> None:
 
 
 def remove_webhook(webhook: Webhook) -> None:
-    """It goes, and what it was told."""
     webhook.delete()
     note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: removed")
 

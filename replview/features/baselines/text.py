@@ -31,7 +31,6 @@ class BaselineRow:
 
     @property
     def waits(self) -> bool:
-        """It has not ended: it can be cancelled."""
         return self.baseline.waits
 
     @property
@@ -112,7 +111,6 @@ def rows_of(baselines: Iterable[Baseline]) -> list[BaselineRow]:
 
 
 def rate_words(rows_per_second: int) -> str:
-    """A choice of the form."""
     return f"{count_words(rows_per_second)} rows/s" if rows_per_second else "as fast as it goes"
 
 

@@ -123,7 +123,6 @@ class TypedRecords:
 
     @property
     def tables(self) -> int:
-        """How many tables have changes."""
         return len(self._tables)
 
     def close(self) -> None:

@@ -45,12 +45,10 @@ _SUMS = f"""
 
 
 def alias(erasure_id: int) -> str:
-    """The name that takes its place."""
     return f"erased actor {erasure_id}"
 
 
 def count(slot: Slot, name: str) -> int:
-    """Transactions that name the actor."""
     return sum(len(page) for page in _pages(slot, name))
 
 
@@ -166,6 +164,5 @@ def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, objec
 
 
 def results_naming(name: str) -> list[int]:
-    """History jobs in whose kept rows the name stands."""
     rows = HistoryJob.objects.filter(result__isnull=False)
     return [row.pk for row in rows if _quoted(name) in orjson.dumps(row.result).decode()]

@@ -190,7 +190,6 @@ def confirm(row: Erasure, *, by: str) -> bool:
 
 
 def drop(row: Erasure) -> bool:
-    """Give up what was not confirmed."""
     waiting = Erasure.objects.filter(_LOOKING | _LOOKED, pk=row.pk)
     return waiting.update(state=_State.DROPPED, sealed_plan="", finished_at=Now()) == 1
 

@@ -228,7 +228,6 @@ _LARGE_COUNT = """
 
 
 def erased_mark(day: dt.date) -> dict[str, Any]:
-    """What stands in an erased value's place."""
     return {"$erased": True, "$on": day.isoformat()}
 
 

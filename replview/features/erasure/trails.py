@@ -57,7 +57,6 @@ class Touch:
 
     @property
     def moves(self) -> bool:
-        """To another key."""
         return self.before is not None and self.after is not None and self.before != self.after
 
     def begins(self, key: Key) -> bool:

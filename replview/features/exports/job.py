@@ -32,7 +32,6 @@ _PATIENCE_SECONDS = 10.0
 
 
 def folder() -> Path:
-    """Where the logs of exports are kept."""
     return Path(settings.DATA_DIR) / "export-logs"
 
 

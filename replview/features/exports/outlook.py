@@ -88,12 +88,10 @@ class Outlook:
 
     @property
     def rows(self) -> int:
-        """Counted changes of tables."""
         return self.estimate.rows
 
     @property
     def anything(self) -> bool:
-        """Some transaction passes the filter."""
         return self.estimate.transactions > 0
 
     @property

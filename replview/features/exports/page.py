@@ -122,7 +122,6 @@ class ExportPage:
 
     @property
     def ready(self) -> bool:
-        """Export may be pressed."""
         return self.sentence.ready
 
     @property
@@ -143,7 +142,6 @@ class ExportPage:
         return [(name, self.url(read=name)) for name in names]
 
     def url(self, **changes: str) -> str:
-        """This page with some words changed."""
         return export_url(self.words | changes)
 
     @property

@@ -145,7 +145,6 @@ class ExportRequest:
 
     @property
     def empty(self) -> bool:
-        """Its ends leave no place in history between them."""
         return self.slice.through_seq <= self.slice.after_seq
 
 

@@ -50,7 +50,6 @@ class Moved:
 
     @property
     def both(self) -> bool:
-        """It went from one value to another."""
         return self.before is not None and self.after is not None
 
 
@@ -71,7 +70,6 @@ class FoundLine:
 
     @property
     def name(self) -> str:
-        """Its transaction's gid, else its xid."""
         return self.row.gid or ("" if self.row.xid is None else str(self.row.xid))
 
     @property
@@ -109,7 +107,6 @@ class FindPage:
 
     @property
     def query(self) -> str:
-        """The view's words, for a download."""
         return urlencode(self.words, safe="/")
 
     @property

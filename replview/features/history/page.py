@@ -58,7 +58,6 @@ class HistoryPage:
 
     @property
     def chosen_tables(self) -> list[str]:
-        """Of a job that takes several."""
         return list(filter(None, self.words.get("tables", "").split(",")))
 
     @property

@@ -53,7 +53,6 @@ class InFlightQuery:
         )
 
     def url(self, **changes: Any) -> str:
-        """The page's address with some of the filters changed."""
         query = self.query_with(**changes)
         return f"{reverse('in-flight')}{'?' if query else ''}{query}"
 
@@ -88,7 +87,6 @@ class InFlightQuery:
 
     @property
     def clear_url(self) -> str:
-        """The same without what narrows it."""
         return self.url(state="", older="", q="")
 
     def states(self) -> list[tuple[str, str, bool]]:

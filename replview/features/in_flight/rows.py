@@ -37,7 +37,6 @@ class InFlightRow:
 
     @property
     def counted(self) -> bool:
-        """Whether the server counts this slot's decoding."""
         return self.counters.get("stream_bytes") is not None
 
 
@@ -94,7 +93,6 @@ class EndedRow:
 
     @property
     def lost(self) -> bool:
-        """Its changes do not count."""
         return self.transaction.state in ("aborted", "rolled back")
 
     @property

@@ -42,7 +42,6 @@ def flight_url(filters: InFlightQuery, **changes: Any) -> str:
 
 @register.simple_tag
 def row_url(filters: InFlightQuery, identifier: int) -> str:
-    """The page's address with a transaction in the drawer."""
     return f"{_row_url(filters)}{identifier}"
 
 

@@ -72,7 +72,6 @@ class Drawn:
     unknown: str = ""
 
     def fields(self, *, several: bool) -> tuple[str, ...]:
-        """What is read of the samples."""
         return (self.field,) if several or not self.lines else tuple(one[2] for one in self.lines)
 
 

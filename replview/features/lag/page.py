@@ -41,7 +41,6 @@ class LagSlot:
 
     @property
     def budget_bytes(self) -> int | None:
-        """What replview lets its own slot cost."""
         return self.slot.wal_budget_bytes if self.slot else None
 
 

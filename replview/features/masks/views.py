@@ -40,7 +40,6 @@ class RuleView:
 
     @property
     def at_ingest(self) -> bool:
-        """The value is not kept."""
         return self.rule.when == MaskRule.When.INGEST
 
     @property

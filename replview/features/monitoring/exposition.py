@@ -60,7 +60,6 @@ class Exposition:
                     lines.append(f"{name}{labels} {number(value)}")
 
     def raw(self, text: str) -> None:
-        """Families that somebody else has written."""
         # A label may hold what splitlines() takes for the end of a line: a carriage return, U+2028.
         self._lines += text.removesuffix("\n").split("\n")
 
@@ -75,7 +74,6 @@ def labels_text(**labels: str) -> str:
 
 
 def with_label(labels: str, name: str, value: str) -> str:
-    """The same labels and one more."""
     return f'{labels[:-1]},{name}="{escaped(value)}"}}'
 
 

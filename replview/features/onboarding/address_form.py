@@ -74,7 +74,6 @@ class AddressForm:
 
     @property
     def general(self) -> SourceProblem | None:
-        """What is wrong with no field alone."""
         return self.errors.get("")
 
     @property

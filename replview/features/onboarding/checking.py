@@ -58,7 +58,6 @@ class Checked:
 
     @property
     def to_know(self) -> list[FindingView]:
-        """Good to know, nothing to do."""
         return self.of("idle")
 
     @property
@@ -67,7 +66,6 @@ class Checked:
 
     @property
     def unknown(self) -> bool:
-        """Whether it can be replicated is not known."""
         return any(one.code == "plugins_unknown" for one in self.findings)
 
     @property

@@ -80,7 +80,6 @@ def next_open(draft: SourceDraft) -> str:
 
 
 def may_see(draft: SourceDraft, name: str) -> bool:
-    """Whether all steps before it are answered."""
     names = names_of(draft)
     return name in names and names.index(name) <= names.index(next_open(draft))
 
@@ -90,7 +89,6 @@ def step_url(draft: SourceDraft, name: str) -> str:
 
 
 def after(draft: SourceDraft, name: str) -> str:
-    """The address of the step after it."""
     names = names_of(draft)
     return step_url(draft, names[min(names.index(name) + 1, len(names) - 1)])
 

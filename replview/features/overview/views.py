@@ -43,7 +43,6 @@ class Figure:
 
 
 def figures(fleet: Fleet) -> list[Figure]:
-    """Time to loss, retained WAL, rate, delay, what is stored."""
     return [_loss(fleet), _retained(fleet), _rate(fleet), _delay(fleet), _stored(fleet)]
 
 

@@ -33,7 +33,6 @@ class Waiting:
 
     @property
     def has_symbol(self) -> bool:
-        """Whether its state is one that pages have a symbol for."""
         return self.state in Transaction.State.values
 
 
@@ -54,7 +53,6 @@ class Found:
 
     @property
     def complete(self) -> bool:
-        """Everything that waits was looked at."""
         return bool(self.result.get("complete"))
 
     @property

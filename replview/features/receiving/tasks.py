@@ -69,7 +69,6 @@ class SlotStop(threading.Event):
         self._worker = worker
 
     def is_set(self) -> bool:
-        """Whether to stop now."""
         return super().is_set() or self._worker.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:

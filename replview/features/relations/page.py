@@ -146,7 +146,6 @@ class RelationsPage:
 
     @property
     def warnings_url(self) -> str:
-        """The address that turns the filter."""
         return self.url(warnings=not self.wanted.warnings)
 
     @property

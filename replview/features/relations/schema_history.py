@@ -138,7 +138,6 @@ class VersionHistory:
 
     @property
     def last(self) -> Period | None:
-        """When it came into force for the last time."""
         return self.periods[-1] if self.periods else None
 
 

@@ -54,7 +54,6 @@ class SourceNow:
 
     @property
     def indexes(self) -> tuple[IndexNow, ...]:
-        """Of the table itself."""
         return self.table.indexes if self.table else ()
 
     @property

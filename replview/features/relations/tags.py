@@ -44,7 +44,6 @@ def history_of_rows(slot: Slot, relation: Relation) -> str:
 
 @register.simple_tag
 def baselines_of(slot: Slot, relation: Relation) -> str:
-    """The baselines of the slot, this table chosen."""
     address = reverse("baselines", args=[slot.source.name, slot.name])
     return f"{address}?{urlencode({'table': str(relation)})}"
 

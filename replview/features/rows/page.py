@@ -202,7 +202,6 @@ class _Address:
             self.words["actor"] = str(words["actor"])
 
     def other(self, name: str) -> str:
-        """The address of the row under the key that a change is of."""
         query = urlencode({**self.row, "row": name}, safe="/:.,")
         return f"{reverse('row-history')}?{query}"
 

@@ -101,7 +101,6 @@ def store_unreachable(source_id: int, took_seconds: float) -> None:
 
 
 def store_source(source_id: int, **facts: Any) -> None:
-    """What the source's own row tells of it."""
     Source.objects.filter(pk=source_id).update(checked_at=dt.datetime.now(dt.UTC), **facts)
 
 

@@ -106,7 +106,6 @@ def _follows(row: Quarantine, streams: bool, late: bool) -> str:
 
 
 def thing(row: Quarantine) -> str:
-    """What skipping leaves out, by its name."""
     return f"transaction {row.xid}" if row.xid is not None else f"the message at {row.lsn}"
 
 

@@ -82,12 +82,10 @@ class OurSlot:
 
     @property
     def stopped(self) -> bool:
-        """It can be started."""
         return self.view.slot.desired == Slot.Desired.STOPPED
 
     @property
     def leaving(self) -> bool:
-        """Nothing can be done to it any more."""
         return self.view.slot.desired == Slot.Desired.REMOVING or self.view.slot.temporary
 
 
@@ -123,7 +121,6 @@ class SourcePage:
 
     @property
     def siblings(self) -> list[SourceView]:
-        """Other sources of the same cluster."""
         return [one for one in self.cluster.sources if one is not self.view]
 
 

@@ -144,7 +144,6 @@ class TransactionsPage:
 
     @property
     def clear_url(self) -> str:
-        """Without any filter but the slot."""
         return list_url(TransactionFilter(slot=self.wanted.slot))
 
     @property

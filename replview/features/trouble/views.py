@@ -122,7 +122,6 @@ class Card:
 
     @property
     def links(self) -> list[tuple[str, str]]:
-        """Word and address of each page to look at."""
         return [(word, reverse(name, args=args)) for word, name, args in self.words.look]
 
     @property

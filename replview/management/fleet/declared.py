@@ -25,11 +25,9 @@ class DeclaredSlot:
     line: int
 
     def get(self, key: str, otherwise: Any = None) -> Any:
-        """What is declared, else something else."""
         return self.values.get(key, otherwise)
 
     def says(self, *keys: str) -> bool:
-        """Whether any of these is declared."""
         return any(key in self.values for key in keys)
 
 

@@ -102,7 +102,6 @@ class Faults:
         self.found: list[Fault] = []
 
     def add(self, path: Sequence[str | int], text: str) -> None:
-        """Something at this path is wrong."""
         self.found.append(Fault(self.line_of(path), _dotted(path), text))
 
     def unknown(self, path: Sequence[str | int], known: Iterable[str]) -> None:

@@ -101,7 +101,6 @@ class FleetPlan:
 
     @property
     def changes_something(self) -> bool:
-        """Whether there is anything to carry out."""
         return any(item.acts for item in self.items)
 
     @property

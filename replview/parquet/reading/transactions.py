@@ -86,7 +86,6 @@ class Group:
 
     @property
     def ids(self) -> list[int]:
-        """Return their ids, in the order of history."""
         found: list[int] = self.rows["id"].to_pylist()
         return found
 

@@ -180,7 +180,6 @@ class Sink:
 
     @property
     def sha256(self) -> str:
-        """Return the SHA-256 of everything that was written."""
         return self._hash.hexdigest()
 
 

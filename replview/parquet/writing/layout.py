@@ -67,7 +67,6 @@ def encoded(name: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """The name that was encoded."""
     return unquote(text.replace("~", "%"))
 
 
@@ -130,7 +129,6 @@ def slice_digest(part: Slice) -> str:
 
 
 def slice_name(part: Slice) -> str:
-    """A slice as its manifest's name."""
     return f"{part.after_seq:016d}-{part.through_seq:016d}-{slice_digest(part)}"
 
 

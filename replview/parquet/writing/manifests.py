@@ -197,7 +197,6 @@ def mark_unfinished(target: Target, part: Slice) -> None:
 
 
 def is_unfinished(target: Target, part: Slice) -> bool:
-    """Whether an earlier run began this slice and did not end it."""
     return target.size(_unfinished(part)) is not None
 
 

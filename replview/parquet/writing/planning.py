@@ -117,7 +117,6 @@ def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> list[list
 
 
 def rows_per_part(rows: int, bytes_per_change: float) -> int:
-    """How many changes a file holds."""
     fit = int(FILE_BYTES / (bytes_per_change * STREAM_TO_FILE))
     return max(1, min(fit, max(_FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
 

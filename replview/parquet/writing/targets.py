@@ -136,7 +136,6 @@ class Target:
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
     def delete(self, path: str) -> None:
-        """Delete a file, if it is there."""
         with raising_problems(), suppress(FileNotFoundError):
             self.address.filesystem.delete_file(self._full(path))
 

@@ -65,7 +65,6 @@ class OpenSession:
         )
 
     def close(self) -> None:
-        """Close all connections to the source."""
         self.session.close()
         self.source.close()
 

@@ -76,7 +76,6 @@ class Silence:
     _asked_at: float | None = None
 
     def heard(self, now: float) -> None:
-        """Take note that something came from the server."""
         self.heard_at = now
         self._asked_at = None
 

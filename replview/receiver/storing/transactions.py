@@ -64,7 +64,6 @@ def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> 
 
 
 def lsn_text(value: int | None) -> str | None:
-    """A position as SQL reads it."""
     return None if value is None else str(LSN(value))
 
 

@@ -72,7 +72,6 @@ class WritingThread:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
-        """Start the thread: it takes batches from now on."""
         self._thread.start()
 
     def drain_waker(self) -> None:

@@ -201,7 +201,6 @@ class Incarnation:
 
     @property
     def slices(self) -> list[Slice]:
-        """The slices that were exported whole."""
         return [Slice.from_json(details["slice"]) for details in self.manifests]
 
     def tables(self) -> list["Dataset"]:

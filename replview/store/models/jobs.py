@@ -35,7 +35,6 @@ class Job(models.Model):
 
     @property
     def waits(self) -> bool:
-        """Neither done nor given up."""
         return self.state in (self.State["WAITING"], self.State["RUNNING"])
 
 

@@ -26,7 +26,6 @@ from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation,
 
 
 def home_of(mark: ArchiveMark, slot: Slot) -> str:
-    """Return the source's name in the folders of an incarnation."""
     return mark.home or slot.source.name
 
 

@@ -216,7 +216,6 @@ class Loss:
 
     @property
     def nothing(self) -> bool:
-        """Whether the slot has nothing that it would not keep."""
         return self.days == 0
 
     @property

@@ -133,7 +133,6 @@ class Block:
 
     @property
     def two_sided(self) -> bool:
-        """Some line has a before and an after."""
         return self.op == "U" and any(line.before for line in self.lines)
 
     @property
@@ -143,5 +142,4 @@ class Block:
 
     @property
     def fold_count(self) -> int:
-        """How many columns the fold stands for."""
         return len(self.folded) + len(self.left_out)

@@ -35,7 +35,6 @@ class Stage:
 
     @property
     def at(self) -> datetime | None:
-        """The best known moment."""
         return self.source_time or self.recorded_at
 
     @property

@@ -22,7 +22,6 @@ class SlotValues:
         return self.values.get(field) or [None] * len(self.times)
 
     def knows(self, field: str) -> bool:
-        """Whether any point tells it."""
         return any(value is not None for value in self.of(field))
 
 
@@ -180,7 +179,6 @@ class Chart:
 
 
 def style_of(number: int) -> tuple[str, str]:
-    """The ink and dash of the nth of several slots."""
     return INKS[number % len(INKS)], DASHES[(number // len(INKS)) % len(DASHES)]
 
 

@@ -81,7 +81,6 @@ class LagQuery:
 
     @property
     def live(self) -> bool:
-        """It ends now, and grows."""
         return not self.until
 
     def stretch(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
@@ -115,5 +114,4 @@ class LagQuery:
         return urlencode(kept, doseq=True, safe="/,:")
 
     def url(self, **changed: str | tuple[str, ...]) -> str:
-        """The page's address, with some of it changed."""
         return f"{reverse('lag')}?{self.words(**changed)}"

@@ -156,6 +156,5 @@ def history_url(slot: Any, block: Block) -> str:
 
 @register.simple_tag
 def message_content(block: Block) -> SafeString:
-    """What a logical message carries."""
     assert block.content is not None
     return mark_safe(cell_html(block, block.content, "content"))

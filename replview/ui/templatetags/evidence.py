@@ -49,7 +49,6 @@ class CoverageWords:
 
     @property
     def table(self) -> TableCoverage | None:
-        """The table, where the answer is of one."""
         return self.coverage.table
 
 

@@ -69,7 +69,6 @@ def of_source(feeds: dict[str, list[Feed]], name: str) -> list[Feed]:
 
 @register.simple_tag
 def record_url(source: Source) -> str:
-    """Where a slot is made on it."""
     return f"{reverse('source-new')}record/?{urlencode({'source': source.name})}"
 
 
@@ -95,6 +94,5 @@ def declared(source: Source) -> dict[str, str]:
 
 @register.simple_tag(takes_context=True)
 def may_operate(context: dict[str, Any], source: Source) -> bool:
-    """Whether who looks is an operator of the source."""
     user = getattr(context.get("request"), "user", None)
     return user is not None and may(user, Role.OPERATOR, source.pk)

@@ -233,5 +233,4 @@ def permits(context: dict[str, Any], name: str) -> bool:
 
 
 def disabled(why: str) -> SafeString:
-    """Attributes of a button that does nothing, with the reason."""
     return format_html(' disabled title="{}"', why)
