@@ -37,11 +37,6 @@ class Server:
         """``PG 18.4``."""
         return version_words(self.sources[0].source.server_version)
 
-    @property
-    def databases(self) -> str:
-        """``2 databases``; empty for one."""
-        return plural(len(self.sources), "database") if len(self.sources) > 1 else ""
-
 
 @dataclass(slots=True, kw_only=True)
 class Cluster:

@@ -96,25 +96,11 @@ class DataFolder:
             self._lock = None
 
     def holder(self) -> Holder | None:
-        """Return the process that the lock file names; it may have ended (see ``is_running``)."""
+        """Return the process that the lock file names; it may have ended."""
         with suppress(OSError, ValueError):
             pid, url = (self.path / "lock").read_text().split()
             return Holder(int(pid), url)
         return None
-
-    def is_running(self) -> bool:
-        """Whether a stack holds the folder now."""
-        try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
 
     def secrets(self) -> dict[str, str]:
         """The secret key and the login's password, made at the first start."""

@@ -50,7 +50,6 @@ class ProgramState:
     name: str
     state: str
     pid: int
-    exit_status: int
     spawn_error: str
 
     @property
@@ -128,7 +127,6 @@ class Supervisor:
                 name=info["name"],
                 state=info["statename"],
                 pid=info["pid"],
-                exit_status=info["exitstatus"],
                 spawn_error=info["spawnerr"],
             )
             for info in self._ask("getAllProcessInfo")

@@ -9,16 +9,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from replview.health.states import WORDS, Level
+from replview.store.read.changes.records import OPERATIONS as OPERATIONS
 from replview.text.formats import count_words
 
-OPERATIONS = {
-    "I": "insert",
-    "U": "update",
-    "D": "delete",
-    "T": "truncate",
-    "M": "message",
-    "S": "snapshot",
-}
 OPERATIONS_MANY = {
     "I": "inserts",
     "U": "updates",

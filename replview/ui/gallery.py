@@ -11,7 +11,7 @@ from replview.access.page import VIEWER, page
 from replview.health.states import Level
 from replview.store.fields import LSNField
 from replview.store.models import Transaction
-from replview.ui.component_html import OPERATIONS
+from replview.store.read.changes.records import OPERATIONS
 
 HIDDEN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 STATES = [state for state in Transaction.State if state not in HIDDEN]

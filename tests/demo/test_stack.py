@@ -32,7 +32,7 @@ def test_a_step_that_fails_stops_what_runs_and_names_its_log(
     with pytest.raises(StackProblem, match="the store is made of cheese"):
         stack.start()
     assert processes_naming(folder) == []
-    assert not stack.folder.is_running()
+    assert stack.folder.holder() is None
 
 
 def _fail(module: str, argument: str, **given: object) -> None:

@@ -1,8 +1,6 @@
 """The access record: shown, and downloaded as a file."""
 
-import csv
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +19,7 @@ from replview.store.models import AccessRecord
 from replview.store.write.access_record import Action, Via, is_new, note
 from replview.text.formats import count_words, plural
 from replview.ui.params import RANGES, Params
-from replview.ui.streaming import stream
+from replview.ui.streaming import csv_pieces, stream
 
 _DEFAULT_RANGE = "7d"
 #: Of a query: what narrows it besides the time.
@@ -116,8 +114,6 @@ def _choice(wanted: RecordQuery, word: str, name: str, values: list[tuple[str, s
 PAGE_RECORDS = 100
 _TABLES_SHOWN = 3
 _PIECE_BYTES = 64 * 1024
-#: What a spreadsheet would take for a formula begins with an apostrophe.
-_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
             "source", "tables", "details")  # fmt: skip
 
@@ -228,36 +224,22 @@ def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
     yield bytes(piece)
 
 
-def csv_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
+def csv_lines(records: Iterable[AccessRecord]) -> Iterator[bytes]:
     """A heading, then a record a line; tables with blanks between, details as JSON."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)
-    writer.writerow(_COLUMNS)
+    return csv_pieces(_rows(records))
+
+
+def _rows(records: Iterable[AccessRecord]) -> Iterator[Sequence[object]]:
+    yield _COLUMNS
     for record in records:
         facts = record_json(record)
         facts["tables"] = " ".join(facts["tables"])
         facts["details"] = orjson.dumps(facts["details"]).decode()
-        writer.writerow([_safe(facts[name]) for name in _COLUMNS])
-        if buffer.tell() > _PIECE_BYTES:
-            yield _taken(buffer)
-    yield _taken(buffer)
-
-
-def _safe(value: object) -> Any:
-    if value is None:
-        return ""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
-
-
-def _taken(buffer: io.StringIO) -> bytes:
-    text = buffer.getvalue()
-    buffer.seek(0)
-    buffer.truncate()
-    return text.encode()
+        yield [facts[name] for name in _COLUMNS]
 
 
 _FILES = {
-    "csv": (csv_pieces, "text/csv; charset=utf-8"),
+    "csv": (csv_lines, "text/csv; charset=utf-8"),
     "jsonl": (json_pieces, "application/jsonl; charset=utf-8"),
 }
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from replview.access.withheld import visible_jobs
 from replview.features.history.request import (
-    HistoryRequest,
     Root,
     fields_of,
     incarnations_there,
@@ -39,7 +38,6 @@ class HistoryPage:
     tables: list[str] = field(default_factory=list)
     #: The words that the chosen job takes.
     fields: tuple[str, ...] = ()
-    history_request: HistoryRequest | None = None
     earlier: list[HistoryJob] = field(default_factory=list)
     earlier_in_all: int = 0
     periods: tuple[str, ...] = PERIODS
@@ -90,7 +88,7 @@ def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
         page.fields = fields_of(page.words["job"])
         if page.words.get("root"):
             _look(page)
-            page.history_request = read_history_request(page.words, anywhere=anywhere)
+            read_history_request(page.words, anywhere=anywhere)
     except Refused as refused:
         trouble = refused
     page.sentence = _sentence(page, trouble)

@@ -9,7 +9,7 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from replview.access.page import VIEWER, Nav, page
-from replview.features.lag.charts import csv_pieces, read_charts
+from replview.features.lag.charts import csv_rows, read_charts
 from replview.features.lag.page import (
     LagSlot,
     find_lag_slots,
@@ -21,7 +21,7 @@ from replview.features.lag.page import (
 from replview.ui.charts.query import LagQuery
 from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of, no_slot
-from replview.ui.streaming import stream
+from replview.ui.streaming import csv_pieces, stream
 
 
 @page(role=VIEWER, nav=Nav(group="Health", label="Lag", icon="lag", one_slot=True))
@@ -84,7 +84,7 @@ def csv(request: HttpRequest) -> HttpResponseBase:
     slots = _slots(query)
     now = dt.datetime.now(dt.UTC)
     _, charts = read_charts(slots, query.charts, *query.stretch(now), now)
-    pieces = csv_pieces(charts, [slot.name for slot in slots])
+    pieces = csv_pieces(csv_rows(charts, [slot.name for slot in slots]))
     answer = stream(request, pieces, "text/csv; charset=utf-8")
     plain = "-".join(slot.name.replace("/", "-") for slot in slots[:3])
     name = f"lag-{plain}-{now:%Y%m%dT%H%M%SZ}.csv"

@@ -10,6 +10,7 @@ from django.utils import timezone
 from replview.access.visibility import current_visibility
 from replview.access.withheld import seen_peeked
 from replview.store.models import Transaction
+from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.rows import ChangeRow
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.ui.changes.cells import Block
@@ -145,14 +146,7 @@ def size_words(size: int | None) -> str:
     return "unknown" if size is None else bytes_words(size)
 
 
-_LETTERS = {
-    "insert": "I",
-    "update": "U",
-    "delete": "D",
-    "truncate": "T",
-    "message": "M",
-    "snapshot": "S",
-}
+_LETTERS = {word: letter for letter, word in OPERATIONS.items()}
 _OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base64",
                "transactional")  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
-from replview.features.access_record.views import Line, csv_pieces, json_pieces
+from replview.features.access_record.views import Line, csv_lines, json_pieces
 from replview.management.instance import Actions, InstanceCommand, table_of
 from replview.store.models import AccessRecord
 from replview.store.read.transactions.transaction_filter import TransactionFilter
@@ -60,7 +60,7 @@ class Command(Actions, InstanceCommand):
             rows = [_row(Line(record)) for record in records]
             self.say(table_of([heading, *rows]) if rows else "nothing of that is recorded")
             return
-        for piece in (json_pieces if form == "jsonl" else csv_pieces)(records):
+        for piece in (json_pieces if form == "jsonl" else csv_lines)(records):
             self.stdout.write(piece.decode(), ending="")
 
     def _forget(self, options: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import undo_problem
+from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.changes.values import ALTERED, same_value
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow
@@ -18,7 +19,6 @@ from replview.store.write.access_record import viewed_changes
 from replview.text.formats import bytes_words, short_type
 from replview.ui.changes.cells import Block, Cell, ColumnLine, cell
 from replview.ui.changes.value_diff import compared, text_diff
-from replview.ui.component_html import OPERATIONS
 
 #: Columns of an insert or delete shown before the rest is folded.
 _SHOWN = 8
