@@ -4,6 +4,8 @@ A store that has all twenty goes on with this one as applied: Django reads it fr
 store that has only some of them is refused by ``replview migrate``, which says what to do.
 """
 
+from pathlib import Path
+
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.utils.timezone
@@ -11,7 +13,6 @@ import replview.store.fields
 from django.conf import settings
 from django.db import migrations, models
 from django.utils.text import camel_case_to_spaces
-from replview.store.migrations import _unmanaged as unmanaged
 
 
 def make_roles(apps, schema_editor):
@@ -63,6 +64,11 @@ def _table(model, fields, **options):
         key = models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')
         fields = [('id', key), *fields]
     return migrations.CreateModel(model, fields, {'db_table': camel_case_to_spaces(model).replace(' ', '_')} | options)
+
+
+def _sql(name):
+    """What Django does not manage: tables in partitions, and the append-only access record."""
+    return Path(__file__).with_name(name).read_text()
 
 
 class Migration(migrations.Migration):
@@ -745,11 +751,14 @@ class Migration(migrations.Migration):
         ], constraints=[models.UniqueConstraint(fields=('issuer', 'subject'), name='identity_by_subject')]),
         migrations.AddConstraint('relation', models.UniqueConstraint(fields=('slot', 'system_identifier', 'oid'), name='relation_by_oid')),
         migrations.AddConstraint('slot', models.UniqueConstraint(fields=('source', 'name'), name='slot_by_name')),
-        migrations.RunSQL(unmanaged.CHANGE, "DROP TABLE change; DROP SEQUENCE transaction_id_block;"),
-        migrations.RunSQL(unmanaged.SLOT_SAMPLE, "DROP TABLE slot_sample;"),
-        migrations.RunSQL(unmanaged.PERIODS, "DROP TABLE slot_sample_minute, slot_sample_hour;"),
-        migrations.RunSQL(unmanaged.SOURCE_SAMPLE, "DROP TABLE source_sample;"),
-        migrations.RunSQL(unmanaged.ROOM, migrations.RunSQL.noop),
+        migrations.RunSQL(_sql('change.sql'), "DROP TABLE change; DROP SEQUENCE transaction_id_block;"),
+        migrations.RunSQL(_sql('samples.sql'), "DROP TABLE slot_sample, slot_sample_minute, slot_sample_hour, source_sample;"),
         migrations.RunPython(make_roles, migrations.RunPython.noop, elidable=False),
-        migrations.RunSQL(unmanaged.ACCESS_RECORD + unmanaged.APPEND_ONLY + unmanaged.MONTHS + unmanaged.ADD, unmanaged.GONE),
+        migrations.RunSQL(_sql('access_record.sql'), """
+            DROP FUNCTION access_record_add(text, bigint, text, text, text, text, text, text, bigint,
+                                            bigint[], text[], jsonb);
+            DROP TABLE access_record;
+            DROP FUNCTION access_record_make_month(timestamptz);
+            DROP FUNCTION access_record_refuse();
+        """),
     ]
