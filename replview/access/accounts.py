@@ -95,7 +95,6 @@ def close_account(user: User) -> None:
 
 
 def open_account(user: User) -> None:
-    """It may be used again, with the role and the grants it had."""
     user.is_active = True
     user.save(update_fields=["is_active"])
     forget_rights(user)

@@ -114,7 +114,6 @@ def account_of(request: HttpRequest) -> User:
 
 
 def forget_rights(user: User) -> None:
-    """Read them anew the next time: they have changed."""
     for name in (_ATTRIBUTE, "read_rights"):
         if name in user.__dict__:
             delattr(user, name)

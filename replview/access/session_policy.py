@@ -97,7 +97,6 @@ def is_over(session: Any) -> bool:
 
 
 def note_activity(session: Any) -> None:
-    """Somebody did something."""
     now, active = int(time.time()), session.get(ACTIVE_AT)
     if session.get(SIGNED_IN_AT) is None:
         session[SIGNED_IN_AT] = now

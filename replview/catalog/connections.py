@@ -60,11 +60,9 @@ def connect(
     return connection
 
 
-def connect_replication(
-    conninfo: str, *, connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS
-) -> Connection:
+def connect_replication(conninfo: str) -> Connection:
     """A walsender session on the DSN's database: only the simple protocol, only autocommit."""
-    parameters = _bounded(conninfo, connect_timeout_seconds)
+    parameters = _bounded(conninfo, CONNECT_TIMEOUT_SECONDS)
     return psycopg.connect(
         libpq.make_conninfo(parameters, replication="database"),
         autocommit=True,

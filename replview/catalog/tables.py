@@ -45,7 +45,6 @@ class NamedTable:
 
 
 def read_named_table(connection: Connection, schema: str, table: str) -> NamedTable | None:
-    """The table, if there is one of this name."""
     rows = NAMED_TABLE.rows(connection, schema, table)
     if not rows:
         return None

@@ -24,7 +24,6 @@ class AlertCounts:
 
     @property
     def level(self) -> Level:
-        """Return the severity of the worst of them."""
         if self.now:
             return Level.NOW
         return Level.LOOK if self.firing else Level.OK

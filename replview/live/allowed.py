@@ -97,7 +97,6 @@ async def sees(scope: dict[str, Any], source_id: int | None) -> bool:
 
 
 async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
-    """Return those of the sources that the account may see."""
     user = scope.get("user") or await get_user(scope)
     visible = await database_sync_to_async(visible_sources)(user)
     return [one for one in source_ids if visible is None or one in visible]

@@ -58,7 +58,6 @@ class Wake:
 
     @property
     def group(self) -> str:
-        """Return the channel layer's group that it is sent to."""
         if self.kind == EXPORT:
             return export_group_of(self.export_id)
         return source_group_of(self.source_id) if self.kind == SAMPLE else group_of(self.slot_id)

@@ -198,7 +198,6 @@ class Hub:
         self._hear_on()
 
     async def unwatch(self, callback: Callable[[int], None]) -> None:
-        """Stop calling this function, for all groups."""
         for group, watching in list(self._watchers.items()):
             watching.discard(callback)
             if not watching:

@@ -142,7 +142,6 @@ class News:
 
     @property
     def empty(self) -> bool:
-        """Whether the read found nothing."""
         return not (self.rows or self.ended or self.markers or self.skipped) and (
             self.open is None and self.slot is None
         )

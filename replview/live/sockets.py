@@ -101,7 +101,6 @@ class WatchSocket(JSONSocket):
         ]
 
     async def disconnect(self, code: int) -> None:
-        """Stop listening, and end this socket's tasks."""
         self.open = False
         await the_hub().unwatch(self.changed)
         await end(*self.tasks)
@@ -204,7 +203,6 @@ class LiveSocket(JSONSocket):
         self.tasks = [asyncio.create_task(self._until_closed(work)) for work in works]
 
     async def disconnect(self, code: int) -> None:
-        """Leave the feed and end this socket's tasks."""
         if self.feed is not None:
             await the_hub().unsubscribe(self.slot_id, self.watcher)
         await end(*self.tasks)

@@ -103,7 +103,6 @@ class Mailbox:
         return batch
 
     def clear(self) -> None:
-        """Remove everything that waits."""
         self._rows.clear()
         self._markers.clear()
         self._folded, self._latest = None, {}

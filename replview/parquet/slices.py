@@ -27,7 +27,6 @@ LAST_SEQ = (1 << 31) - 1
 
 
 def _plain(value: object) -> object:
-    """As JSON has it."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     if isinstance(value, dt.date):

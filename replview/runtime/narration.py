@@ -108,7 +108,6 @@ class StatusLine:
         )
 
     def close(self) -> None:
-        """Close the connection to the store."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None

@@ -77,7 +77,6 @@ def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
 @page(role=OPERATOR)
 @require_POST
 def all_seen(request: HttpRequest) -> HttpResponse:
-    """Somebody has seen all that fire."""
     firing = Alert.objects.filter(state=Alert.State.FIRING, seen_at=None)
     _mark(request, list(firing.values_list("pk", flat=True)))
     return redirect("alerts")

@@ -126,7 +126,6 @@ class TypedRecords:
         return len(self._tables)
 
     def close(self) -> None:
-        """Forget what waits on disk."""
         spools = (table.spool for table in self._tables.values())
         for spool in (*spools, self._event_spool, self._transaction_spool):
             spool.close()

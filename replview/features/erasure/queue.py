@@ -209,7 +209,6 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
 
 
 def try_again(row: Erasure) -> bool:
-    """Now rather than in a while."""
     wanted = Erasure.objects.filter(_UNFINISHED, pk=row.pk).update(next_try_at=Now())
     rows.announce()
     return wanted == 1

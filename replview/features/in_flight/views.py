@@ -88,7 +88,6 @@ class Chosen:
 
     @property
     def limit_words(self) -> str:
-        """What bounds the WAL that it holds."""
         limit = self.slot.source.max_slot_wal_keep_bytes
         if limit is None:
             return "limit unknown"

@@ -157,7 +157,6 @@ class RelationsPage:
         return self.url(after=self.following)
 
     def url(self, **changed: Any) -> str:
-        """The page with some of the address changed."""
         query = self.wanted.query(**changed)
         scope = urlencode({"slot": str(self.slot)}, safe="/")
         return f"{reverse('relations')}?{scope}{'&' if query else ''}{query}"

@@ -2,8 +2,8 @@
 sees, and who did what, when.
 
 The access record is append-only: the database refuses to change or delete a row of it
-(``migrations/access_record.sql``). Names are copied into it, so that it outlives what they name. Only
-``replview access forget`` drops its months, which is recorded too.
+(``migrations/access_record.sql``). Names are copied into it, so that it outlives what they name.
+Only ``replview access forget`` drops its months, which is recorded too.
 """
 
 from django.conf import settings
