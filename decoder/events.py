@@ -1,4 +1,4 @@
-"""What the assembler tells: transactions opening, changing and ending.
+"""The events that an assembler gives: transactions opening, changing and ending.
 
 All of it but ``OpenTransaction`` is immutable. What every transaction makes is
 a named tuple, which costs half of what a frozen dataclass does.

@@ -33,7 +33,7 @@ class XLogData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryKeepalive:
-    """The server is there, and this far (``k``)."""
+    """The server answers, and says how far it has come (``k``)."""
 
     #: The position it has decoded to, even where nothing was published.
     wal_end: LSN
@@ -45,7 +45,7 @@ class PrimaryKeepalive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyStatusUpdate:
-    """What we tell the server (``r``).
+    """The positions up to which WAL was written, flushed and applied here (``r``).
 
     ``flushed`` confirms: the server may forget everything before it, whether
     or not it was ever sent. Give only what is stored.

@@ -52,7 +52,7 @@ class TransactionFilter:
         return True
 
     def _decodes(self, payload: bytes) -> bool:
-        """Later transactions need the shapes that come here, if they can be read."""
+        """Whether a Relation or Type message can be decoded: later transactions need its shape."""
         with suppress(ProtocolError):
             decode_message(
                 payload, in_stream=self._in_stream, parallel=self._parallel, encoding=self._encoding

@@ -1,7 +1,7 @@
 """Binary values made of values: arrays, records, ranges, text search.
 
-Functions of the former are given ``element``, which turns one inner value's type and
-bytes into text and raises ``Unknown`` for a type nobody knows.
+Those of arrays, records and ranges are given ``element``, which turns one inner value's
+type and bytes into text and raises ``Unknown`` for a type nobody knows.
 
 Source: PostgreSQL, arrayfuncs.c, rowtypes.c, rangetypes.c, multirangetypes.c.
 """

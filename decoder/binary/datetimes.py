@@ -27,7 +27,7 @@ def _year_month_day(days: int) -> tuple[int, int, int]:
 
 
 def _date(days: int) -> tuple[str, str]:
-    """A date, and what follows it at the very end."""
+    """``2026-11-20``, and `` BC`` or nothing, which comes after the time and the zone."""
     year, month, day = _year_month_day(days)
     era = "" if year > 0 else " BC"
     return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}", era

@@ -127,7 +127,7 @@ def exactly(raw: bytes, size: int) -> bytes:
 
 
 def bool_text(raw: bytes) -> str:
-    """Source: bool.c."""
+    """``t`` or ``f``. Source: bool.c."""
     return "t" if exactly(raw, 1)[0] else "f"
 
 

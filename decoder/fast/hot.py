@@ -2,7 +2,8 @@
 
 Nearly every message of a stream takes it. It makes one ``str`` a column and
 nothing else, and it accepts exactly what ``decode`` accepts, with
-the same result. Whatever looks odd it leaves to that: it says what is wrong.
+the same result. A message that it does not accept is left to ``decode``, whose
+error says what is wrong with it.
 
 Layout of a frame: ``w``, three 8-byte header fields, then at 25 the tag byte,
 inside a stream block the xid, the relation's oid, and the tuples.
@@ -52,7 +53,7 @@ _UINT32 = struct.Struct(">I").unpack_from
 def read_insert(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> list[Value] | None:
-    """The row whose column count is at ``position``; ``None`` if anything is odd."""
+    """The row whose column count is at ``position``; ``None`` if it is not well formed."""
     try:
         row, end = read_tuple(frame, position, relation, values)
     except (IndexError, struct.error):
@@ -89,7 +90,7 @@ def row_of_pieces(pieces: list[str], columns: int) -> list[Value] | None:
 def read_last_tuple(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> list[Value] | None:
-    """The values of the tuple at ``position``, which ends the frame; ``None`` if it is odd.
+    """The values of the tuple at ``position``, which ends the frame; ``None`` if malformed.
 
     Raises as ``read_tuple`` does.
     """
@@ -109,7 +110,7 @@ def read_tuple(
     """The values of the tuple at ``position``, and where it ends.
 
     The end may lie beyond the frame: the caller compares. Raises ``IndexError``
-    or ``struct.error`` if the tuple is cut off, unlike ``relation``, or odd.
+    or ``struct.error`` if the tuple is cut off, malformed, or not of ``relation``.
     """
     (count,) = _UINT16(frame, position)
     if count != len(relation.columns):
@@ -151,7 +152,7 @@ Row = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 def read_update(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> Row | None:
-    """The tuples behind the relation's oid at ``position``; ``None`` if anything is odd."""
+    """The tuples behind the relation's oid at ``position``; ``None`` if it is not well formed."""
     old_kind: OldKind | None = None
     old: list[Value] | None = None
     try:

@@ -30,12 +30,12 @@ from decoder.values import ValueDecoder
 
 
 def begins(events: list[Event]) -> bool:
-    """Whether a transaction that opens is the last that was told."""
+    """Whether the last event opens a transaction."""
     return bool(events) and type(events[-1]) is TransactionOpened
 
 
 class FastRoad:
-    """What a session knows and the feed has given; takes row changes straight from the frame."""
+    """The state of one session, and the methods that read row changes straight from a frame."""
 
     __slots__ = (
         "_changes",
@@ -87,7 +87,7 @@ class FastRoad:
         return self._session.stream_xid is not None
 
     def _in_run(self, kind: str) -> OpenTransaction:
-        """The current transaction, which the run being collected is now of."""
+        """Return the current transaction; the changes collected so far go out if of another one."""
         transaction = self._lifecycle.transaction(kind)
         if transaction is not self._run_transaction:
             self._end_run()
@@ -193,7 +193,7 @@ class FastRoad:
         return 1
 
     def _learn_insert_shape(self, relation: Relation) -> None:
-        """How an Insert into ``relation`` begins, and no longer as it did."""
+        """Remember with which bytes an Insert into ``relation`` begins, in place of the former."""
         oid, columns = relation.oid.to_bytes(4, "big"), len(relation.columns)
         self._insert_shapes.pop(self._shape_of.get(relation.oid, b""), None)
         shape = self._shape_of[relation.oid] = b"I" + oid + b"N" + columns.to_bytes(2, "big")

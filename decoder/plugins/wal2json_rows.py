@@ -91,7 +91,10 @@ def _mended(text: str) -> str:
 
 
 def _wrong_after(text: str, key: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """What to put, and for which piece of ``text``, in the value of ``key`` at ``at``."""
+    """Yield start and end of each piece of ``text`` that is no JSON, and what belongs there.
+
+    ``at``: where the value of ``key`` begins.
+    """
     inside = _after_space(text, at + 1)
     if key == "change" and text[inside : inside + 1] == ",":
         yield inside, inside + 1, ""
@@ -262,7 +265,7 @@ def lsn_of(part: Object, key: str) -> LSN | None:
 
 
 def time_us_of(part: Object) -> int | None:
-    """``timestamp``; ``None`` where there is none."""
+    """``timestamp`` in microseconds since 2000-01-01 UTC; ``None`` where there is none."""
     value = part.get("timestamp")
     if value is None:
         return None
