@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from replview.store.models import Slot, SlotEvent, Source
+from replview.store.models import Slot, Source
+from replview.store.slot_log import add_line, after_seq
 from replview.store.write.access_record import note
 
 #: The kind of a line that tells what somebody did to the slot by hand.
@@ -26,15 +27,8 @@ def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> 
 def log_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
     """Write into the slot's log alone, where the access record has it of the source."""
     slot.refresh_from_db(fields=["incarnation", "checkpoint_lsn"])
-    SlotEvent.objects.create(
-        slot=slot,
-        incarnation_id=slot.incarnation_id,
-        kind=MANAGED,
-        message=f"{message} Done by {by}.",
-        lsn=slot.checkpoint_lsn,
-        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
-        detail={"act": act, "by": by, **detail},
-    )
+    add_line(slot, MANAGED, f"{message} Done by {by}.", lsn=slot.checkpoint_lsn,
+             after_commit_seq=after_seq(slot), detail={"act": act, "by": by, **detail})  # fmt: skip
 
 
 def note_source(source: Source, act: str, *, by: str, **detail: Any) -> None:

@@ -24,8 +24,9 @@ from replview.catalog.publications import read_members, read_publications
 from replview.catalog.server import read_position
 from replview.catalog.tables import TableFacts, read_tables
 from replview.store.dsn import full_conninfo
-from replview.store.models import Slot, SlotEvent
+from replview.store.models import Slot
 from replview.store.slot_control import reopen
+from replview.store.slot_log import add_line
 
 #: How long a stream that is caught up may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
@@ -130,14 +131,9 @@ def _write_down(slot: Slot, changes: Changes, by: str) -> None:
     ]
     message = f"The tables of the slot were changed: {'; '.join(parts)}."
     if changes.new_publications:
-        SlotEvent.objects.create(
-            slot=slot,
-            incarnation_id=slot.incarnation_id,
-            at=dt.datetime.now(dt.UTC),
-            kind="tables",
-            message=f"replview made {some_of(changes.new_publications)} for the slot.",
-            detail={"made_publications": changes.new_publications},
-        )
+        made = f"replview made {some_of(changes.new_publications)} for the slot."
+        detail = {"made_publications": changes.new_publications}
+        add_line(slot, "tables", made, at=dt.datetime.now(dt.UTC), detail=detail)
     note_slot(
         slot,
         "tables",

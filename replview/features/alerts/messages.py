@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from replview.features.alerts.kinds import KINDS, Unit, amount_words, kind_of
-from replview.store.models import Alert, AlertRule, Delivery, Slot, SlotEvent, Webhook
+from replview.store.models import Alert, AlertRule, Delivery, Slot, Webhook
+from replview.store.slot_log import add_line, after_seq
 
 _K = AlertRule.Kind
 _LOST = {
@@ -108,15 +109,11 @@ def _log(alert: Alert, event: str, now: dt.datetime) -> None:
     slot = Slot.objects.filter(pk=alert.slot_id).select_related("incarnation").first()
     if slot is None:
         return
-    SlotEvent.objects.create(
-        slot=slot,
-        incarnation=slot.incarnation,
-        at=now,
-        kind="alert" if event == FIRED else "alert_cleared",
-        message=alert.message if event == FIRED else cleared_sentence(alert),
-        detail={"alert": alert.pk, "rule": alert.rule_was.get("name")},
-        after_commit_seq=slot.incarnation.commit_seq if slot.incarnation else 0,
-    )
+    fired = event == FIRED
+    message = alert.message if fired else cleared_sentence(alert)
+    detail = {"alert": alert.pk, "rule": alert.rule_was.get("name")}
+    add_line(slot, "alert" if fired else "alert_cleared", message, at=now, detail=detail,
+             after_commit_seq=after_seq(slot))  # fmt: skip
 
 
 def body_of(delivery: Delivery) -> bytes:
