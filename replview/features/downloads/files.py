@@ -14,7 +14,7 @@ from replview.features.downloads.typed_records import TypedRecords
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
 from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of, utc_text
-from replview.store.read.changes.selections import Portion, Selection, undecided_words
+from replview.store.read.changes.selections import Portion, Selection, undecided_words, within
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
@@ -45,15 +45,18 @@ class Limited:
     unknown: int = 0
 
     def __iter__(self) -> Iterator[list[tuple[TransactionRow, ChangeRow]]]:
-        left = self.limit
+        left, later = self.limit, 0
         for some, unknown in self.found:
-            self.unknown += unknown
+            mine = within((some, unknown), left)
+            self.unknown += mine
             if left:
                 yield some[:left]
             self.cut = len(some) > left
             if self.cut:
                 return
             left -= len(some)
+            later += len(unknown) - mine
+        self.unknown += later
 
     @property
     def notes(self) -> dict[str, str]:

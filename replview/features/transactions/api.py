@@ -14,7 +14,7 @@ from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read import history
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import transaction_json, utc_text
-from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan import ChangeScan, Found, before
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.stream import PAGE, RecordWriter
@@ -200,7 +200,7 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
     if len(found) > limit:
         row, change = found[limit - 1]
         # What comes after the page is told with the next one.
-        unknown += last.unknown_before(found[limit - 1]) - len(last.unknown)
+        unknown += len(before(last.unknown, found[limit - 1])) - len(last.unknown)
         number = writer.incarnation_number(row.incarnation_id)
         place = Place(number, row.commit_seq or 0, change.seq)
     searched_changes(wanted)

@@ -21,7 +21,7 @@ from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where
-from replview.store.read.changes.selections import Portion, Selection, undecided_words
+from replview.store.read.changes.selections import Portion, Selection, undecided_words, within
 from replview.store.read.changes.stream import Cursor, RecordWriter, last_cursor
 from replview.store.read.relation_shapes import unknown_words
 from replview.store.write.access_record import Action, note, searched_changes
@@ -89,9 +89,10 @@ class Command(InstanceCommand):
         gc.freeze()
         if form == "csv":
             yield csv_lines([COLUMNS])
-        for (found, unknown), writer in _found(selection, options):
+        for portion, writer in _found(selection, options):
+            found = portion[0]
             yield lines_of(map(writer.record, found[:left]), form)
-            undecided += unknown
+            undecided += within(portion, left)
             left = None if left is None else left - len(found)
             if left is not None and left <= 0:
                 break

@@ -9,6 +9,9 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
+from replview.access.visibility import reading_session
+from replview.features.downloads.files import line_pieces
+from replview.store.read.changes.selections import Selection
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 from tests.receiver.conftest import record as record  # a fixture
@@ -84,6 +87,23 @@ def test_a_download_says_so_in_its_last_line(signed_in: Client, recording: Recor
         answer = signed_in.get(reverse("download"), asked)
         assert b"".join(answer.streaming_content).startswith(b"PAR1")
         assert answer.get("X-Replview-Undecided", "").startswith(_WORDS) is told
+
+
+@pytest.mark.parametrize(("limit", "undecided"), [(1, 3), (2, 3), (3, 5), (9, 5)])
+def test_what_ends_at_a_limit_counts_those_up_to_it(
+    source: SourceDatabase, recording: Recording, limit: int, undecided: int
+) -> None:
+    source.run("UPDATE notes SET n = 3 WHERE id IN (1, 2)", "UPDATE notes SET n = 3 WHERE id = 5")
+    recording.caught_up()
+    slot, errors = recording.slot, StringIO()
+    selection = Selection.from_words(reading_session(), slot, {"where": _WHERE})
+    lines = b"".join(line_pieces(selection, "jsonl", limit)).splitlines()
+    notes = [json.loads(line) for line in lines[min(limit, 3) :]]
+    assert [next(iter(note)) for note in notes] == ["cut", "undecided"][limit >= 3 :]
+    assert notes[-1]["undecided"].startswith(f"{undecided} changes are left out")
+    words = ["--slot", str(slot), "--where", _WHERE, "--limit", str(limit)]
+    call_command("changes", *words, stdout=StringIO(), stderr=errors)
+    assert errors.getvalue().startswith(f"{undecided} changes are left out")
 
 
 def test_the_api_counts_each_of_them_on_one_page(signed_in: Client, recording: Recording) -> None:

@@ -6,7 +6,7 @@ and go on from its place later.
 """
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,11 +45,6 @@ class Batch:
     row: TransactionRow | None
     #: Changes of which nobody knows whether they match, in no order.
     unknown: Sequence[Found] = ()
-
-    def unknown_before(self, found: Found) -> int:
-        """How many of those come before one that this, or an earlier batch, found."""
-        end = found[0].incarnation_id, *_place(found)
-        return sum((row.incarnation_id, *_place((row, c))) < end for row, c in self.unknown)
 
 
 @dataclass(slots=True)
@@ -223,6 +218,12 @@ class ChangeScan:
             changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
             stands = Place(incarnation.number, row.commit_seq or 0, high if self.forwards else low)
             yield Batch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
+
+
+def before(changes: Iterable[Found], found: Found) -> list[Found]:
+    """Those that come before this one in the slot's history."""
+    end = found[0].incarnation_id, *_place(found)
+    return [each for each in changes if (each[0].incarnation_id, *_place(each)) < end]
 
 
 def _place(found: Found) -> tuple[int, int]:

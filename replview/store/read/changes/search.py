@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.batches import Batching, ChangeReader
-from replview.store.read.changes.scan import Batch, ChangeScan, Found
+from replview.store.read.changes.scan import Batch, ChangeScan, Found, before
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import Before, Shared
@@ -63,7 +63,7 @@ def find_changes(
         if len(search.found) > limit:
             row, change = last_found = search.found[limit - 1]
             # What comes after the page is told with the next one.
-            search.unknown -= batch.unknown_before(last_found)
+            search.unknown -= len(before(batch.unknown, last_found))
             search.back_to = row.moment
             incarnation = search.incarnations.get(row.incarnation_id, 0)
             return search.result(Place(incarnation, row.commit_seq or 0, change.seq))

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
-from replview.store.read.changes.scan import ChangeScan, Found
+from replview.store.read.changes.scan import ChangeScan, Found, before
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
@@ -22,8 +22,8 @@ from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
-#: Changes, and of how many beside them nobody knows whether they are wanted.
-Portion = tuple[list[Found], int]
+#: Changes, and those beside them of which nobody knows whether they are wanted, in no order.
+Portion = tuple[list[Found], Sequence[Found]]
 
 _AT_ONCE = 500
 
@@ -47,6 +47,14 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
         for place in part:
             if place in changes and place[0] in rows:
                 yield rows[place[0]], changes[place]
+
+
+def within(portion: Portion, left: int | None) -> int:
+    """How many nobody knows of up to the change after which a reader has no more left to take."""
+    found, unknown = portion
+    if left is None or left > len(found):
+        return len(unknown)
+    return len(before(unknown, found[left - 1])) if left else 0
 
 
 def undecided_words(number: int) -> str:
@@ -99,20 +107,21 @@ class Selection:
             yield from self._of_row(session, self.table, self.key)
             return
         for batch in ChangeScan(session, self.wanted, place=after).batches():
-            yield batch.found, len(batch.unknown)
+            yield batch.found, batch.unknown
 
     def newest(self, session: ReadSession, number: int) -> Portion:
         """Return its last changes, in the order of history."""
         if self.key is not None:
-            return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], 0
+            return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], ()
         found: list[Found] = []
-        unknown = 0
+        unknown: list[Found] = []
         batching = Batching(first=min(number * 2 + 100, 2000), most=2000)
         for batch in ChangeScan(session, self.wanted, forwards=False, batching=batching).batches():
             found += batch.found
-            unknown += len(batch.unknown)
+            unknown += batch.unknown
             if len(found) >= number:
-                unknown -= batch.unknown_before(found[number - 1])
+                earlier = {id(each) for each in before(unknown, found[number - 1])}
+                unknown = [each for each in unknown if id(each) not in earlier]
                 break
         return found[:number][::-1], unknown
 
@@ -146,7 +155,7 @@ class Selection:
                 for row, change in some
                 if row.commit_seq is not None and change.op in asked.ops
                 and not (since and row.moment < since) and not (until and row.moment >= until)
-            ], 0  # fmt: skip
+            ], ()  # fmt: skip
 
 
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
