@@ -187,7 +187,7 @@ def now(request: HttpRequest) -> HttpResponse:
     return render(request, "in_flight/now.html", page)
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
+@page(role=VIEWER, of={"transaction_id": None}, record=ROWS)
 @require_GET
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     scope = read_scope(InFlightQuery())

@@ -5,12 +5,12 @@ the order of history.
 import time
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from ninja import Field, P, Query, QueryEx, Router, Schema
 
 from replview.access.page import ROWS, VIEWER, Action, page
 from replview.access.visibility import reading_session
-from replview.store.models import Slot, SlotIncarnation, Transaction
+from replview.store.models import Slot, SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import transaction_json, utc_text
@@ -26,7 +26,7 @@ from replview.store.write.access_record import searched_changes, viewed_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging, transaction_filter
 from replview.ui.api.slots import coverage_json, slot_named
-from replview.ui.changes.drawer import find_transaction
+from replview.ui.changes.drawer import find_transaction, received_anew
 
 router = Router(tags=["transactions"])
 
@@ -70,18 +70,28 @@ def transactions(
     }  # fmt: skip
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction})
+@page(role=VIEWER, of={"transaction_id": None})
 @router.get("/transactions/{int:transaction_id}", response=dict[str, Any], summary="One of them")
 def transaction(request: HttpRequest, transaction_id: int) -> dict[str, object]:
-    """One transaction by its `id`: its states and times, who, and what it touched."""
+    """One transaction by its `id`: its states and times, who, and what it touched. One that was
+    received anew is answered under its present `id`.
+    """
     row, slot, number = find_one(transaction_id)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     return transaction_json(row, names, str(slot), number)
 
 
 def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
-    """A transaction with its slot and the number of the incarnation. Raises ``Http404``."""
-    row = find_transaction(transaction_id)
+    """A transaction, or as what it was received anew, with its slot and the number of the
+    incarnation. Raises ``Http404``.
+    """
+    try:
+        row = find_transaction(transaction_id)
+    except Http404:
+        again, _ = received_anew(transaction_id)
+        if again is None:
+            raise
+        row = find_transaction(again)
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
     return row, incarnation.slot, incarnation.number
 
@@ -158,7 +168,7 @@ def follow(
     return {**_forwards(wanted, place, paging.limit), "coverage": _coverage(wanted)}
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
+@page(role=VIEWER, of={"transaction_id": None}, record=ROWS)
 @router.get(
     "/transactions/{int:transaction_id}/changes",
     response=ChangesOut,
@@ -174,7 +184,7 @@ def changes_of_transaction(
             f"transaction {transaction_id} is {row.state}: it has no place in history",
             "only what has committed can be read here",
         )
-    given = {**words.given(), "transaction": str(transaction_id)}
+    given = {**words.given(), "transaction": str(row.id)}
     wanted = _checked(WantedChanges.from_words(slot, given))
     place = _place(paging.cursor) or Place(number, row.commit_seq, 0)
     answer = _forwards(wanted, place, paging.limit)

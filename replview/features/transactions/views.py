@@ -11,6 +11,7 @@ from replview.access.page import ROWS, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
 from replview.store.models import SlotIncarnation, Transaction
+from replview.store.models.seen import seen_sources
 from replview.store.read.changes.as_sql import (
     MOST_CHANGES,
     change_as_sql,
@@ -43,7 +44,7 @@ from replview.ui.shell import fleet_of
 REFUSED = 409
 
 
-@page(role=VIEWER, nav="transactions", of={"transaction_id": Transaction}, record=ROWS)
+@page(role=VIEWER, nav="transactions", of={"transaction_id": None}, record=ROWS)
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """One transaction: its lifecycle, who did it, what it touched, every change as a diff."""
@@ -59,7 +60,9 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """What became of a transaction that is not in the store, as far as it is known."""
-    day = deleted_day_of(reading_session(), transaction_id)
+    # Whose a deleted one was is not known: nothing is said of it to who may not see all sources.
+    limited = seen_sources() is not None
+    day = None if limited else deleted_day_of(reading_session(), transaction_id)
     if day is not None and (place := place_of(transaction_id)) is not None:
         return archived_transaction(request, place, request.path)
     again, discarded_at = received_anew(transaction_id)

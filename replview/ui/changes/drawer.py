@@ -7,6 +7,7 @@ from django.http import Http404
 from replview.access.visibility import reading_session
 from replview.health.fleet import Fleet
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Transaction
+from replview.store.models.seen import seen_sources
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangeFilter, find_changes
 from replview.store.read.rows import TransactionRow
@@ -20,10 +21,13 @@ PAGE_CHANGES = 25
 
 
 def find_transaction(transaction_id: int) -> TransactionRow:
-    """By our own number. Raises ``Http404``, also for a baseline that is not complete yet."""
+    """By our own number. Raises ``Http404``, also for a baseline that is not complete yet, and for
+    one of a source that is not seen here.
+    """
     readable = transaction_id < 1 << 63
     row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
-    if row is None or row.state == "copying":
+    seen = seen_sources() is None or Transaction.objects.filter(pk=transaction_id).exists()
+    if row is None or row.state == "copying" or not seen:
         raise Http404("there is no such transaction, or it was received anew")
     return row
 

@@ -313,9 +313,25 @@ def test_a_link_to_one_that_was_half_received_leads_to_what_took_its_place(
         assert not Transaction.objects.filter(pk=first.pk).exists()
         answer = signed_in.get(f"/transactions/{first.pk}/")
         assert answer.headers["Location"] == f"/transactions/{again.pk}/"
+        limited, stranger = Client(), Client()
+        limited.force_login(make_user("limited", "viewer", sources=[recording.slot.source]))
+        stranger.force_login(make_user("stranger", "viewer", sources=[]))
+        page = f"/transactions/{first.pk}/"
+        assert limited.get(page).headers["Location"] == f"/transactions/{again.pk}/"
+        for client in (signed_in, limited):
+            found = client.get(f"/api/v1{page.rstrip('/')}").json()
+            assert (found["id"], found["state"]) == (again.pk, "streaming")
         for address in ("?tx={}", "now/?tx={}", "{}/drawer/"):
-            page = signed_in.get(f"/in-flight/{address.format(first.pk)}").content.decode()
-            assert f'data-region="facts" data-tx="{again.pk}" data-state="streaming"' in page
+            for client in (signed_in, limited):
+                page = client.get(f"/in-flight/{address.format(first.pk)}").content.decode()
+                assert f'data-region="facts" data-tx="{again.pk}" data-state="streaming"' in page
+        # Of what belongs to a source that is not seen nothing is told, not even that it was.
+        for address in ("/transactions/{}/", "/api/v1/transactions/{}", "/in-flight/{}/drawer/",
+                        "/api/v1/transactions/{}/changes"):  # fmt: skip
+            here, unheard_of = (stranger.get(address.format(each)) for each in (first.pk, 1))
+            there_now = stranger.get(address.format(again.pk))
+            assert here.status_code == unheard_of.status_code == there_now.status_code == 404
+            assert "half received" not in here.content.decode()
         start_again()
         last = streaming(again.pk)
         session.execute("COMMIT")
@@ -324,6 +340,8 @@ def test_a_link_to_one_that_was_half_received_leads_to_what_took_its_place(
     for one in (first, again):
         answer = signed_in.get(f"/transactions/{one.pk}/")
         assert answer.headers["Location"] == f"/transactions/{last.pk}/"
+        changes = limited.get(f"/api/v1/transactions/{one.pk}/changes").json()["items"]
+        assert changes[0]["transaction"] == last.pk
     assert Transaction.objects.get(pk=last.pk).state == "committed"
 
 
