@@ -20,7 +20,7 @@ LIBRARIES: dict[str, set[str]] = {
     "replview.text.problem": set(),
     # The one reading of numbers and texts that somebody sent: everything may use it.
     "replview.text.parsing": set(),
-    "replview.text": {"decoder.scalars", "replview.text.problem"},
+    "replview.text": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
     "replview.catalog": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},
     # Free of Django.
     "replview.store.read": {"decoder.scalars", "replview.text.problem", "replview.text.parsing"},

@@ -19,7 +19,7 @@ from replview.acts.publications import (
 )
 from replview.catalog.columns import looks_like, read_columns
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import some_of, table_parts, table_text
+from replview.catalog.naming import some_of, table_parts
 from replview.catalog.plan.columns import (
     ColumnChanges,
     known_columns,
@@ -36,6 +36,7 @@ from replview.store.django_session import masked_columns
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.store.slot_control import reopen
+from replview.text.parsing import table_text
 
 _DEADLINE_SECONDS = 15.0
 

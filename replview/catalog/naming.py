@@ -20,21 +20,12 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def table_text(schema: str, table: str) -> str:
-    """``schema.table``; what holds a dot or a quote stands in double quotes: ``"a.b".c``."""
-    return f"{_part(schema)}.{_part(table)}"
-
-
 def table_parts(text: str) -> tuple[str, str]:
     """``(schema, table)`` of what ``table_text`` wrote. A table alone is of ``public``; of what is
     not in quotes the first dot parts.
     """
     first, *rest = name_parts(text)
     return (first, ".".join(rest)) if rest else ("public", first)
-
-
-def _part(name: str) -> str:
-    return quoted(name) if "." in name or '"' in name else name
 
 
 def some_of(names: list[str], limit: int = 10) -> str:

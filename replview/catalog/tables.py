@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replview.catalog.connections import Connection, Query
-from replview.catalog.naming import table_text
+from replview.text.parsing import table_text
 
 NAMED_TABLE = Query(
     name="named_table",

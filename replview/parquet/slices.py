@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from replview.parquet.slice_schemas import Column, slice_columns, table_schema
+from replview.text.parsing import table_text
 
 #: The states of ``Narrowing.states``: those that have a place in history and something in it.
 STATES = ("committed", "snapshot", "message")
@@ -198,7 +199,7 @@ class SliceTable:
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of ``read_typed``'s rows and of the table's Parquet files."""
         numbers = [version.number for version in self.versions]
-        return table_schema(self.columns, self.name, numbers)
+        return table_schema(self.columns, table_text(self.schema, self.table), numbers)
 
     def to_json(self) -> dict[str, Any]:
         return {**_document(self), "versions": [version.to_json() for version in self.versions]}

@@ -6,6 +6,8 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from replview.text.parsing import table_text
+
 
 class Slot(Protocol):
     """What an address names of a slot; as text it is ``source/name``."""
@@ -51,7 +53,7 @@ def row_url(
 ) -> str:
     """One row's history: ``/rows/?slot=shop/replview&table=public.orders&key.id=42``."""
     parts = {f"key.{name}": "" if value is None else value for name, value in key.items()}
-    return _scoped("row-history", slot, {"table": f"{schema}.{table}", **parts, **more})
+    return _scoped("row-history", slot, {"table": table_text(schema, table), **parts, **more})
 
 
 def relation_url(relation_id: int, **more: str) -> str:

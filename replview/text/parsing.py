@@ -2,6 +2,7 @@
 
 import re
 
+_QUOTE = '"'
 #: A part of a name in double quotes, whole: a dot or nothing comes after it.
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"(?=\.|\Z)', re.DOTALL)
 
@@ -40,3 +41,10 @@ def name_parts(text: str) -> list[str]:
 def plain_name(text: str) -> str:
     """A name as the record has it: ``odd.schema.orders`` of ``"odd.schema".orders``."""
     return ".".join(name_parts(text))
+
+
+def table_text(schema: str, table: str) -> str:
+    """``schema.table``; what holds a dot, a comma or a quote is in double quotes: ``"a.b".c``."""
+    parts = (f'"{part.replace(_QUOTE, _QUOTE * 2)}"' if re.search('[.,"]', part) else part
+             for part in (schema, table))  # fmt: skip
+    return ".".join(parts)

@@ -6,11 +6,12 @@ import psycopg
 import pytest
 
 from replview.catalog.connections import connect
-from replview.catalog.naming import table_parts, table_text
+from replview.catalog.naming import table_parts
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import carry_out, undo
 from replview.catalog.plan.slot_request import SlotRequest, parse_columns
 from replview.catalog.problems import SourceProblem
+from replview.text.parsing import table_text
 
 
 def plan_for(source, name: str = "shop", **request) -> SlotPlan:

@@ -23,6 +23,7 @@ from replview.store.sums.actor_sums import (
     span_of,
 )
 from replview.text.addresses import find_url, transactions_url
+from replview.text.parsing import table_text
 from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
 
 #: More days than these are not drawn: the newest are.
@@ -343,7 +344,7 @@ def _short(value: object) -> str:
 
 
 def _name(table: TableSum) -> str:
-    return f"{table.schema}.{table.table}" if table.table else "a table not kept any more"
+    return table_text(table.schema, table.table) if table.table else "a table not kept any more"
 
 
 def _transactions(

@@ -29,6 +29,7 @@ from replview.parquet.slice_schemas import (
     slice_columns,
     table_schema,
 )
+from replview.text.parsing import table_text
 
 #: Rows in memory as Python objects.
 _BATCH = 4096
@@ -111,7 +112,7 @@ class TypedRecords:
             taken.add(name)
             versions = sorted(table.versions)
             columns = slice_columns([table.versions[number] for number in reversed(versions)])
-            schema = table_schema(columns, f"{table.schema}.{table.table}", versions)
+            schema = table_schema(columns, table_text(table.schema, table.table), versions)
             rows = partial(_table_batch, columns=columns, schema=schema)
             yield TypedFile(f"{name}.parquet", schema, map(rows, _batches(table.spool)))
         for name, schema, spool in (

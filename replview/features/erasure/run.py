@@ -30,6 +30,7 @@ from replview.features.erasure.trails import Key, Span, key_of, spans_of
 from replview.store.connecting import connect_store
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
+from replview.text.parsing import table_text
 
 if TYPE_CHECKING:
     from replview.parquet.erasure.finding import FileErasure
@@ -229,8 +230,10 @@ class Act:
             for relation in table.table.relation_ids:
                 tables.setdefault(oids[relation], []).extend(map(FileSpan.from_json, spans))
                 shapes = table.table.shapes.versions.values()
-                mine = [f"{v.schema}.{v.table}" for v in shapes if v.relation_id == relation]
-                names[oids[relation]] = list(dict.fromkeys([name, *mine]))
+                mine = [v for v in shapes if v.relation_id == relation]
+                called = [table_text(v.schema, v.table) for v in mine]
+                now = table_text(table.table.relation.schema, table.table.relation.table)
+                names[oids[relation]] = list(dict.fromkeys([now, *called]))
         return FileErasure(
             erasure=self.row.pk, day=self.day.isoformat(), homes=homes_of(self.slot),
             tables=tables, names=names, columns=self.columns,

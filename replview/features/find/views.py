@@ -24,6 +24,7 @@ from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.value_filter import WhereProblem
 from replview.store.write.access_record import searched_changes
 from replview.text.addresses import find_url
+from replview.text.parsing import table_text
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import OPERATIONS_MANY
@@ -212,7 +213,7 @@ def _coverage(wanted: WantedChanges) -> Coverage:
 def _tables(slot: Slot) -> list[str]:
     relations = Relation.objects.filter(slot=slot).order_by("schema", "table")
     names = relations.values_list("schema", "table")[:_TABLES_LIMIT]
-    return list(dict.fromkeys(f"{schema}.{table}" for schema, table in names))
+    return list(dict.fromkeys(table_text(*each) for each in names))
 
 
 def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:

@@ -8,12 +8,12 @@ from django.http import QueryDict
 
 from replview.catalog.columns import looks_like, read_columns
 from replview.catalog.connections import Connection
-from replview.catalog.naming import table_text
 from replview.catalog.plan.columns import must_be_sent
 from replview.catalog.publications import read_publications
 from replview.catalog.tables import TableFacts, read_tables
 from replview.store.django_session import current_rules
 from replview.store.read.mask_rules import masked_by
+from replview.text.parsing import table_text
 
 KEEP, MASK, DROP = "keep", "mask", "drop"
 #: As a form's choices.

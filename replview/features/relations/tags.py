@@ -13,6 +13,7 @@ from replview.features.relations.history_page import SchemaPage
 from replview.store.models import Relation, Slot
 from replview.store.sums.relation_sums import RelationSum
 from replview.text.addresses import find_url, row_url, transactions_url
+from replview.text.parsing import table_text
 from replview.ui.component_html import op_html
 
 register = template.Library()
@@ -26,14 +27,19 @@ def op_counts(counts: RelationSum) -> SafeString:
     return format_html_join("", "{}", ((op_html(letter, n),) for letter, n in numbers if n))
 
 
+@register.filter
+def in_sql(relation: Relation) -> str:
+    return table_text(relation.schema, relation.table)
+
+
 @register.simple_tag
 def find_changes(slot: Slot, relation: Relation) -> str:
-    return find_url(slot, table=str(relation))
+    return find_url(slot, table=in_sql(relation))
 
 
 @register.simple_tag
 def transactions_touching(slot: Slot, relation: Relation) -> str:
-    return transactions_url(slot, tables=str(relation))
+    return transactions_url(slot, tables=in_sql(relation))
 
 
 @register.simple_tag

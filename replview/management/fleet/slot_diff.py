@@ -9,7 +9,6 @@ from replview.acts.publications import made_by_us
 from replview.acts.receiving import plan_start, plan_stop, start, stop
 from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.connections import Connection
-from replview.catalog.naming import table_text
 from replview.catalog.plan.columns import check_columns, rules_for_slot
 from replview.catalog.plan.new_slot import two_phase_of
 from replview.catalog.plan.slot_request import SlotRequest, chosen_tables, fully_usable
@@ -25,6 +24,7 @@ from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import Keeping, change_keeping
 from replview.store.slot_control import change_budget, reopen
+from replview.text.parsing import table_text
 
 #: Columns of the slot's row that the next session reads; their keys in the file are the same.
 _ROW = ("publications", "options", "interface", "keep_aborted")

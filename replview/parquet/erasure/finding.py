@@ -57,7 +57,8 @@ class FileErasure:
     homes: Sequence[tuple[str, str]]
     #: A table's oids on its source → the spans of its rows.
     tables: Mapping[int, Sequence[Span]]
-    #: The same → every name it had: a slice that is not whole tells its tables by name alone.
+    #: The same → every name it had, as SQL writes it: a slice that is not whole tells its tables by
+    #: name alone.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
     #: Only these; empty: all.
     columns: Sequence[str] = ()

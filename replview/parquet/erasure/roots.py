@@ -22,7 +22,8 @@ from replview.parquet.writing.filesystems import WRITING
 from replview.parquet.writing.layout import EVENTS, SCHEMA, TRANSACTIONS, encoded
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
-from replview.text.parsing import whole_number
+from replview.store.read.mask_rules import table_readings
+from replview.text.parsing import name_parts, whole_number
 
 
 @dataclass(slots=True)
@@ -157,12 +158,15 @@ class Root:
         with raising_problems(), self.target.open(path) as file:
             metadata = pq.ParquetFile(file).schema_arrow.metadata or {}
         known = orjson.loads(metadata.get(b"replview", b"{}"))
-        table_name = str(known.get("table", "."))
-        schema, _, name = table_name.partition(".")
-        oids = [oid for oid, names in self.wanted.names.items() if table_name in names]
+        named = str(known.get("table", "."))
+        wanted = {tuple(name_parts(each)): oid
+                  for oid, names in self.wanted.names.items() for each in names}  # fmt: skip
+        # As SQL writes it; formerly plainly, where any dot may be the one between the two.
+        readings = table_readings(named)[::-1] or [("", named)]
+        schema, name = next((each for each in readings if each in wanted), readings[0])
         columns = [{"name": c["name"], "type": c["pg_type"]} for c in known.get("columns", ())]
         version = {"columns": columns, "key_columns": [], "replica_identity": "DEFAULT"}
-        table = {"schema": schema, "name": name, "oid": oids[0] if oids else 0}
+        table = {"schema": schema, "name": name, "oid": wanted.get((schema, name), 0)}
         return {"table": table, "versions": [{"number": None, **version}]}
 
     def _naming(self, folder: str) -> Iterator[tuple[str, int]]:

@@ -4,7 +4,9 @@ own ``format('%I.%I')`` is what everything must read.
 
 import json
 from io import StringIO
+from urllib.parse import parse_qsl, urlsplit
 
+import pyarrow.parquet as pq
 import pytest
 from django.core.management import call_command
 from django.db import connection
@@ -12,12 +14,20 @@ from django.test import Client
 
 from replview.access.visibility import reading_session
 from replview.access.withheld import Withheld
+from replview.features.relations.tags import find_changes, transactions_touching
+from replview.parquet.erasure.finding import FileErasure
+from replview.parquet.erasure.roots import Root
+from replview.parquet.slice_schemas import slice_columns, table_schema
 from replview.store.models import Relation, RelationVersion
+from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.mask_rules import Rule
+from replview.store.read.row_history.keys import tables_named
 from replview.store.read.rows import signed_hash
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.read.visibility import Grants, Visibility
 from replview.store.retention.tidy import make_partitions
+from replview.text.addresses import row_url
+from replview.text.parsing import table_text
 from tests.store.history_rows import History
 
 NAMES = [
@@ -90,6 +100,49 @@ def test_two_tables_of_one_plain_name_are_told_apart_by_quotes(
     rows = program.get("/api/v1/rows", {"table": name, "key": str(number)})
     assert rows.status_code == 200, rows.content
     assert len(rows.json()["items"]) == 1, rows.json()
+
+
+@pytest.mark.parametrize("number", range(len(NAMES)))
+def test_links_lead_to_the_very_table(record: History, number: int) -> None:
+    """And not to one that is called so without the quotes."""
+    schema, table = NAMES[number]
+    plain = record.table("plain", 30_000, ["id"])
+    without = {"schema": schema.strip('"'), "table": table.strip('"')}
+    if schema != without["schema"]:
+        RelationVersion.objects.filter(pk=plain.pk).update(**without)
+        Relation.objects.filter(pk=plain.relation_id).update(**without)
+    relation = Relation.objects.get(schema=schema, table=table)
+
+    def words(link: str) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(link).query))
+
+    rows = words(row_url(record.slot, schema, table, {"id": "1"}))
+    found = tables_named(reading_session(), record.slot, rows["table"])
+    assert found is not None
+    assert found.relation.pk == relation.pk
+    if "schema.orders" in f"{schema}.{table}":
+        return  # A filter has names as the record has them: these two are one.
+    for link in (find_changes(record.slot, relation), transactions_touching(record.slot, relation)):
+        wanted = WantedChanges.from_words(record.slot, words(link))
+        assert wanted.relation_ids(reading_session()) == [relation.pk]
+
+
+@pytest.mark.parametrize(("schema", "table"), NAMES)
+@pytest.mark.parametrize("formerly", [False, True])
+def test_a_file_without_its_dataset_s_schema_is_of_the_very_table(
+    db, tmp_path, schema: str, table: str, formerly: bool
+) -> None:
+    name = as_in_sql(schema, table)
+    footer = f"{schema}.{table}" if formerly else table_text(schema, table)
+    (tmp_path / "folder").mkdir()
+    written = table_schema(slice_columns([[{"name": "id", "type": "integer"}]]), footer, [1])
+    pq.write_table(written.empty_table(), tmp_path / "folder" / "part.parquet")
+    wanted = FileErasure(
+        erasure=1, day="2026-11-22", homes=(), tables={7: ()}, names={7: [name], 8: ["a.b"]}
+    )
+    document = Root.of(str(tmp_path), wanted)._schema_of_unfinished("folder")
+    assert document is not None
+    assert document["table"] == {"schema": schema, "name": table, "oid": 7}
 
 
 @pytest.mark.parametrize(("schema", "table"), NAMES)
