@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
+from django.core.management import call_command
 from django.db import connections
 
 from replview.management.commands.up import check_store
@@ -59,6 +61,26 @@ def test_a_pooler_that_shares_sessions_is_refused_at_the_start(
     ):
         check_store(dsn)
     assert "pool_mode = session" in raised.value.remedy
+
+
+@pytest.mark.parametrize(("mode", "told"), [("transaction", 1), ("session", 0)])
+def test_the_doctor_tells_of_it_too(
+    transactional_db: None, store: SourceDatabase, source: SourceDatabase, settings, capsys,
+    monkeypatch: pytest.MonkeyPatch, mode: str, told: int,
+) -> None:  # fmt: skip
+    settings.STORE_URL = "postgresql://the-test-store/"
+    with pooler(store, mode=mode) as dsn:
+        parts = urlsplit(dsn)
+        address = {"HOST": "127.0.0.1", "PORT": str(parts.port), "PASSWORD": parts.password}
+        for name, value in address.items():
+            monkeypatch.setitem(connections["default"].settings_dict, name, value)
+        connections.close_all()
+        with suppress(SystemExit):
+            call_command("doctor", source.dsn)
+        connections.close_all()
+    out = capsys.readouterr().out
+    assert out.count("problem  a pooler before the store") == told
+    assert out.count("pool_mode = session") == told
 
 
 def test_a_receiver_stores_through_session_pooling(pooled: str, source, record) -> None:

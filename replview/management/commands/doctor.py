@@ -7,14 +7,17 @@ from typing import Any
 
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Finding, Grade, blocks
+from replview.management.commands.up import check_store
 from replview.management.instance import PlainCommand, conninfo_of
-from replview.store.connecting import store_system_identifier
+from replview.runtime.machine import StackProblem
+from replview.store.connecting import store_conninfo, store_system_identifier
 
 
 class Command(PlainCommand):
     help = (
         "Say everything a source lacks to be replicated, each with the SQL or setting that mends "
-        "it. Only reads, and tries a real replication connection."
+        "it; and whether the store, where there is one, may be used. Only reads, and tries a real "
+        "replication connection."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -26,6 +29,11 @@ class Command(PlainCommand):
     def handle(self, **options: Any) -> None:
         store = store_system_identifier()
         findings = examine(conninfo_of(options["dsn"]), store_system_identifier=store)
+        try:
+            if store is not None:
+                check_store(store_conninfo())
+        except StackProblem as problem:
+            findings.append(Finding(Grade.PROBLEM, "store", problem.cause, problem.remedy))
         if options["format"] == "json":
             self.say(json.dumps([finding.as_json() for finding in findings], indent=2))
         else:
