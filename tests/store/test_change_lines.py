@@ -20,6 +20,9 @@ from replview.store.models import (
 )
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import COLUMNS
+from replview.store.read.changes.scan import Found
+from replview.store.read.changes.stream import RecordWriter
+from replview.store.read.rows import ChangeRow
 from replview.store.retention.tidy import make_partitions
 from tests.store.history_rows import WHEN, History, insert
 
@@ -65,6 +68,24 @@ def history(db, settings) -> Iterator[History]:
     found.commit(*many)
     for number in range(7):
         found.commit(insert(number))
+    key, old, half = {"id": "7"}, {**odd, "b": "\x7f/\x1b\r\b"}, {"id": "7", "note": "n"}
+    whole = {"id": "8", "status": 'a":{"$', "note": None}
+    for alone in (
+        {"op": "U", "new": whole}, {"op": "U", "new": {**whole, "note": dict(_MARK)}},
+        {"op": "U", "old_kind": "K", "old": key, "new": whole},
+        {"op": "U", "old_kind": "K", "old": key, "new": {"id": "8"}},
+        {"op": "U", "old_kind": "K", "old": half, "new": whole},
+        {"op": "U", "old_kind": "O", "old": old, "new": odd, "version": wide},
+        {"op": "U", "old_kind": "O", "old": half, "new": whole}, {"op": "U", "new": None},
+        {"op": "D", "old_kind": "K", "old": key}, {"op": "D", "old_kind": "K", "old": half},
+        {"op": "D", "old_kind": "O", "old": old, "version": wide}, {"op": "D"},
+        {"op": "D", "old_kind": "K", "old": key, "version": keyless},
+        {"op": "D", "old_kind": "K", "old": {}, "version": keyless},
+        {"op": "I", "new": {**whole, "note": "é" * 2000}, "subxid": 12},
+        {"op": "I", "new": {"id": "1", "status": "s"}, "version": keyless},
+    ):  # fmt: skip
+        # What is alone in its transaction may be written by the store.
+        found.commit(alone)
     yield found
     forget()
 
@@ -165,6 +186,25 @@ def test_every_line_is_the_naive_one(history, written, monkeypatch, at_once, mas
         add_rule(unsaved_rule(when="display", by="test", column=name))
     assert written() == as_json_lines(naive_records(masked))
     assert written("--format", "csv") == as_csv(naive_records(masked))
+
+
+def test_the_store_writes_what_is_small_and_whole(history, written, monkeypatch) -> None:
+    monkeypatch.setattr(Batching.__init__, "__defaults__", (1, 1, 0))
+    ours: list[ChangeRow] = []
+    record = RecordWriter.record
+
+    def noted(writer: RecordWriter, found: Found) -> dict[str, Any]:
+        ours.append(found[1])
+        return record(writer, found)
+
+    monkeypatch.setattr(RecordWriter, "record", noted)
+    lines = written().count("\n")
+    # After the first of each shape.
+    assert len(ours) < lines / 2
+    assert insert(6)["new"] not in [each.new for each in ours]
+    ours.clear()
+    add_rule(unsaved_rule(when="display", by="test", column="status"))
+    assert written().count("\n") == len(ours) == lines
 
 
 @pytest.mark.parametrize("limit", [1, 5, 13, 1000])

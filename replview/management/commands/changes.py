@@ -91,7 +91,7 @@ class Command(InstanceCommand):
             yield csv_lines([COLUMNS])
         for portion, writer in _found(selection, options):
             found = portion[0]
-            yield lines_of(map(writer.record, found[:left]), form)
+            yield lines_of(map(writer.line, found[:left]), form)
             undecided += within(portion, left)
             left = None if left is None else left - len(found)
             if left is not None and left <= 0:
@@ -159,12 +159,13 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
     slot = selection.wanted.slot
     assert isinstance(slot, Slot)
     writer = RecordWriter(reading_session(), slot)
+    as_lines = options["format"] == "jsonl" and not options["limit"]
     # Taken first: what is committed while we read is found at the next look.
     end = last_cursor(reading_session(), slot)
     if options["newest"]:
         portions = iter([selection.newest(reading_session(), options["newest"])])
     else:
-        portions = selection.found(reading_session())
+        portions = selection.found(reading_session(), as_lines=as_lines)
     while True:
         for portion in portions:
             yield portion, writer
@@ -179,7 +180,7 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
         end = last_cursor(reading_session(), slot)
         # An incarnation, or a table, may have begun since.
         writer = RecordWriter(reading_session(), slot)
-        portions = selection.found(reading_session(), after)
+        portions = selection.found(reading_session(), after, as_lines=as_lines)
 
 
 def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:

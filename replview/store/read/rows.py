@@ -86,6 +86,9 @@ class ChangeRow(NamedTuple):
     aborted: bool = False
     #: Whoever reads it has no right on the table: values, key and columns are withheld.
     hidden: bool = False
+    #: As the store wrote them, the lines of this change and of the next ones that were read of its
+    #: transaction, each from ``,"seq"`` on; then there is nothing else but where they begin.
+    lines: str | None = None
 
 
 class TransactionRow(NamedTuple):

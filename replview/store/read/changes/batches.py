@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from replview.store.read.changes.wanted import WantedChanges, searchable
+from replview.store.read.changes.written import StoreLines
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
 from replview.store.read.row_history.before_images import Before, Shared, before_columns
 from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
@@ -34,11 +35,11 @@ CHANGE_COLUMNS = """
     c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
     c.relation_id, c.key_hash, c.old_key_hash, c.version_id
 """
-_READ = f"""
-    SELECT {CHANGE_COLUMNS}, {{sure}}
+_READ = f"SELECT {CHANGE_COLUMNS}, {{sure}} {{rest}}"
+_FROM = f"""
     FROM change c
     WHERE c.transaction_id = ANY(%(ids)s::bigint[]) {{conditions}} AND {QUICKLY_NOT_ABORTED}
-"""  # noqa: S608 (our own columns)
+"""
 
 _ASK_AGAIN = """
     SELECT c.number, ({predicate}) FROM (
@@ -103,9 +104,11 @@ class Shapes:
     _session: ReadSession
     #: Identifier → the fields of a change that tell its shape.
     _known: dict[int | None, list[Any]] = field(default_factory=dict)
+    by_id: dict[int, VersionShape] = field(default_factory=dict)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
         for shape in shapes:
+            self.by_id[shape.id] = shape
             names = shape.schema, shape.table, shape.number, shape.replica_identity
             self._known[shape.id] = [*names, shape.columns, shape.key_columns]
 
@@ -153,6 +156,8 @@ class ChangeReader:
         self._batching = batching
         self._shapes = Shapes(session)
         self._relation_ids = relation_ids
+        #: The store writes lines where it can: what is read has a change for many.
+        self.lines: StoreLines | None = None
         #: What several reads' before images share, and those asked for (None: nothing is known).
         self.shared = Shared()
         self.before: dict[tuple[int, int], Before | None] = {}
@@ -195,10 +200,17 @@ class ChangeReader:
     def _read(
         self, ids: list[int], first_seq: int | None, last_seq: int | None, enough: Enough | None
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
-        sql, values = self._sql(first_seq, last_seq)
-        rows = self._session.rows(sql, {**values, "ids": array_text(ids)})
-        self._shapes.learn({row[11] for row in rows if row[11] is not None})
-        found = self._shapes.rows(row for row in rows if row[12])
+        rest, sure, values = self._sql(first_seq, last_seq)
+        found: list[ChangeRow] = []
+        if self.lines and not self._predicate:
+            found, ids = self.lines.written(self._session, ids, rest, values)
+        values["ids"] = array_text(ids)
+        rows = self._session.rows(_READ.format(sure=sure, rest=rest), values) if ids else []
+        versions = {row[11] for row in rows if row[11] is not None}
+        self._shapes.learn(versions)
+        if self.lines:
+            self.lines.learn(map(self._shapes.by_id.__getitem__, versions))
+        found += self._shapes.rows(row for row in rows if row[12])
         asked = [row for row in rows if not row[12]]
         unsure = list(zip(self._shapes.rows(asked), (row[11] for row in asked), strict=True))
         if enough is not None:
@@ -232,7 +244,8 @@ class ChangeReader:
             unknown += left
         return found, unknown
 
-    def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, dict[str, Any]]:
+    def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, str, dict[str, Any]]:
+        """From the FROM on; what tells whether a change is surely wanted; the parameters."""
         conditions, sure, values = [], "TRUE", dict[str, Any]()
         if first_seq is not None:
             conditions.append("AND c.seq BETWEEN %(first_seq)s AND %(last_seq)s")
@@ -247,7 +260,7 @@ class ChangeReader:
             conditions.append(f"AND {self._predicate.sql} IS NOT FALSE")
             sure = f"{self._predicate.sql} IS TRUE"
             values |= self._predicate.parameters
-        return _READ.format(sure=sure, conditions=" ".join(conditions)), values
+        return _FROM.format(conditions=" ".join(conditions)), sure, values
 
     def _ask_again(
         self, unsure: list[tuple[ChangeRow, int]]

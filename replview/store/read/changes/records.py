@@ -168,14 +168,18 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
     return buffer.getvalue().encode()
 
 
-def lines_of(records: Iterable[Record], form: str) -> bytes:
-    """Lines of ``jsonl`` or ``csv``."""
+def lines_of(records: Iterable[Record | str], form: str) -> bytes:
+    """Lines of ``jsonl``, of which some may be written, or ``csv``."""
     if form == "csv":
-        return csv_lines([_cell(record.get(name)) for name in COLUMNS] for record in records)
+        dicts = (record for record in records if not isinstance(record, str))
+        return csv_lines([_cell(record.get(name)) for name in COLUMNS] for record in dicts)
     lines = io.BytesIO()
     # Each is written and forgotten: to hold them all takes ten times as long.
     for record in records:
-        lines.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        if isinstance(record, str):
+            lines.write(record.encode())
+        else:
+            lines.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
     return lines.getvalue()
 
 

@@ -19,6 +19,7 @@ from replview.store.read.changes.wanted import (
     conditions_on_transactions,
     transaction_sql,
 )
+from replview.store.read.changes.written import StoreLines
 from replview.store.read.history import transactions_where
 from replview.store.read.history_places import incarnations_of
 from replview.store.read.row_history.before_images import Shared
@@ -57,6 +58,8 @@ class ChangeScan:
     batching: Batching = field(default_factory=Batching)
     #: Whoever scans stops after so many more; None: it goes to the end. Said anew for each batch.
     enough: int | None = None
+    #: Whoever scans wants all of it for ``RecordWriter.line``, of which the store writes some.
+    as_lines: bool = False
     #: What reads the changes, once the scan has begun.
     reader: ChangeReader | None = None
     _relation_ids: list[int] | None = None
@@ -69,6 +72,7 @@ class ChangeScan:
         reader = self.reader = ChangeReader(
             self._session, self.wanted, self._relation_ids, self.batching
         )
+        reader.lines = StoreLines() if self.as_lines else None
         for incarnation in self._incarnations():
             for rows in self._transactions(incarnation):
                 yield from self._of(incarnation, rows, reader)

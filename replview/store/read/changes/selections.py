@@ -101,12 +101,17 @@ class Selection:
         change = change_name(str(words.get("row") or ""))
         return cls(wanted=wanted, table=table, key=key, change=change)
 
-    def found(self, session: ReadSession, after: Place | None = None) -> Iterator[Portion]:
-        """Yield its changes in the order of history, some at a time. Raises ``WhereProblem``."""
+    def found(
+        self, session: ReadSession, after: Place | None = None, *, as_lines: bool = False
+    ) -> Iterator[Portion]:
+        """Yield its changes in the order of history, some at a time; ``as_lines``: all of them, for
+        ``RecordWriter.line`` alone. Raises ``WhereProblem``.
+        """
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
             return
-        for batch in ChangeScan(session, self.wanted, place=after).batches():
+        scan = ChangeScan(session, self.wanted, place=after, as_lines=as_lines)
+        for batch in scan.batches():
             yield batch.found, batch.unknown
 
     def newest(self, session: ReadSession, number: int) -> Portion:

@@ -4,6 +4,8 @@
 
 from dataclasses import dataclass
 
+import orjson
+
 from replview.store.read.changes.records import Record, as_json, table_part, transaction_part
 from replview.store.read.changes.scan import Found
 from replview.store.read.history_places import incarnations_of
@@ -53,13 +55,24 @@ class RecordWriter:
 
     def record(self, found: Found) -> Record:
         row, change = found
-        if self._transaction is None or self._transaction[0] is not row:
-            number = self.incarnation_number(row.incarnation_id)
-            self._transaction = row, transaction_part(row, self._slot, number)
         shape = change.relation_id, change.version, change.hidden
         if shape not in self._tables:
             self._tables[shape] = table_part(change, self.oid(change.relation_id))
-        return as_json(change, self._transaction[1], self._tables[shape])
+        return as_json(change, self._part(row), self._tables[shape])
+
+    def line(self, found: Found) -> Record | str:
+        """A change's record, or the JSON lines that the store wrote (``ChangeRow.lines``)."""
+        row, change = found
+        if change.lines is None:
+            return self.record(found)
+        head = orjson.dumps(self._part(row))[:-1].decode()
+        return head + change.lines.replace("\n,", f"\n{head},")
+
+    def _part(self, row: TransactionRow) -> Record:
+        if self._transaction is None or self._transaction[0] is not row:
+            number = self.incarnation_number(row.incarnation_id)
+            self._transaction = row, transaction_part(row, self._slot, number)
+        return self._transaction[1]
 
 
 def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
