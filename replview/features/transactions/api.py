@@ -17,6 +17,7 @@ from replview.store.read.changes.records import transaction_json, utc_text
 from replview.store.read.changes.scan import ChangeScan, Found, before
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import find_changes
+from replview.store.read.changes.selections import without_unchanged
 from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import unknown_words
@@ -114,6 +115,12 @@ class ChangeWords(FilterWords):
         "joined with `and`",
     )
 
+    unchanged: str = Field(
+        "",
+        pattern="^(hidden)?$",
+        description="`hidden`: leave out updates that are known to have left every value as it was",
+    )
+
 
 class ChangesOut(Schema):
     """A page of changes."""
@@ -125,6 +132,8 @@ class ChangesOut(Schema):
     searched_back_to: str | None = None
     #: Changes left out because their row before is unknown: nobody knows whether they match.
     unknown: int = 0
+    #: Updates left out of this page because they changed nothing (`unchanged=hidden`).
+    hidden: int = 0
     coverage: dict[str, Any]
 
 
@@ -143,14 +152,16 @@ def changes(
         budget_seconds=BUDGET_SECONDS,
     )
     searched_changes(wanted)
-    viewed_changes(change for _, change in found.rows)
+    kept, hidden = without_unchanged(reading_session(), found.rows, asked=words.unchanged)
+    viewed_changes(change for _, change in kept)
     records = RecordWriter(reading_session(), wanted.slot)
     return {
-        "items": [records.record(each) for each in found.rows],
+        "items": [records.record(each) for each in kept],
         "next": str(found.older) if found.older else None,
         "complete": found.complete,
         "searched_back_to": utc_text(found.searched_back_to),
         "unknown": found.unknown,
+        "hidden": len(hidden),
         "coverage": _coverage(wanted),
     }
 
@@ -165,7 +176,7 @@ def follow(
     Give `next` back as `cursor` to go on; at the end it is where later changes will begin.
     """
     wanted, place = _wanted(words), _place(paging.cursor)
-    return {**_forwards(wanted, place, paging.limit), "coverage": _coverage(wanted)}
+    return {**_forwards(words, wanted, place, paging.limit), "coverage": _coverage(wanted)}
 
 
 @page(role=VIEWER, of={"transaction_id": None}, record=ROWS)
@@ -187,12 +198,14 @@ def changes_of_transaction(
     given = {**words.given(), "transaction": str(row.id)}
     wanted = _checked(WantedChanges.from_words(slot, given))
     place = _place(paging.cursor) or Place(number, row.commit_seq, 0)
-    answer = _forwards(wanted, place, paging.limit)
+    answer = _forwards(words, wanted, place, paging.limit)
     answer["next"] = None if answer["complete"] else answer["next"]
     return {**answer, "coverage": coverage_json(slot)}
 
 
-def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[str, object]:
+def _forwards(
+    words: ChangeWords, wanted: WantedChanges, place: Place | None, limit: int
+) -> dict[str, object]:
     """A page in the order of history, as far as the time of one answer goes."""
     deadline = time.monotonic() + BUDGET_SECONDS
     writer = RecordWriter(reading_session(), wanted.slot)
@@ -214,12 +227,14 @@ def _forwards(wanted: WantedChanges, place: Place | None, limit: int) -> dict[st
         number = writer.incarnation_number(row.incarnation_id)
         place = Place(number, row.commit_seq or 0, change.seq)
     searched_changes(wanted)
-    viewed_changes(change for _, change in found[:limit])
+    kept, hidden = without_unchanged(reading_session(), found[:limit], asked=words.unchanged)
+    viewed_changes(change for _, change in kept)
     return {
-        "items": [writer.record(each) for each in found[:limit]],
+        "items": [writer.record(each) for each in kept],
         "next": str(place) if place else None,
         "complete": complete,
         "unknown": unknown,
+        "hidden": len(hidden),
     }
 
 

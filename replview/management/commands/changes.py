@@ -21,10 +21,17 @@ from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where
-from replview.store.read.changes.selections import Portion, Selection, undecided_words, within
+from replview.store.read.changes.selections import (
+    Portion,
+    Selection,
+    undecided_words,
+    within,
+    without_unchanged,
+)
 from replview.store.read.changes.stream import Cursor, RecordWriter, last_cursor
 from replview.store.read.relation_shapes import unknown_words
 from replview.store.write.access_record import Action, note, searched_changes
+from replview.text.formats import plural
 
 #: Between two looks for new transactions: one small read by primary key each.
 _LOOK_SECONDS = 0.25
@@ -47,6 +54,8 @@ class Command(InstanceCommand):
         add_filters(parser)
         option("--newest", type=number, metavar="N", help="only the last N of them")
         option("--limit", type=number, metavar="N", help="stop after N changes")
+        option("--hide-unchanged", action="store_true", help="leave out updates that are known to "
+               "have left every value as it was")  # fmt: skip
         option("--follow", action="store_true", help="go on with what is committed later")
         option("--format", choices=["jsonl", "csv", "parquet"], default="jsonl")
         option("--output", metavar="PATH", help="a file instead of standard output; for Parquet a "
@@ -84,20 +93,24 @@ class Command(InstanceCommand):
 
     def _lines(self, selection: Selection, options: dict[str, Any]) -> Iterator[bytes]:
         """Lines in the order of history, those of one read together."""
-        form, left, undecided = options["format"], options["limit"], 0
+        form, left, undecided, hidden = options["format"], options["limit"], 0, 0
         # What was loaded so far stays: the collector need not look through it after each read.
         gc.freeze()
         if form == "csv":
             yield csv_lines([COLUMNS])
         for portion, writer in _found(selection, options):
-            found = portion[0]
+            asked = options["hide_unchanged"]
+            found, unchanged = without_unchanged(reading_session(), portion[0], asked=asked)
+            hidden += within((found, unchanged), left)
             yield lines_of(map(writer.line, found[:left]), form)
-            undecided += within(portion, left)
+            undecided += within((found, portion[1]), left)
             left = None if left is None else left - len(found)
             if left is not None and left <= 0:
                 break
         if undecided:
             self.stderr.write(undecided_words(undecided))
+        if hidden:
+            self.stderr.write(f"{plural(hidden, 'update')} left out that changed nothing")
 
     def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
         # What writes lines does not wait until pyarrow is loaded.
@@ -139,10 +152,12 @@ def _check(selection: Selection, options: dict[str, Any]) -> None:
     parquet = options["format"] == "parquet"
     if parquet and not options["output"]:
         raise CommandError("a Parquet file cannot be streamed: say where with --output")
-    for name, other in (("follow", parquet or options["row"]), ("newest", parquet)):
+    for name, other in (
+        ("follow", parquet or options["row"]), ("newest", parquet), ("hide_unchanged", parquet)
+    ):  # fmt: skip
         if options[name] and other:
             beside = "--format parquet" if parquet else "--row"
-            raise CommandError(f"--{name} does not go with {beside}")
+            raise CommandError(f"--{name.replace('_', '-')} does not go with {beside}")
     if ignored := next((name for name in _NOT_OF_A_ROW if options["row"] and options[name]), ""):
         raise CommandError(f"--{ignored.replace('_', '-')} does not go with --row")
 
@@ -159,7 +174,7 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
     slot = selection.wanted.slot
     assert isinstance(slot, Slot)
     writer = RecordWriter(reading_session(), slot)
-    as_lines = options["format"] == "jsonl" and not options["limit"]
+    as_lines = options["format"] == "jsonl" and not (options["limit"] or options["hide_unchanged"])
     # Taken first: what is committed while we read is found at the next look.
     end = last_cursor(reading_session(), slot)
     if options["newest"]:

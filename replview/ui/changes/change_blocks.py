@@ -11,7 +11,7 @@ from typing import Any
 from replview.access.visibility import reading_session
 from replview.store.read.changes.as_sql import undo_problem
 from replview.store.read.changes.records import OPERATIONS
-from replview.store.read.changes.values import ALTERED, same_value
+from replview.store.read.changes.values import ALTERED, changed_nothing, same_value
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow
 from replview.store.read.visibility import NO_RIGHT
@@ -78,7 +78,7 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
             differ = _differ(before[name], new[name], json, sheet)
             block.lines.append(ColumnLine(name, type_name, was, after, *differ, key=key))
     block.fold_word = "unchanged or masked" if unsure else "unchanged"
-    block.changed_nothing = not block.lines and not unsure
+    block.changed_nothing = changed_nothing(change, previous.image if previous else None)
     if unknown_before and len(block.lines) > _SHOWN and not sheet.all_columns:
         block.folded, block.lines = block.lines[_SHOWN:] + block.folded, block.lines[:_SHOWN]
         block.fold_word = "more"

@@ -1,9 +1,12 @@
 """Updates that changed nothing can be hidden; what is not known is never taken for unchanged."""
 
+import json
 import re
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from tests.conftest import SourceDatabase
@@ -21,8 +24,9 @@ def numbers(page: str) -> list[int]:
 
 
 def test_updates_that_changed_nothing_are_hidden_and_counted(
-    source: SourceDatabase, record: Any, signed_in: Client
+    source: SourceDatabase, record: Any, signed_in: Client, settings
 ) -> None:
+    settings.STORE_URL = "postgresql://the-test-store/"
     source.run(*(TABLE.format(name) for name in ("known", "whole", "unknown")))
     source.run("ALTER TABLE whole REPLICA IDENTITY FULL",
                "ALTER TABLE known ALTER big SET STORAGE EXTERNAL",
@@ -49,3 +53,20 @@ def test_updates_that_changed_nothing_are_hidden_and_counted(
     assert "3 updates of this page changed nothing and are hidden" in words
     only = said(signed_in, f"{address}?unchanged=hidden&table=public.whole&ops=U")
     assert "1 update of this page changed nothing and is hidden" in only
+
+    # The API and the command hide the same.
+    slot, number = str(recording.slot), recording.transactions()[-1].pk
+    for of in (f"transactions/{number}/changes", "changes", "history"):
+        given = {"slot": slot, "unchanged": "hidden", "ops": "U"}
+        answer = signed_in.get(f"/api/v1/{of}", given).json()
+        assert sorted(each["seq"] for each in answer["items"]) == [3, 4, 5, 6, 7], of
+        assert answer["hidden"] == 3
+        assert signed_in.get(f"/api/v1/{of}", {**given, "unchanged": ""}).json()["hidden"] == 0
+        assert signed_in.get(f"/api/v1/{of}", {**given, "unchanged": "no"}).status_code >= 400
+    for limit, told in ((2, 2), (9, 3)):
+        out, errors = StringIO(), StringIO()
+        words = ["--op", "update", "--hide-unchanged", "--limit", str(limit)]
+        call_command("changes", "--slot", slot, *words, stdout=out, stderr=errors)
+        numbers_of = [json.loads(line)["seq"] for line in out.getvalue().splitlines()]
+        assert numbers_of == [3, 4, 5, 6, 7][:limit]
+        assert errors.getvalue() == f"{told} updates left out that changed nothing\n"

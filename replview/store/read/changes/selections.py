@@ -13,8 +13,10 @@ from typing import Self
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found, before
 from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.values import changed_nothing
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
+from replview.store.read.row_history.before_images import before_images
 from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
@@ -55,6 +57,22 @@ def within(portion: Portion, left: int | None) -> int:
     if left is None or left > len(found):
         return len(unknown)
     return len(before(unknown, found[left - 1])) if left else 0
+
+
+def without_unchanged(
+    session: ReadSession, found: list[Found], *, asked: object
+) -> tuple[list[Found], list[Found]]:
+    """Apart, where it is asked for: the updates that are known to have changed nothing."""
+    if not asked:
+        return found, []
+    before = before_images(session, (change for _, change in found if change.op == "U"))
+    kept: list[Found] = []
+    unchanged: list[Found] = []
+    for each in found:
+        image = before.get((each[1].transaction_id, each[1].seq))
+        is_same = changed_nothing(each[1], image.image if image else None)
+        (unchanged if is_same else kept).append(each)
+    return kept, unchanged
 
 
 def undecided_words(number: int) -> str:

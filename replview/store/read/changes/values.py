@@ -6,6 +6,9 @@ value cut, ``{"$cut": characters, "$head": beginning, "$md5": of the whole}``.
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
+
+from replview.store.read.rows import ChangeRow
 
 #: What a marked value means, where it cannot be written as text.
 MARKS = {
@@ -59,6 +62,24 @@ def same_value(before: object, after: object) -> bool | None:
     if any("$cut" in value for value in marked):
         return _digest(before) == _digest(after)
     return bool(before == after)
+
+
+def changed_nothing(change: ChangeRow, image: Mapping[str, Any] | None) -> bool:
+    """Whether an update left every value as it was; ``image``: the row before, as far as it is
+    derived. False where it is not known of all of them.
+    """
+    before, new = {**(image or {}), **(change.old or {})}, change.new or {}
+    return (
+        change.op == "U"
+        and not change.hidden
+        and all(
+            same_value(before[name], value)
+            if name in before
+            # A key that is another one would have been sent.
+            else name in change.key_columns
+            for name, value in new.items()
+        )
+    )
 
 
 def _digest(value: object) -> tuple[int, str] | None:
