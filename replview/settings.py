@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import plotly
 from django.core.exceptions import ImproperlyConfigured
 
 import replview
@@ -261,15 +260,22 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
-_ninja = find_spec("ninja")
-assert _ninja is not None
+
+def _package(name: str) -> Path:
+    """Where a package stands, which is not loaded for it."""
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
 STATIC_URL = "static/"
 STATICFILES_DIRS = [
     _own_folder("static"),
     # plotly's own plotly.js, served from the package that ships it.
-    ("plotly", Path(plotly.__file__).parent / "package_data"),
+    ("plotly", _package("plotly") / "package_data"),
     # Swagger UI. As an application it would be loaded, with all it needs, by every worker too.
-    *(Path(place) / "static" for place in _ninja.submodule_search_locations or ()),
+    _package("ninja") / "static",
 ]
 STATIC_ROOT = DATA_DIR / "static"
 SERVESTATIC_USE_FINDERS = True

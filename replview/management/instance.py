@@ -9,19 +9,22 @@ import threading
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
 from django.db import OperationalError, ProgrammingError, connection, connections
 
-from replview.catalog.plan.new_slot import SlotPlan
 from replview.catalog.plan.plan import Plan, Statement
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Slot, Source
 from replview.text.problem import Problem, with_place
+
+if TYPE_CHECKING:
+    # Commands that make no slot start without it.
+    from replview.catalog.plan.new_slot import SlotPlan
 
 #: Fields of a request (``SlotRequest`` and its like) → the option that gives them.
 OPTIONS: Mapping[str, str] = {
@@ -257,7 +260,7 @@ def conninfo_of(text: str) -> str:
     return resolve(text) if source is None else full_conninfo(source)
 
 
-def lines_of_slot(plan: SlotPlan) -> list[str]:
+def lines_of_slot(plan: "SlotPlan") -> list[str]:
     """Of a new slot: the statements, then what else there is to know."""
     lines = statement_lines(plan.statements)
     lines += [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 import time
 
-from decoder import Assembler, xlogdata_frame
+from decoder.assembler import Assembler
+from decoder.replication import xlogdata_frame
 
 ROWS_PER_TRANSACTION = 100
 FRAMES_PER_FEED = 1000

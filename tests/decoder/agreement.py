@@ -12,13 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from decoder import (
-    NOT_SENT,
-    UNCHANGED,
+from decoder.events import (
     Change,
     ChangeRun,
     Event,
-    LogicalMessage,
     OpenTransaction,
     PreparedCommitted,
     PreparedRolledBack,
@@ -27,6 +24,7 @@ from decoder import (
     TransactionPrepared,
     Truncation,
 )
+from decoder.messages import NOT_SENT, UNCHANGED, LogicalMessage
 
 REASONS = {
     "not published": "a table, an operation or a row is not published: plugins know no publication",

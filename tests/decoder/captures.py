@@ -15,7 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from decoder import LSN, Assembler, Event, Streaming, TypeSeen, UserType, xlogdata_frame
+from decoder.assembler import Assembler
+from decoder.binary import UserType
+from decoder.events import Event, TypeSeen
+from decoder.lifecycle import Streaming
+from decoder.replication import xlogdata_frame
+from decoder.scalars import LSN
 
 FOLDER = Path(__file__).parent / "captured"
 _HEADER = struct.Struct(">cQQq")

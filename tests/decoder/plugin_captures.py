@@ -15,7 +15,8 @@ import gzip
 import re
 from functools import cache
 
-from decoder import LSN, PluginRow
+from decoder.plugins.collecting import PluginRow
+from decoder.scalars import LSN
 from tests.decoder.captures import FOLDER
 
 _SUFFIX = ".test_decoding.txt.gz"

@@ -9,18 +9,12 @@ import select
 import psycopg
 from psycopg import pq
 
-from decoder import (
-    LSN,
-    TEST_DECODING_OPTIONS,
-    ColumnsOf,
-    Event,
-    PluginRow,
-    TestDecodingAssembler,
-    Wal2JsonAssembler,
-    XLogData,
-    decode_frame,
-    wal2json_options,
-)
+from decoder.events import Event
+from decoder.plugins.collecting import ColumnsOf, PluginRow
+from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
+from decoder.plugins.wal2json import Wal2JsonAssembler, wal2json_options
+from decoder.replication import XLogData, decode_frame
+from decoder.scalars import LSN
 from tests.decoder import plugin_workload
 
 #: By slot: its plugin, whether it has two phases, and what reads it.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from decoder import (
-    Change,
-    ChangeRun,
-    ColumnsOf,
-    Event,
-    Relation,
-    RelationSeen,
-    TestDecodingAssembler,
-)
+from decoder.events import Change, ChangeRun, Event, RelationSeen
+from decoder.messages import Relation
+from decoder.plugins.collecting import ColumnsOf
+from decoder.plugins.test_decoding import TestDecodingAssembler
 
 
 def changes_in(events: list[Event]) -> list[Change]:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from decoder import (
+from decoder.events import (
     Change,
     ChangeRun,
     Event,
-    LogicalMessage,
     OpenTransaction,
     PreparedCommitted,
     PreparedRolledBack,
@@ -20,6 +19,7 @@ from decoder import (
     TransactionPrepared,
     Truncation,
 )
+from decoder.messages import LogicalMessage
 
 
 @dataclass

@@ -15,16 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import (
-    NOT_DECODED,
-    POSTGRES_EPOCH,
-    Assembler,
-    BinaryDecoder,
-    ChangeRun,
-    Undecoded,
-    UserType,
-)
+from decoder.assembler import Assembler
+from decoder.binary import NOT_DECODED, BinaryDecoder, UserType
 from decoder.binary.catalog import ARRAY_OIDS, MULTIRANGES, RANGES, SCALARS, TEXT_SEARCH
+from decoder.events import ChangeRun
+from decoder.messages import Undecoded
+from decoder.scalars import POSTGRES_EPOCH
 from tests.decoder import wire
 
 BINARY = BinaryDecoder()

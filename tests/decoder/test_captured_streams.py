@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from decoder import (
-    Assembler,
-    ChangeRun,
-    PrimaryKeepalive,
-    ProtocolError,
-    Relation,
-    StandbyStatusUpdate,
-    Undecoded,
-    XLogData,
-    decode_frame,
-    decode_message,
-)
+from decoder.assembler import Assembler
+from decoder.decode import decode_message
+from decoder.events import ChangeRun
+from decoder.messages import Relation, Undecoded
+from decoder.reader import ProtocolError
+from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, XLogData, decode_frame
 from tests.decoder.captures import Capture, capture, lines, names, user_types
 from tests.decoder.rebuilt import plain_events, rebuild
 

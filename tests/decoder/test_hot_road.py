@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder import Assembler, ChangeRun, ProtocolError
+from decoder.assembler import Assembler
+from decoder.events import ChangeRun
+from decoder.reader import ProtocolError
 from tests.decoder import wire
 from tests.decoder.captures import capture
 from tests.decoder.rebuilt import plain_events

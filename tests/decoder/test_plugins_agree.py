@@ -9,16 +9,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from decoder import (
-    LSN,
-    Assembler,
-    Column,
-    ColumnsOf,
-    RelationSeen,
-    XLogData,
-    decode_frame,
-    xlogdata_frame,
-)
+from decoder.assembler import Assembler
+from decoder.events import RelationSeen
+from decoder.messages import Column
+from decoder.plugins.collecting import ColumnsOf
+from decoder.replication import XLogData, decode_frame, xlogdata_frame
+from decoder.scalars import LSN
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import debian_postgres15
 from tests.decoder import plugin_readings as readings

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import INFINITY_US, LSN, StandbyStatusUpdate, datetime_from_us, decode_frame
-from decoder.scalars import us_from_datetime
+from decoder.replication import StandbyStatusUpdate, decode_frame
+from decoder.scalars import INFINITY_US, LSN, datetime_from_us, us_from_datetime
 
 
 @given(position=st.integers(0, 2**64 - 1))

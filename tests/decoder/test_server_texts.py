@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import INFINITY_US, MINUS_INFINITY_US, us_from_datetime
 from decoder.plugins.test_decoding import without_modifier
-from decoder.scalars import us_from_text
+from decoder.scalars import INFINITY_US, MINUS_INFINITY_US, us_from_datetime, us_from_text
 
 
 @given(

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from decoder import (
-    Assembler,
-    ChangeRun,
-    TransactionCommitted,
-    TransactionOpened,
-    xlogdata_frame,
-)
+from decoder.assembler import Assembler
+from decoder.events import ChangeRun, TransactionCommitted, TransactionOpened
+from decoder.replication import xlogdata_frame
 from decoder.skipping import TransactionFilter
 from tests.decoder import wire
 from tests.decoder.captures import capture

@@ -8,24 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import (
-    LSN,
-    NOT_SENT,
-    UNCHANGED,
+from decoder.events import (
     ChangeRun,
-    Column,
     PreparedCommitted,
     PreparedRolledBack,
-    ProtocolError,
-    Relation,
     RelationSeen,
     StandaloneMessage,
-    TestDecodingAssembler,
     TransactionCommitted,
     TransactionOpened,
     TransactionPrepared,
     Truncation,
 )
+from decoder.messages import NOT_SENT, UNCHANGED, Column, Relation
+from decoder.plugins.test_decoding import TestDecodingAssembler
+from decoder.reader import ProtocolError
+from decoder.scalars import LSN
 from tests.decoder.agreement import REASONS, disagreements, explained_message, summary_of
 from tests.decoder.captures import capture
 from tests.decoder.plugin_captures import rows, scenarios, streamed_xids, whole_rows

@@ -8,20 +8,13 @@ from typing import TypeVar
 
 import pytest
 
-from decoder import (
-    INFINITY_US,
-    LSN,
-    MINUS_INFINITY_US,
-    NOT_SENT,
-    UNCHANGED,
-    Assembler,
+from decoder.assembler import Assembler
+from decoder.events import (
     Change,
     ChangeRun,
     OpenTransaction,
     PreparedCommitted,
     PreparedRolledBack,
-    ProtocolError,
-    Relation,
     RelationSeen,
     StandaloneMessage,
     SubtransactionAborted,
@@ -31,11 +24,12 @@ from decoder import (
     TransactionPrepared,
     Truncation,
     TypeSeen,
-    Undecoded,
     UnknownAborted,
-    datetime_from_us,
-    xlogdata_frame,
 )
+from decoder.messages import NOT_SENT, UNCHANGED, Relation, Undecoded
+from decoder.reader import ProtocolError
+from decoder.replication import xlogdata_frame
+from decoder.scalars import INFINITY_US, LSN, MINUS_INFINITY_US, datetime_from_us
 from tests.decoder import wire
 from tests.decoder.captures import capture
 

@@ -10,24 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import (
-    LSN,
-    NOT_SENT,
-    UNCHANGED,
+from decoder.events import (
     Change,
     ChangeRun,
-    Column,
-    ColumnsOf,
     Event,
-    PluginRow,
-    ProtocolError,
     RelationSeen,
     StandaloneMessage,
     TransactionCommitted,
     Truncation,
-    Wal2JsonAssembler,
-    wal2json_options,
 )
+from decoder.messages import NOT_SENT, UNCHANGED, Column
+from decoder.plugins.collecting import ColumnsOf, PluginRow
+from decoder.plugins.wal2json import Wal2JsonAssembler, wal2json_options
+from decoder.reader import ProtocolError
+from decoder.scalars import LSN
 from tests.decoder.agreement import disagreements, explained_message, summary_of
 from tests.decoder.captures import capture
 from tests.decoder.plugin_captures import rows

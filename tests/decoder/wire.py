@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from decoder import xlogdata_frame
+from decoder.replication import xlogdata_frame
 
 RELATION_OID = 16384
 XID = 727

@@ -16,14 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import errors
 
-from decoder import (
-    LSN,
-    XID,
-    ProtocolError,
-    TestDecodingAssembler,
-    Wal2JsonAssembler,
-    decode_message,
-)
+from decoder.decode import decode_message
+from decoder.plugins.test_decoding import TestDecodingAssembler
+from decoder.plugins.wal2json import Wal2JsonAssembler
+from decoder.reader import ProtocolError
+from decoder.scalars import LSN, XID
 from replview.catalog.problems import TEXTS_WITHOUT_VALUES, explain
 from replview.receiver.problems import TROUBLES, name_trouble
 from replview.receiver.storing.store_batch import StoreRefused
