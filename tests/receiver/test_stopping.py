@@ -3,13 +3,15 @@
 import socket
 import threading
 import time
+from contextlib import suppress
 
+import psycopg
 import pytest
 
 from replview.store.connecting import connect_store
 from replview.store.write.lease import LEASE_SECONDS
 from tests.conftest import SourceDatabase
-from tests.receiver.conftest import Recording, wait_for
+from tests.receiver.conftest import Recording, leave_none, receiving, wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
 
@@ -61,6 +63,23 @@ def test_while_the_store_hangs(source: SourceDatabase, record) -> None:
     recording.start()
     recording.caught_up()
     assert [t.commit_seq for t in recording.transactions()] == [1]
+
+
+@pytest.mark.slow
+def test_one_that_is_left_to_itself_does_not_outlive_its_test(transactional_db: None) -> None:
+    waiting = threading.Event()
+
+    def wait() -> None:
+        with suppress(psycopg.Error), connect_store("replview receiver") as store:
+            waiting.set()
+            store.execute("SET statement_timeout = 0; SELECT pg_sleep(600)")
+
+    threading.Thread(target=wait, name="receiver", daemon=True).start()
+    assert waiting.wait(60)
+
+    leave_none([], 0.5)
+
+    assert not receiving()
 
 
 @pytest.mark.slow
