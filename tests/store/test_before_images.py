@@ -10,6 +10,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
 from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.row_history import events
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_columns, before_images
 from replview.store.read.row_history.history import row_history
@@ -103,6 +104,27 @@ def test_a_change_committed_before_a_snapshot_comes_before(shop) -> None:
     sent = shop.commit(update(row("sent")))
 
     assert before(sent) == row("paid, with a trigger's touch")
+
+
+@pytest.mark.parametrize("at_once", range(2, 9))
+def test_a_history_that_is_read_in_parts_goes_on_before_a_snapshot(
+    shop, monkeypatch, at_once: int
+) -> None:
+    shop.commit(created())
+    shop.commit(update(row("paid")))
+    snapshot(shop, 2950, "paid")
+    for number in range(5):
+        shop.commit(update(row(f"sent {number}")))
+    monkeypatch.setattr(events, "MOST_EVENTS", at_once)
+
+    relation, found, cursor = shop.orders.relation_id, [], None
+    while True:
+        page = row_history(reading_session(), shop.slot, relation, {"id": "42"}, cursor=cursor)
+        found += [entry.after.values["status"] for entry in page.entries]
+        cursor = page.older
+        if cursor is None:
+            break
+    assert found == [*(f"sent {number}" for number in reversed(range(5))), "paid", "paid", "new"]
 
 
 def test_nothing_is_told_across_a_new_incarnation(shop) -> None:

@@ -151,7 +151,9 @@ class RowFinder(SoughtRow):
                 break
             spans.insert(0, former)
             limited = time.monotonic() > deadline
-        limited = limited or (not spans[0].begun and self._is_limited(spans[0]))
+        # A baseline reads a row that was there before.
+        was_there = spans[0].begun in ("", "snapshot")
+        limited = limited or (was_there and self._is_limited(spans[0]))
         events = list(spans[0].events)
         for each in spans[1:]:
             events += each.events[1:]
