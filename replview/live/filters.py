@@ -68,7 +68,7 @@ class LiveFilter:
         is_open = OPEN in self.states and row.state in OPEN_STATES
         if self.states and row.state not in self.states and not is_open:
             return False
-        if self.actor and (row.actor or UNKNOWN_ACTOR) != self.actor:
+        if self.actor and self.actor not in (name or UNKNOWN_ACTOR for name in row.names):
             return False
         if self.origin and (row.origin or NO_ORIGIN) != self.origin:
             return False

@@ -34,7 +34,7 @@ class Summary:
         """Whether its names, not its values, contain the text in any case."""
         row = self.row
         wanted = text.casefold()
-        names = [str(row.xid or ""), row.gid, row.actor, row.origin, row.commit_lsn]
+        names = [str(row.xid or ""), row.gid, *row.names, row.origin, row.commit_lsn]
         names.extend(name for name, *_ in self.tables)
         return any(wanted in name.casefold() for name in names if name)
 
@@ -71,6 +71,7 @@ def summarise(
         "origin": row.origin,
         "actor": row.actor,
         "grade": row.actor_grade,
+        "more_actors": len(row.names) - 1,
         "tables": tables[:_TABLES_SHOWN],
         "more_tables": max(0, len(tables) - _TABLES_SHOWN),
         "messages": row.messages,

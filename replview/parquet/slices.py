@@ -117,6 +117,11 @@ class Slice:
     #: What else is asked of its transactions.
     narrowed: Narrowing = field(default_factory=Narrowing)
 
+    @property
+    def whose(self) -> tuple[str, ...]:
+        """The actors whose changes it holds (an empty one: nobody's); of no actor: everybody's."""
+        return ("",) if self.narrowed.no_actor else self.actors
+
     def masked_of(self, table: str) -> tuple[str, ...]:
         """Return the masked columns of a table, ``schema.table``."""
         return dict(self.masked).get(table, ())

@@ -9,14 +9,20 @@ unless somebody revoked it (``catalog.plan.actor_stamp`` tells what a stamp is w
 stamp in a transaction that the trigger stamps too stands beside the true one. Two stamps that
 differ are evidence of that, or of a session that changed its name under way: the actor is then
 *claimed*, and what both said is kept.
+
+A claim counts from its message on, until the next one; before the first one counts what the stamp
+says. In a stream a message bears the xid of the whole transaction, so that an abort does not say
+whether a claim was in the subtransaction: that is concluded from the changes beside it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
+from decoder.events import Change
 from decoder.messages import LogicalMessage
-from replview.store.write.copy_rows import TransactionRow
+from replview.store.write.copy_rows import Claim, TransactionRow
 
 CLAIM, STAMP = "replview", "replview.stamp"
 #: Prefix → how well the actor is known.
@@ -32,15 +38,19 @@ MAX_ACTOR_CHARACTERS = 200
 #: A stamp of the trigger has some 200 bytes; what is longer is none.
 _MAX_STAMP_BYTES = 4096
 _MAX_OTHERS = 3
+#: Of more claims the first ones and the last one are kept.
+MAX_CLAIMS = 50
 
 
-def note_actor(row: TransactionRow, message: LogicalMessage) -> None:
-    """Take the actor and context from a message, if it follows the convention.
+def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
+    """Take the actor and context from a message, if it follows the convention; ``seq``: its own.
 
     A stamp never replaces what the application claimed: it is then in the context, under ``stamp``.
-    Of several claims the last one counts.
     """
-    if message.prefix not in GRADES or (document := _document(message)) is None:
+    if message.prefix not in GRADES:
+        return
+    row.notes += 1
+    if (document := _document(message)) is None:
         return
     if message.prefix == STAMP:
         _stamp(row, document)
@@ -54,7 +64,84 @@ def note_actor(row: TransactionRow, message: LogicalMessage) -> None:
     if context and _can_be_kept(context):
         row.context = context
     if isinstance(actor, str) and actor:
-        row.actor, row.actor_grade = actor[:MAX_ACTOR_CHARACTERS], "claimed"
+        _add_claim(row, Claim(seq, actor[:MAX_ACTOR_CHARACTERS], seq > row.notes, claimed))
+
+
+def _add_claim(row: TransactionRow, claim: Claim) -> None:
+    claims = row.claims = row.claims or []
+    if [claim.actor] * 2 == [each.actor for each in claims[-2:]]:
+        # Of those that say the same one after the other the first and the last are kept.
+        claims[-2].repeated = True
+        claims.pop()
+    elif len(claims) >= MAX_CLAIMS:
+        claims[-2].actor = None
+        claims.pop()
+    claims.append(claim)
+    row.actor, row.actor_grade = claim.actor, "claimed"
+
+
+def note_neighbours(row: TransactionRow, changes: Sequence[Change]) -> None:
+    """Keep of which subtransactions the changes beside each claim of a stream are."""
+    if asked := [claim for claim in row.claims or () if None in (claim.before, claim.after)]:
+        sent = [(change.seq, change.subxid or 0) for change in changes if change.relation]
+        for claim in asked:
+            if claim.before is None:
+                earlier = [subxid for seq, subxid in sent if seq < claim.seq]
+                claim.before = earlier[-1] if earlier else row.last_subxid
+            claim.after = next((each for each in sent if each[0] > claim.seq), None)
+    last = next((change for change in reversed(changes) if change.relation), None)
+    if last is not None:
+        row.last_subxid = last.subxid or 0
+
+
+def take_claims_back(row: TransactionRow, subxid: int, last_seq: int) -> None:
+    """A subtransaction rolled back after the change ``last_seq``, with the claims in it.
+
+    While it lasts, all changes are its own or of subtransactions within it, whose xids are higher.
+    So a claim behind a change of such an xid was in it, one before any other change was not, and
+    of the rest nobody can tell.
+    """
+    for claim in [each for each in row.claims or () if each.seq <= last_seq and each.actor]:
+        if (claim.before or 0) < subxid:
+            seq, after = claim.after or (last_seq + 1, 0)
+            claim.perhaps |= seq > last_seq or after >= subxid
+        elif claim.repeated:
+            claim.actor = None
+        else:
+            assert row.claims is not None
+            row.claims.remove(claim)
+            _take_context_back(row, claim)
+
+
+def _take_context_back(row: TransactionRow, gone: Claim) -> None:
+    context = dict(row.context or {})
+    for key in gone.context.keys() & context.keys():
+        said = [claim.context[key] for claim in row.claims or () if key in claim.context]
+        if said:
+            context[key] = said[-1]
+        elif context[key] == gone.context[key]:
+            del context[key]
+    row.context = context or None
+
+
+def settle_actors(row: TransactionRow) -> None:
+    """Say whose the changes are, from the claims that count by now."""
+    claims, context = row.claims or [], row.context or {}
+    entries: list[dict[str, Any]] = []
+    if not claims or claims[0].preceded:
+        stamped = str(context.get(STAMP_KEY, {}).get("actor", ""))[:MAX_ACTOR_CHARACTERS] or None
+        grade = "claimed" if OTHERS_KEY in context else "stamped"
+        entries = [{"seq": 0, "actor": stamped, "grade": stamped and grade}]
+    for claim in claims:
+        grade = "perhaps" if claim.perhaps else "claimed"
+        last = entries[-1] if entries else {"actor": ""}
+        if last["actor"] != claim.actor or (last["grade"], grade) == ("perhaps", "claimed"):
+            seq = claim.seq if entries else 0
+            entries.append({"seq": seq, "actor": claim.actor, "grade": claim.actor and grade})
+        elif last["grade"] == "stamped":
+            last["grade"] = "claimed"
+    row.actor, row.actor_grade = entries[-1]["actor"], entries[-1]["grade"]
+    row.actors = entries if len(entries) > 1 else None
 
 
 def _document(message: LogicalMessage) -> dict[str, Any] | None:

@@ -321,7 +321,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         relations = None if relation is None else [relation]
         for incarnation, after, through in _steps(start, end):
             part = self._part(connection, incarnation, after, through)
-            changes = counted(wanted_operations(part, rows=relation is not None), relation)
+            operations = wanted_operations(part, rows=relation is not None)
+            changes = counted(operations, relation, whose=part.whose)
             where = conditions(part, None, relations)
             query = sql.SQL(_UPTO).format(changes=changes, where=where, most=most)
             [(last,)] = connection.execute(query).fetchall()

@@ -64,6 +64,11 @@ def op_html(letter: str, number: int | None = None) -> SafeString:
 
 
 @lru_cache(_KEPT)
+def grade_kind(grade: str | None) -> str:
+    """A chip's kind: how well an actor is known."""
+    return {"claimed": "claim", "stamped": "fact"}.get(grade or "", "unknown")
+
+
 def chip_html(word: str, kind: str = "fact") -> SafeString:
     """A chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
     return format_html('<span class="chip chip-{}">{}</span>', kind, word)

@@ -390,6 +390,12 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     Transaction.objects.update(
         actor="PLANTED admin", context={"actor": "PLANTED admin", "request": "r1"}
     )
+    # In one it was somebody else who acted last.
+    several = Transaction.objects.order_by("commit_seq")[0]
+    several.actors = [{"seq": 0, "actor": "PLANTED admin", "grade": "claimed"},
+                      {"seq": 2, "actor": "kept", "grade": "claimed"}]  # fmt: skip
+    several.actor, several.context = "kept", None
+    several.save()
     # What an export is narrowed to it says in its manifest, too.
     folder = exported("one", actors=["PLANTED admin"])
     texts = ["patient PLANTED ANNA", "planted@NEW", "kept"]
@@ -416,6 +422,8 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     call_command("erase", slot, "visit", "7", yes=True)
     assert [row.name for row in SavedFilter.objects.all()] == ["kept"]
     assert columns_holding(PLANTED) == []
+    several.refresh_from_db()
+    assert [part["actor"] for part in several.actors] == [f"erased actor {act.pk}", "kept"]
     assert files_holding(PLANTED, folder, *searched) == files_holding("planted@", *searched) == []
     narrowed = Export.objects.filter(name__startswith="text").order_by("pk")
     new = [f"erased text {act.pk}", f"erased text {act.pk}", "kept"]
@@ -427,8 +435,8 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
     with pytest.raises(Refused, match="was erased with the rows it named"):
         read_export_request(clinic.slot, narrowed[0].words, name="text 0", since_last=True)
     actors = {change["actor"] for change in clinic.recorded()}
-    assert actors == {f"erased actor {act.pk}"}
-    assert Transaction.objects.first().context["request"] == "r1"
+    assert actors == {f"erased actor {act.pk}", "kept"}
+    assert Transaction.objects.exclude(pk=several.pk).first().context["request"] == "r1"
     assert act.found["beside"]["saved filters"] == 2
 
 

@@ -8,7 +8,7 @@ from django.core.management import call_command
 
 from decoder.messages import LogicalMessage
 from decoder.scalars import LSN
-from replview.receiver.actors import MAX_CONTEXT_BYTES, note_actor
+from replview.receiver.actors import MAX_CLAIMS, MAX_CONTEXT_BYTES, note_actor, settle_actors
 from replview.store.write.copy_rows import TransactionRow
 
 STAMP = {"actor": "app", "application_name": "till", "client_address": "10.0.0.7"}
@@ -17,9 +17,12 @@ STAMP = {"actor": "app", "application_name": "till", "client_address": "10.0.0.7
 def told(*messages: tuple[str, Any]) -> TransactionRow:
     """A transaction with these messages: prefix and content."""
     row = TransactionRow(1, 1, 0, 700, "receiving")
-    for prefix, content in messages:
+    for seq, (prefix, content) in enumerate(messages, start=1):
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
-        note_actor(row, LogicalMessage(transactional=True, lsn=LSN(1), prefix=prefix, content=text))
+        message = LogicalMessage(transactional=True, lsn=LSN(1), prefix=prefix, content=text)
+        note_actor(row, message, seq)
+    if row.claims is not None:
+        settle_actors(row)
     return row
 
 
@@ -43,6 +46,24 @@ def test_the_last_claim_counts() -> None:
     row = told(("replview", {"actor": "alice"}), ("replview", {"actor": "bob"}))
 
     assert row.actor == "bob"
+    assert [part["actor"] for part in row.actors or ()] == ["alice", "bob"]
+
+
+def test_of_too_many_claims_the_first_and_the_last_are_kept() -> None:
+    row = told(*(("replview", {"actor": f"user {n}"}) for n in range(1000)))
+
+    assert row.actor == "user 999"
+    parts = row.actors or []
+    assert [part["actor"] for part in parts] == [
+        *(f"user {n}" for n in range(MAX_CLAIMS - 2)), None, "user 999",
+    ]  # fmt: skip
+    assert [part["seq"] for part in parts[-2:]] == [MAX_CLAIMS - 1, 1000]
+
+
+def test_a_claim_said_again_and_again_is_one() -> None:
+    row = told(*(("replview", {"actor": "alice"}) for _ in range(1000)))
+
+    assert (row.actor, row.actors) == ("alice", None)
 
 
 def test_a_stamp_written_again_after_a_savepoint_is_no_contradiction() -> None:

@@ -6,7 +6,7 @@ import pytest
 from replview.parquet import reading
 from replview.parquet.reading import batches as batching
 from replview.parquet.reading import transactions, typed_query
-from replview.parquet.slices import Range, Slice, SliceTable
+from replview.parquet.slices import Narrowing, Range, Slice, SliceTable
 from replview.store.models import Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
 
@@ -104,6 +104,49 @@ def test_ranges_are_even_whole_and_cut_within_one_large_transaction(source, reco
     untyped = reading.cut(store, whole, None, parts=3)
     assert sum(batch.num_rows for each in untyped
                for batch in reading.read_untyped(store, whole, each)) == 1200  # fmt: skip
+
+
+def test_each_actor_of_a_transaction_has_their_own_changes(source, record, store) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, who text)")
+    recording = record(source)
+    claim = """SELECT pg_logical_emit_message(true, 'replview', '{{"actor": "{}"}}')""".format
+    rows = "INSERT INTO t SELECT n, {} FROM generate_series({}, {}) n".format
+    several = [rows("NULL", 1, 30), claim("alice"), rows("'alice'", 31, 400), claim("bob"),
+               rows("'bob'", 401, 500), "DELETE FROM t WHERE id = 1"]  # fmt: skip
+    bobs = [claim("bob"), rows("'bob'", 501, 550)]
+    with source.connect() as connection:
+        for statement in ("BEGIN", *several, "COMMIT", "BEGIN", *bobs, "COMMIT"):
+            connection.execute(statement)
+    source.run(rows("NULL", 551, 560))
+    recording.caught_up()
+
+    for asked, who in (
+        ({"actors": ["alice"]}, {"alice"}),
+        ({"actors": ["bob"]}, {"bob"}),
+        ({"actors": ["alice", "bob"]}, {"alice", "bob"}),
+        ({"narrowed": Narrowing(no_actor=True)}, {None}),
+        ({}, {"alice", "bob", None}),
+    ):
+        part = reading.resolve(store, slot=recording.slot.name, **asked)
+        [table] = reading.tables_of(store, part)
+        found = as_rows(reading.read_typed(store, part, table))
+        inserted = [row for row in found if row["_change_type"] == "insert"]
+        assert all(row["who"] == row["_actor"] for row in inserted), asked
+        assert {row["who"] for row in inserted} == who
+        assert len(inserted) == sum({None: 40, "alice": 370, "bob": 150}[name] for name in who)
+        assert table.rows == len({(row["_commit_version"], row["_seq"]) for row in found})
+        untyped = [row for batch in reading.read_untyped(store, part) for row in batch.to_pylist()]
+        assert {row["actor"] for row in untyped} == who
+        for of, whole in ((table, len(found)), (None, len(untyped))):
+            ranges = reading.cut(store, part, of, parts=4)
+            read = [
+                sum(batch.num_rows for batch in (
+                    reading.read_typed(store, part, of, each) if of
+                    else reading.read_untyped(store, part, each)))
+                for each in ranges
+            ]  # fmt: skip
+            assert read == [each.rows for each in ranges]
+            assert sum(read) == whole
 
 
 def test_lsns_times_actors_and_operations_choose_transactions(source, record, store) -> None:

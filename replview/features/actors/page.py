@@ -305,7 +305,14 @@ def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]])
     })  # fmt: skip
     found = find_transactions(reading_session(), wanted, limit=LATEST_TRANSACTIONS,
                               budget_seconds=0.1)  # fmt: skip
-    page.lines = transaction_lines(found.rows, found.slots, names)
+    # Each as far as it is this actor's.
+    mine = [
+        row._replace(actor_grade=part["grade"])
+        for row in found.rows
+        for part in {part["actor"] or "": part for part in row.parts}.values()
+        if (part["actor"] or "") == page.actor
+    ]
+    page.lines = transaction_lines(mine, found.slots, names)
     page.searched_back_to = found.searched_back_to
     contexts = [row.context for row in found.rows if row.context]
     page.context = context_lines(contexts)

@@ -19,6 +19,7 @@ _NAMING = f"""
     SELECT id, actor, context FROM transaction
     WHERE id > %(after)s AND incarnation_id = ANY(%(incarnations)s)
       AND (actor = %(name)s OR position(%(name)s IN context::text) > 0
+           OR jsonb_path_query_array(actors, '$.actor') ? %(name)s
            OR position(%(quoted)s IN context::text) > 0)
     ORDER BY id LIMIT {_PAGE}
 """  # noqa: S608 (of constants)
@@ -28,7 +29,11 @@ _MESSAGES = """
       AND op = 'M' AND (position(%(name)s IN new->>'content') > 0
                         OR position(%(quoted)s IN new->>'content') > 0)
 """
-_RENAMED = "UPDATE transaction SET actor = %s, context = %s::jsonb WHERE id = %s"
+_RENAMED = """
+    UPDATE transaction SET actor = %s, context = %s::jsonb, actors = replace(actors::text,
+        '"actor": ' || to_json(%s::text)::text, '"actor": ' || to_json(%s::text)::text)::jsonb
+    WHERE id = %s
+"""
 _MARKS = "SELECT FROM activity_mark WHERE incarnation_id = ANY(%(incarnations)s) FOR UPDATE"
 # An earlier try may have left sums under the new name.
 _SUMS = f"""
@@ -60,7 +65,7 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
             for identifier, actor, context in page:
                 if context is not None:
                     context = orjson.dumps(renamed(orjson.loads(context), name, new)).decode()
-                values = [new if actor == name else actor, context, identifier]
+                values = [new if actor == name else actor, context, name, new, identifier]
                 cursor.execute(_RENAMED, values)
             ids = [row[0] for row in page]
             named = {"name": name, "quoted": _quoted(name), "mark": orjson.dumps(mark).decode()}

@@ -190,9 +190,10 @@ def files_of(
     if not tables or len(tables) > _TABLES:
         return found
     operations = wanted_operations(part, rows=True)
+    weights = [(table.relation_id, rows_of_update(part, table)) for table in tables]
     counts = (
-        counted(operations, table.relation_id, update_weight=rows_of_update(part, table))
-        for table in tables
+        counted(operations, each, update_weight=weight, whose=part.whose)
+        for each, weight in weights
     )
     query = sql.SQL(_DAYS).format(
         sums=sql.SQL(", ").join(sql.SQL("sum({})").format(each) for each in counts),

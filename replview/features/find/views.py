@@ -70,6 +70,11 @@ class FoundLine:
         return self.row.commit_time or self.row.stored_at or self.row.received_at
 
     @property
+    def actor(self) -> str | None:
+        """Whose the change is."""
+        return self.row.actor_of(self.change.seq)
+
+    @property
     def name(self) -> str:
         return self.row.gid or ("" if self.row.xid is None else str(self.row.xid))
 

@@ -14,13 +14,14 @@ from django.utils.dateparse import parse_datetime
 
 from replview.access.visibility import current_visibility
 from replview.store.models import Relation, RelationVersion
+from replview.store.read.rows import ACTOR, ACTOR_GRADE
 from replview.store.sums.relation_sums import TAIL
 
 # A walsender tells no position of a Relation message, so its transaction is found by xid. An xid
 # comes again after four thousand million others: of several, the one nearest in time.
-_TRANSACTIONS = """
+_TRANSACTIONS = f"""
     SELECT DISTINCT ON (w.n) w.n, t.id, t.incarnation_id, i.number, t.commit_seq, t.state, t.xid,
-           t.commit_time, t.actor, t.actor_grade, first.lsn::text
+           t.commit_time, {ACTOR}, {ACTOR_GRADE}, c.lsn::text
     FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::timestamptz[])
          AS w (n, relation_id, version_id, xid, at)
     JOIN relation r ON r.id = w.relation_id
@@ -28,10 +29,10 @@ _TRANSACTIONS = """
     JOIN slot_incarnation i ON i.id = t.incarnation_id AND i.slot_id = r.slot_id
          AND i.system_identifier = r.system_identifier
     LEFT JOIN LATERAL (
-        SELECT lsn FROM change WHERE transaction_id = t.id AND seq <= %s
-          AND version_id = w.version_id ORDER BY seq LIMIT 1) first ON true
+        SELECT lsn, seq FROM change WHERE transaction_id = t.id AND seq <= %s
+          AND version_id = w.version_id ORDER BY seq LIMIT 1) c ON true
     ORDER BY w.n, abs(extract(epoch FROM t.received_at - w.at)) NULLS LAST, t.id DESC
-"""
+"""  # noqa: S608 (of constants)
 #: Of a transaction's changes, how many are looked at for the first of a version.
 _LOOKED_AT = 5000
 

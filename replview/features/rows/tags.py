@@ -15,7 +15,7 @@ from replview.features.rows.page import RowLine
 from replview.features.rows.text import ChangeLine, Part
 from replview.store.read.rows import Step
 from replview.text.formats import age_words, count_words, day_second_words
-from replview.ui.component_html import chip_html, op_html, time_html
+from replview.ui.component_html import chip_html, grade_kind, op_html, time_html
 
 _RIGHT = '<svg class="icon icon-14" aria-hidden="true"><use href="#i-right"/></svg>'
 _UNKNOWN = '<i class="unknown">unknown</i>'
@@ -90,8 +90,8 @@ def _part(part: Part) -> str:
 
 def _who(step: Step) -> str:
     if step.actor:
-        stamped = step.actor_grade == "stamped"
-        grade = chip_html("stamped") if stamped else chip_html("claimed", "claim")
+        known = step.actor_grade or "claimed"
+        grade = chip_html(known, grade_kind(known))
         return f'<span class="cut">{escape(step.actor)}</span> {grade}'
     return '<span class="quiet">baseline</span>' if step.op == "S" else _UNKNOWN
 

@@ -32,7 +32,7 @@ from replview.ui.changes.transaction_text import (
     heading_of,
     sentence_of,
 )
-from replview.ui.component_html import OPERATIONS
+from replview.ui.component_html import OPERATIONS, grade_kind
 
 #: Changes looked at for the timeline's marks.
 _SPOTS = 300
@@ -87,7 +87,8 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "changes": changes,
         "blocks": [b for b in changes.blocks if not (shown.only_changed and b.changed_nothing)],
         **_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
-        "actor_link": actor_url(slot, row.actor) if row.actor else "",
+        "actors": [(part, grade_kind(part["grade"]), actor_url(slot, part["actor"] or ""))
+                   for part in row.parts],
         "coverage_url": slot_page_url(slot),
         "download_query": urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
         "first_seq": changes.blocks[0].seq if changes.blocks else 0,
@@ -98,7 +99,7 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "neighbours": _neighbours(row, of_table),
         "apart": apart_words(row, slot),
         "not_undone": _not_undone(row, changes),
-    }
+    }  # fmt: skip
 
 
 def _choices(shown: Shown, letters: str) -> dict[str, object]:

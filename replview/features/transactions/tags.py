@@ -107,7 +107,9 @@ def _who(line: TransactionLine) -> str:
         return _UNKNOWN
     actor = escape(row.actor)
     grade = chip_html(row.actor_grade, line.grade_kind) if row.actor_grade else ""
-    return f'<span class="cut" title="{actor}">{actor}</span>{grade}'
+    also = escape(", ".join(name or "unknown" for name in row.names[1:]))
+    more = f'<span class="quiet" title="{also}">+{len(row.names) - 1}</span>' if also else ""
+    return f'<span class="cut" title="{actor}">{actor}</span>{more}{grade}'
 
 
 @register.simple_tag

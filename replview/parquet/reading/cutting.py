@@ -16,6 +16,7 @@ from replview.parquet.reading.places import (
     counted,
     counted_in,
     everything,
+    of_actors,
     of_relations,
     operation_codes,
     wanted_operations,
@@ -62,7 +63,7 @@ _EDGES = """
     FROM (SELECT seq, weight, sum(weight) OVER (ORDER BY seq) AS upto
           FROM (SELECT c.seq, CASE WHEN c.op = 'U' THEN {double} ELSE 1 END AS weight FROM change c
                 WHERE c.transaction_id = {id} AND {relations} AND c.op::text = ANY({codes})
-                  AND {not_aborted}) AS counted) AS placed
+                  AND {of_actors} AND {not_aborted}) AS counted) AS placed
     GROUP BY width_bucket(upto - 1, {offsets}::numeric[]) ORDER BY 1
 """
 
@@ -106,8 +107,9 @@ class _Counting:
 
     def sql(self, update_weight: int) -> sql.Composable:
         if self.table is not None:
-            return counted(self.operations, self.table.relation_id, update_weight=update_weight)
-        return counted_in(self.operations, self.relation_ids)
+            return counted(self.operations, self.table.relation_id, update_weight=update_weight,
+                           whose=self.part.whose)  # fmt: skip
+        return counted_in(self.operations, self.relation_ids, self.part.whose)
 
 
 def cut(
@@ -209,6 +211,7 @@ def _parts_of(
         id=piece.large_id,
         relations=of_relations(counting.relation_ids),
         codes=operation_codes(counting.operations),
+        of_actors=of_actors(counting.part.whose),
         not_aborted=NOT_ABORTED,
         offsets=list(offsets),
     )

@@ -35,6 +35,10 @@ _NOT_MASKED = """
         SELECT r.schema || '.' || r."table" FROM relation r WHERE r.id = c.relation_id), v.key),
         false)
 """
+# What a transaction of several actors has of theirs.
+_THEIRS = """CASE WHEN t.actors IS NULL THEN {all} ELSE (
+    SELECT coalesce(sum((e #>> {path})::bigint), 0)::bigint FROM jsonb_array_elements(t.actors) e
+    WHERE coalesce(e ->> 'actor', '') = ANY({whose})) END"""
 
 
 def everything(part: Slice) -> Range:
@@ -60,7 +64,12 @@ def conditions(
     if part.to_lsn is not None:
         found.append(sql.SQL("{} <= {}::pg_lsn").format(PLACED_LSN, lsn_text(part.to_lsn)))
     if part.actors:
-        found.append(sql.SQL("t.actor = ANY({})").format(list(part.actors)))
+        named = [
+            sql.SQL("t.actors @> {}::jsonb").format(orjson.dumps([{"actor": name}]).decode())
+            for name in part.actors
+        ]
+        last = sql.SQL("t.actor = ANY({})").format(list(part.actors))
+        found.append(sql.SQL("({})").format(sql.SQL(" OR ").join([last, *named])))
     if within is not None and within.by_day and within.commit_date is not None:
         midnight = dt.datetime.combine(within.commit_date, dt.time(), tzinfo=dt.UTC)
         found.append(sql.SQL("{} >= {}").format(PLACED_TIME, midnight))
@@ -143,14 +152,22 @@ def operation_codes(operations: Sequence[str]) -> list[str]:
 
 
 def counted(
-    operations: Sequence[str], relation_id: int | None, *, update_weight: int = 1
-) -> sql.Composed:
-    """How many changes of these operations a transaction has, of one relation or of all."""
+    operations: Sequence[str], relation_id: int | None, *, update_weight: int = 1,
+    whose: Sequence[str] = (),
+) -> sql.Composed:  # fmt: skip
+    """How many changes of these operations a transaction has, of one relation or of all; ``whose``:
+    of these actors alone (``Slice.whose``), in one that is theirs.
+    """
+    path = "counts" if relation_id is None else f"relations,{relation_id}"
     if relation_id is None:
         places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
+        places.append(sql.SQL("{}").format(sql.SQL("t.messages")))
     else:
         count = sql.SQL("(t.relations -> {} ->> {})::bigint")
         places = [count.format(str(relation_id), place) for place in _COUNTED.values()]
+    for place, each in enumerate(places if whose else ()):
+        values = {"all": each, "path": f"{{{path},{place}}}", "whose": list(whose)}
+        places[place] = sql.SQL(_THEIRS).format(**values)
     counts = [
         sql.SQL("{} * coalesce({}, 0)").format(
             update_weight if operation == "update" else 1, places[place]
@@ -159,7 +176,7 @@ def counted(
         if operation in operations
     ]
     if relation_id is None and "message" in operations:
-        counts.append(sql.Composed([sql.SQL("t.messages")]))
+        counts.append(sql.Composed([places[4]]))
     of_stream = sql.SQL(" + ").join(counts) if counts else sql.SQL("0")
     of_baseline = (
         sql.SQL("coalesce({}, 0)").format(places[0]) if "snapshot" in operations else sql.SQL("0")
@@ -169,11 +186,19 @@ def counted(
     )
 
 
-def counted_in(operations: Sequence[str], relation_ids: Sequence[int] | None) -> sql.Composed:
+def counted_in(
+    operations: Sequence[str], relation_ids: Sequence[int] | None, whose: Sequence[str] = ()
+) -> sql.Composed:
     """Return the SQL that counts operations of several relations together, or of all."""
     wanted: Sequence[int | None] = [None] if relation_ids is None else relation_ids
-    sums = [sql.SQL("({})").format(counted(operations, each)) for each in wanted]
+    sums = [sql.SQL("({})").format(counted(operations, each, whose=whose)) for each in wanted]
     return sql.SQL(" + ").join(sums)
+
+
+def of_actors(whose: Sequence[str]) -> sql.Composed:
+    """Which changes: of these actors (``Slice.whose``), or of everybody."""
+    theirs = sql.SQL(f"{rows.CHANGES_ACTOR} = ANY({{}})").format(list(whose))
+    return theirs if whose else sql.Composed([sql.SQL("true")])
 
 
 def of_relations(relation_ids: Sequence[int] | None) -> sql.Composed:

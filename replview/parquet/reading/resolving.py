@@ -260,7 +260,8 @@ def transactions_of(
     where = conditions(part, within, ids)
     if not part.operations and ids is None:
         return where
-    return sql.SQL("{} AND ({}) > 0").format(where, counted_in(wanted_operations(part), ids))
+    counts = counted_in(wanted_operations(part), ids, part.whose)
+    return sql.SQL("{} AND ({}) > 0").format(where, counts)
 
 
 def touched(connection: Connection, part: Slice) -> list[int]:
@@ -276,7 +277,7 @@ def _counts(connection: Connection, part: Slice, ids: Sequence[int]) -> dict[int
     if not ids:
         return {}
     operations = wanted_operations(part, rows=True)
-    sums = [sql.SQL("sum({})").format(counted(operations, each)) for each in ids]
+    sums = [sql.SQL("sum({})").format(counted(operations, each, whose=part.whose)) for each in ids]
     found: dict[int, int] = {}
     # A select list has room for 1,664.
     for start in range(0, len(ids), 200):

@@ -13,6 +13,7 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.masks import masked_image
 from replview.parquet.reading.places import (
     NOT_ABORTED,
+    of_actors,
     of_relations,
     operation_codes,
     wanted_operations,
@@ -127,6 +128,8 @@ def changes_of(
         found.append(sql.SQL("c.seq > {}").format(group.after_seq))
     if group.through_seq < LAST_SEQ:
         found.append(sql.SQL("c.seq <= {}").format(group.through_seq))
+    if group.whose:
+        found.append(of_actors(group.whose))
     if group.aborted:
         found.append(sql.Composed([NOT_ABORTED]))
     return sql.SQL(" AND ").join(found)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
@@ -21,6 +22,7 @@ from replview.parquet.reading.packed_values import (
 )
 from replview.parquet.reading.places import conditions
 from replview.parquet.slices import LAST_SEQ, Range, Slice
+from replview.store.read.rows import actor_at
 
 #: Read at once.
 _PAGE = 20_000
@@ -36,12 +38,12 @@ _SHORT_RUN = 50
 
 _FIELDS: Fields = {
     "id": INT64, "commit_seq": INT64, "commit_version": LSN, "commit_us": MOMENT, "xid": INT64,
-    "actor": TEXT, "changes": INT64, "bytes": INT64,
+    "actor": TEXT, "actors": TEXT, "changes": INT64, "bytes": INT64,
 }  # fmt: skip
 _QUERY = """
     SELECT {packing} FROM (
         SELECT t.id, t.commit_seq, t.commit_lsn AS commit_version, t.commit_time AS commit_us,
-               t.xid, t.actor,
+               t.xid, t.actor, t.actors::text,
                t.inserts + t.updates + t.deletes + t.truncates + t.messages AS changes,
                t.size_bytes AS bytes
         FROM transaction t WHERE {where} AND {having} AND t.commit_seq > {after}
@@ -74,6 +76,8 @@ class Group:
     among: int | None = None
     #: Subtransactions aborted, maybe of one of these.
     aborted: bool = True
+    #: Only their changes (``Slice.whose``), as not all transactions are theirs; empty: all changes.
+    whose: tuple[str, ...] = ()
 
     @property
     def packs(self) -> bool:
@@ -102,7 +106,8 @@ def groups(
     while True:
         page = _page(connection, conditions(part, within, relation_ids), having, after)
         for group in _of_page(page, within):
-            yield _looked_at(connection, group)
+            several = group.rows["actors"].null_count < group.rows.num_rows
+            yield replace(_looked_at(connection, group), whose=part.whose if several else ())
         if page.num_rows < _PAGE:
             return
         after = page["commit_seq"][-1].as_py()
@@ -135,6 +140,19 @@ def placed(batch: pa.RecordBatch, group: Group) -> tuple[pa.RecordBatch, Any]:
     if of.null_count:
         batch, of = batch.filter(of.is_valid()), of.drop_null()
     return batch, of
+
+
+def actors_of(batch: pa.RecordBatch, of: pa.Array, group: Group) -> pa.Array:
+    """Whose the changes are that ``placed`` gave."""
+    actor, several = (group.rows[name].combine_chunks() for name in ("actor", "actors"))
+    if several.null_count == len(several):
+        return actor.take(of)
+    parts = {place: orjson.loads(text) for place, text in enumerate(several.to_pylist()) if text}
+    found, places, seqs = (each.to_pylist() for each in (actor.take(of), of, batch["seq"]))
+    for change, place in enumerate(places):
+        if place in parts:
+            found[change] = actor_at(parts[place], seqs[change])
+    return pa.array(found, pa.string())
 
 
 def _of_page(page: pa.Table, within: Range) -> Iterator[Group]:

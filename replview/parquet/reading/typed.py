@@ -15,7 +15,7 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.packed_values import PLAIN, TEXT
 from replview.parquet.reading.places import everything
 from replview.parquet.reading.row_images import row_images
-from replview.parquet.reading.transactions import Group, groups, placed
+from replview.parquet.reading.transactions import Group, actors_of, groups, placed
 from replview.parquet.reading.typed_query import (
     KINDS,
     MOST_COLUMNS,
@@ -97,7 +97,7 @@ def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> 
         "_lsn": batch.column("lsn"),
         "_xid": of_rows("xid"),
         "_seq": batch.column("seq"),
-        "_actor": of_rows("actor"),
+        "_actor": actors_of(batch, of, group),
         "_relation_version": numbers.take(pc.index_in(batch.column("version_id"), versions)),
         "_derived": batch.column(completing.DERIVED)
         if completing.DERIVED in batch.schema.names

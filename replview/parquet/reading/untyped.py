@@ -30,7 +30,7 @@ from replview.parquet.reading.places import (
 )
 from replview.parquet.reading.resolving import relation_ids, transactions_of
 from replview.parquet.reading.row_images import changes_of, source_of, written_once
-from replview.parquet.reading.transactions import Group, groups, placed
+from replview.parquet.reading.transactions import Group, actors_of, groups, placed
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Range, Slice
 
@@ -99,8 +99,9 @@ def _record_batch(
     columns: dict[str, Any] = {
         name: each.column(name) for each in (shapes, batch) for name in each.schema.names
     }
-    for name in ("commit_seq", "xid", "actor"):
+    for name in ("commit_seq", "xid"):
         columns[name] = rows[name].combine_chunks().take(of)
+    columns["actor"] = actors_of(batch, of, group)
     versions = rows["commit_version"].combine_chunks()
     lsns = [None if each is None else lsn_text(each) for each in versions.to_pylist()]
     columns["_commit_version"] = versions.take(of)

@@ -133,6 +133,7 @@ class Recorder:
         if row.skipped or row.left_out is not None:
             return
         row.size_bytes += event.size_bytes
+        row.last_seq = event.changes[-1].seq
         portion.runs.append((row, event.changes))
         portion.changes += len(event.changes)
         portion.size_bytes += event.size_bytes
@@ -202,7 +203,7 @@ class Recorder:
         if row.skipped:
             return
         portion.tombstones.append(
-            Tombstone(row.id, event.subxid, event.abort_lsn, event.abort_time_us)
+            Tombstone(row.id, event.subxid, event.abort_lsn, event.abort_time_us, row.last_seq)
         )
         self._touch(portion, event.transaction, row)
 
@@ -279,7 +280,7 @@ class Recorder:
             self._settle(portion, row, lsn)
             portion.committed.append(row)
             return
-        note_actor(row, event.message)
+        note_actor(row, event.message, 1)
         portion.changes += 1
         portion.size_bytes += len(event.message.content)
         portion.committed.append(MessageRow(row, lsn, message_document(event.message)))

@@ -140,7 +140,7 @@ class ChangeEncoder:
         seq, lsn, subxid, relation, op, _old_kind, _old, new = change
         if relation is None:
             assert isinstance(new, LogicalMessage)
-            note_actor(row, new)
+            note_actor(row, new, seq)
             message = self._jsonb(row, seq, "new", message_document(new))
             parts = (_MESSAGE_HEAD, NULL, _NO_OLD, message, NULL)
         elif plan is None:

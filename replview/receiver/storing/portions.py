@@ -60,6 +60,8 @@ class Tombstone:
     subxid: int
     abort_lsn: int | None
     abort_time_us: int | None
+    #: The transaction's last change that came before the abort.
+    last_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)

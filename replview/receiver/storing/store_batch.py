@@ -13,6 +13,7 @@ import psycopg
 
 from decoder.events import Event, RelationSeen
 from decoder.scalars import LSN
+from replview.receiver.actors import note_neighbours, settle_actors, take_claims_back
 from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.mask_rules import MARK
 from replview.receiver.quarantine import settle
@@ -23,6 +24,7 @@ from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transactions import (
     TOMBSTONE,
     PreparedEndings,
+    count_by_actor,
     datetime_of,
     lsn_text,
     store_rows,
@@ -166,6 +168,7 @@ class StoreWriter:
                 self.endings.roll_back(portion, event)
             self.endings.note_reused_gids(portion)
             self._correct_slot(portion)
+            self._settle_actors(portion)
             store_rows(self._connection, portion)
             store_transitions(self._connection, portion)
             if portion.settled:
@@ -249,6 +252,8 @@ class StoreWriter:
         with copying_changes(self._connection, self._plans) as encoder:
             for row, changes in portion.runs:
                 encoder.encode(row, changes)
+                if row.streamed:
+                    note_neighbours(row, changes)
             for entry in portion.committed:
                 if isinstance(entry, MessageRow):
                     encoder.encode_message(entry.row, entry.lsn, entry.document)
@@ -267,6 +272,8 @@ class StoreWriter:
             elif tombstone.subxid <= row.forgotten_subxid:
                 changes = None
                 self._to_recount.add(row)
+            if tombstone.subxid != row.xid:
+                take_claims_back(row, tombstone.subxid, tombstone.last_seq)
             portion.rolled_back_changes += changes or 0
             abort_lsn, aborted_at = tombstone.abort_lsn, datetime_of(tombstone.abort_time_us)
             stones.append((row.id, tombstone.subxid, lsn_text(abort_lsn), aborted_at, changes))
@@ -278,6 +285,13 @@ class StoreWriter:
                 found = self._connection.execute(_FORGOTTEN, [row.id]).fetchall()
                 counts = {(relation_id, op): number for relation_id, op, number in found}
                 portion.rolled_back_changes += take_back(row, counts)
+
+    def _settle_actors(self, portion: Portion) -> None:
+        for row in portion.rows.values():
+            if row.claims is not None:
+                settle_actors(row)
+                if row.actors and row.state in ("committed", "prepared"):
+                    count_by_actor(self._connection, row)
 
     def _correct_slot(self, portion: Portion) -> None:
         """Have the slot's counters say what of the stored changes counts no more."""

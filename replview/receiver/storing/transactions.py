@@ -13,6 +13,7 @@ import psycopg
 from decoder.events import OpenTransaction, PreparedCommitted, PreparedRolledBack
 from decoder.scalars import LSN, datetime_from_us, now_us
 from replview.receiver.storing.portions import Portion, Transition
+from replview.store.read.rows import NOT_ABORTED
 from replview.store.write import copy_rows
 from replview.store.write.copy_rows import TransactionRow
 
@@ -21,8 +22,8 @@ UPDATE transaction SET state = %(state)s, gid = %(gid)s, commit_seq = %(commit_s
     first_lsn = %(first_lsn)s, prepare_lsn = %(prepare_lsn)s, commit_lsn = %(commit_lsn)s,
     end_lsn = %(end_lsn)s, commit_time = %(commit_time)s, prepared_at = %(prepared_at)s,
     ended_at = %(ended_at)s, origin = %(origin)s, actor = %(actor)s,
-    actor_grade = %(actor_grade)s, context = %(context)s, inserts = %(inserts)s,
-    updates = %(updates)s, deletes = %(deletes)s, truncates = %(truncates)s,
+    actor_grade = %(actor_grade)s, context = %(context)s, actors = %(actors)s,
+    inserts = %(inserts)s, updates = %(updates)s, deletes = %(deletes)s, truncates = %(truncates)s,
     messages = %(messages)s, size_bytes = %(size_bytes)s, relations = %(relations)s,
     aborted_changes = %(aborted_changes)s, stored_at = clock_timestamp()
 WHERE id = %(id)s
@@ -48,6 +49,31 @@ def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionR
     """Store what has become of transactions that the store has."""
     if rows:
         connection.cursor().executemany(_UPDATE_TRANSACTION, [_parameters(row) for row in rows])
+
+
+# Of each entry of ``actors``, from 1 on.
+_BY_ENTRY = f"""
+SELECT width_bucket(c.seq, %s::int[]), c.relation_id::text, c.op::text, count(*) FROM change c
+WHERE c.transaction_id = %s AND {NOT_ABORTED} GROUP BY 1, 2, 3
+"""  # noqa: S608 (of constants)
+
+
+def count_by_actor(connection: psycopg.Connection[Any], row: TransactionRow) -> None:
+    """Have each actor's first entry say what it did in all, once the changes are stored."""
+    entries, first = row.actors or [], dict[str | None, dict[str, Any]]()
+    for entry in entries:
+        if first.setdefault(entry["actor"], entry) is entry:
+            entry |= {"counts": [0] * 5, "relations": {}}
+    asked = [[entry["seq"] for entry in entries], row.id]
+    for place, relation, op, number in connection.execute(_BY_ENTRY, asked).fetchall():
+        done, kind = first[entries[place - 1]["actor"]], "IUDTM".index(op)
+        done["counts"][kind] += number
+        if relation is not None:
+            done["relations"].setdefault(relation, [0] * 4)[kind] += number
+    if entries[0]["actor"] is None and not any(entries[0]["counts"]):
+        # All that stood before the first claim was rolled back.
+        entries[1]["seq"] = 0
+        row.actors = entries[1:] if len(entries) > 2 else None
 
 
 def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> None:
@@ -89,6 +115,7 @@ def _parameters(row: TransactionRow) -> dict[str, object]:
         "actor": row.actor,
         "actor_grade": row.actor_grade,
         "context": None if row.context is None else orjson.dumps(row.context).decode(),
+        "actors": None if row.actors is None else orjson.dumps(row.actors).decode(),
         "inserts": row.inserts,
         "updates": row.updates,
         "deletes": row.deletes,

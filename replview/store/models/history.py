@@ -1,5 +1,6 @@
 """The record itself: tables with the versions of their shape, transactions and their changes."""
 
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.utils import timezone
 
@@ -144,9 +145,14 @@ class Transaction(RowCounts):
 
     origin = models.TextField(null=True)
     actor = models.TextField(null=True)
-    #: ``claimed`` (the application's message said so) or ``stamped`` (the database did).
+    #: ``claimed`` (the application's message said so), ``stamped`` (the database did) or
+    #: ``perhaps`` (the message may have been in a subtransaction that was rolled back).
     actor_grade = models.TextField(null=True)
     context = models.JSONField(null=True)
+    #: Whose its changes are, where not all are ``actor``'s: ``[{"seq", "actor", "grade"}, …]``,
+    #: each from that change on. An actor's first entry has ``counts`` (inserts, updates, deletes,
+    #: truncates, messages) and ``relations`` like those below.
+    actors = models.JSONField(null=True)
 
     messages = models.BigIntegerField(default=0)
     #: Sum of the lengths of its pgoutput messages.
@@ -194,6 +200,11 @@ class Transaction(RowCounts):
                 fields=["incarnation", "actor", "commit_seq"],
                 name="transaction_by_actor",
                 condition=models.Q(actor__isnull=False, commit_seq__isnull=False),
+            ),
+            GinIndex(
+                OpClass("actors", "jsonb_path_ops"),
+                name="transaction_by_actors",
+                condition=models.Q(actors__isnull=False),
             ),
             models.Index(
                 fields=["incarnation", "origin", "commit_seq"],

@@ -90,10 +90,10 @@ def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[Trans
 
 
 def transactions_where(
-    session: ReadSession, condition: str, parameters: Parameters
+    session: ReadSession, condition: str, parameters: Parameters, source: str = "transaction t"
 ) -> list[TransactionRow]:
     """Read the transactions that meet a condition over ``transaction t``, our own SQL."""
-    sql = f"SELECT {TRANSACTION_COLUMNS} FROM transaction t WHERE {condition}"  # noqa: S608 (ours)
+    sql = f"SELECT {TRANSACTION_COLUMNS} FROM {source} WHERE {condition}"  # noqa: S608 (ours)
     return [transaction_of(row, session.visibility) for row in session.rows(sql, parameters)]
 
 

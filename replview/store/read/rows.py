@@ -7,7 +7,7 @@ position: a change written before that and committed after it comes after the sn
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +19,16 @@ NOT_ABORTED = """NOT EXISTS (
     WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"""
 #: The same, sooner told: an ordinary change names no subtransaction, and is not looked up.
 QUICKLY_NOT_ABORTED = f"(c.subxid IS NULL OR {NOT_ABORTED})"
+
+_ENTRY = (
+    "CASE WHEN t.actors IS NULL THEN t.{column} ELSE jsonb_path_query_array(t.actors,"
+    " '$[*] ? (@.seq <= $seq).{key}', jsonb_build_object('seq', c.seq)) ->> -1 END"
+)
+#: Whose ``change c`` of ``transaction t`` is, and how well that is known (``actor_at``).
+ACTOR = _ENTRY.format(column="actor", key="actor")
+ACTOR_GRADE = _ENTRY.format(column="actor_grade", key="grade")
+#: Whose ``change c`` is; empty: nobody's.
+CHANGES_ACTOR = f"coalesce((SELECT {ACTOR} FROM transaction t WHERE t.id = c.transaction_id), '')"  # noqa: S608
 
 
 class Slot(Protocol):
@@ -111,6 +121,8 @@ class TransactionRow(NamedTuple):
     actor: str | None
     actor_grade: str | None
     context: dict[str, Any] | None
+    #: Whose its changes are, where not all are ``actor``'s (``models.history.Transaction``).
+    actors: list[dict[str, Any]] | None
     inserts: int
     updates: int
     deletes: int
@@ -129,9 +141,29 @@ class TransactionRow(NamedTuple):
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     @property
+    def parts(self) -> list[dict[str, Any]]:
+        """From which change on (``seq``) it is whose (``actor``), and its ``grade``."""
+        return self.actors or [{"seq": 0, "actor": self.actor, "grade": self.actor_grade}]
+
+    @property
+    def names(self) -> list[str | None]:
+        """All who have a part in it, the last one first; None: nobody named."""
+        return list(dict.fromkeys(part["actor"] for part in reversed(self.parts)))
+
+    def actor_of(self, seq: int) -> str | None:
+        """Whose this change is."""
+        return actor_at(self.parts, seq)
+
+    @property
     def moment(self) -> dt.datetime:
         """The time it stands at in history."""
         return self.commit_time or self.stored_at or self.received_at
+
+
+def actor_at(parts: Sequence[Mapping[str, Any]], seq: int) -> str | None:
+    """Whose a change is (None: nobody's), as ``ACTOR`` says it in SQL."""
+    actor: str | None = next(part["actor"] for part in reversed(parts) if part["seq"] <= seq)
+    return actor
 
 
 #: What is selected of ``transaction t`` for one.

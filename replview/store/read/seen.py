@@ -11,16 +11,16 @@ from typing import Any
 import orjson
 
 from replview.store.read.changes.values import cut_sql
-from replview.store.read.rows import ChangeRow, Step, TransactionRow
+from replview.store.read.rows import ACTOR, ACTOR_GRADE, ChangeRow, Step, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.visibility import MASKED, NO_RIGHT, Visibility
 
 #: What a query of steps selects from ``change c`` and ``transaction t``.
-STEP_COLUMNS = """
+STEP_COLUMNS = f"""
     c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.subxid, c.op::text, c.old_kind::text,
     c.old, c.new, c.relation_id, c.version_id, c.key_hash, c.old_key_hash,
     t.incarnation_id, t.commit_seq, t.xid, t.gid, t.state, (t.commit_lsn - '0/0')::bigint,
-    t.commit_time, t.actor, t.actor_grade
+    t.commit_time, {ACTOR}, {ACTOR_GRADE}
 """
 #: Values longer than this many characters are cut where a scan reads many changes.
 CUT_CHARACTERS = 20_000
@@ -100,7 +100,7 @@ def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
     return seen_step(Step(*values), visibility)
 
 
-_JSON = tuple(map(TransactionRow._fields.index, ("context", "relations")))
+_JSON = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
 
 
 def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow:

@@ -74,12 +74,18 @@ ADD_BLOCKS = """
 # then are told without their version. A baseline is nobody's doing: it stands among the tables'
 # sums, not among the actors'.
 # ``days`` None: whatever the day.
+#: What each actor did in ``transaction t`` that names several, as its ``actors`` say.
+SHARES = """jsonb_path_query(t.actors, '$[*] ? (exists (@.counts))') AS e CROSS JOIN LATERAL (
+    SELECT coalesce(e ->> 'actor', '') AS actor, coalesce(e ->> 'grade', '') AS grade,
+           (e #>> '{counts,0}')::bigint AS inserts, (e #>> '{counts,1}')::bigint AS updates,
+           (e #>> '{counts,2}')::bigint AS deletes, (e #>> '{counts,3}')::bigint AS truncates,
+           (e #>> '{counts,4}')::bigint AS messages, e -> 'relations' AS relations) s"""
 _TOUCHED = """
     WITH t AS MATERIALIZED (
         SELECT id, commit_seq / %(size)s AS block, state = 'snapshot' AS snapshot,
                coalesce(commit_time, stored_at, received_at) AS at, coalesce(actor, '') AS actor,
                CASE WHEN actor IS NULL THEN '' ELSE coalesce(actor_grade, '') END AS grade,
-               messages, relations
+               messages, relations, actors
         FROM transaction
         WHERE incarnation_id = %(incarnation)s AND commit_seq BETWEEN %(low)s AND %(high)s
           AND (%(days)s::date[] IS NULL OR (coalesce(commit_time, stored_at, received_at)
@@ -143,13 +149,22 @@ _INTO_ACTORS = f"""
     done AS (
         SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date AS day, t.at, o.relation,
                o.place, 0 AS messages, o.inserts, o.updates, o.deletes, o.truncates
-        FROM touched o JOIN t ON t.id = o.id WHERE NOT t.snapshot
+        FROM touched o JOIN t ON t.id = o.id WHERE NOT t.snapshot AND t.actors IS NULL
         UNION ALL
         SELECT t.id, t.actor, t.grade, (t.at AT TIME ZONE 'UTC')::date, t.at, 0, 1, t.messages,
                coalesce(sum(o.inserts), 0), coalesce(sum(o.updates), 0),
                coalesce(sum(o.deletes), 0), coalesce(sum(o.truncates), 0)
-        FROM t LEFT JOIN touched o ON t.id = o.id WHERE NOT t.snapshot
-        GROUP BY t.id, t.actor, t.grade, t.at, t.messages)
+        FROM t LEFT JOIN touched o ON t.id = o.id WHERE NOT t.snapshot AND t.actors IS NULL
+        GROUP BY t.id, t.actor, t.grade, t.at, t.messages
+        UNION ALL
+        SELECT t.id, s.actor, s.grade, (t.at AT TIME ZONE 'UTC')::date, t.at, r.relation, 1,
+               CASE WHEN r.relation = 0 THEN s.messages ELSE 0 END,
+               r.inserts, r.updates, r.deletes, r.truncates
+        FROM t CROSS JOIN LATERAL {SHARES} CROSS JOIN LATERAL (
+            SELECT 0 AS relation, s.inserts, s.updates, s.deletes, s.truncates
+            UNION ALL
+            SELECT key::bigint, (value->>0)::bigint, (value->>1)::bigint, (value->>2)::bigint,
+                   (value->>3)::bigint FROM jsonb_each(s.relations)) r)
     INSERT INTO actor_activity AS mine
         (incarnation_id, actor, day, relation_id, grade, transactions, inserts, updates, deletes,
          truncates, messages, first_time, last_time)

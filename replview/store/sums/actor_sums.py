@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.store.django_session import rows
+from replview.store.sums.activity import SHARES
 
 #: Transactions not summed up yet that are read for a page; where more wait, the newest are.
 RECENT_MOST = 5000
@@ -117,14 +118,17 @@ _INCARNATIONS = """
 # Sums and what is not in them, alike; ``part``: 0 for all of a transaction, or a relation.
 _ACTIVITY = """
     WITH recent AS (
-        SELECT coalesce(t.actor, '') AS actor,
-               CASE WHEN t.actor IS NULL THEN '' ELSE coalesce(t.actor_grade, '') END AS grade,
-               coalesce(t.commit_time, t.stored_at, t.received_at) AS at, t.relations,
-               t.inserts, t.updates, t.deletes, t.truncates, t.messages
+        SELECT s.*, coalesce(t.commit_time, t.stored_at, t.received_at) AS at
         FROM unnest(%(incarnations)s::bigint[], %(after)s::bigint[]) AS l (incarnation, after)
         JOIN transaction t ON t.incarnation_id = l.incarnation AND t.commit_seq > l.after
-        WHERE t.state <> 'snapshot' AND (%(actors)s::text[] IS NULL
-              OR coalesce(t.actor, '') = ANY(%(actors)s))
+        CROSS JOIN LATERAL (
+            SELECT coalesce(t.actor, '') AS actor,
+                   CASE WHEN t.actor IS NULL THEN '' ELSE coalesce(t.actor_grade, '') END AS grade,
+                   t.inserts, t.updates, t.deletes, t.truncates, t.messages, t.relations
+            WHERE t.actors IS NULL
+            UNION ALL
+            SELECT s.* FROM {shares}) s
+        WHERE t.state <> 'snapshot' AND (%(actors)s::text[] IS NULL OR s.actor = ANY(%(actors)s))
     ), activity AS (
         {parts}
     )
@@ -279,7 +283,7 @@ def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
         recent_days=days.format(day="(at AT TIME ZONE 'UTC')::date"),
         who="actor = ANY(%(actors)s)" if actors else "true",
     )
-    return _ACTIVITY.format(parts=filled)
+    return _ACTIVITY.format(parts=filled, shares=SHARES)
 
 
 def _parameters(span: Span, **more: Any) -> dict[str, object]:

@@ -24,7 +24,7 @@ TRANSACTION_COLUMNS = (
     "id", "incarnation_id", "received_at", "stored_at", "inserts", "updates", "deletes",
     "truncates", "messages", "size_bytes", "aborted_changes", "streamed", "state", "relations",
     "commit_seq", "xid", "first_lsn", "prepare_lsn", "commit_lsn", "end_lsn", "commit_time",
-    "prepared_at", "ended_at", "gid", "origin", "actor", "actor_grade", "context",
+    "prepared_at", "ended_at", "gid", "origin", "actor", "actor_grade", "context", "actors",
 )  # fmt: skip
 
 
@@ -103,6 +103,25 @@ def store_large_values(connection: psycopg.Connection[Any], values: Iterable[Lar
 
 
 @dataclass(slots=True, eq=False)
+class Claim:
+    """A message in a transaction that names an actor."""
+
+    seq: int
+    #: None: from here on there are more claims than are kept.
+    actor: str | None
+    #: Changes stand before it that are no claims and no stamps.
+    preceded: bool
+    #: What it added to the context.
+    context: dict[str, Any]
+    #: In a stream: the subtransaction (0: none) of the change before; that after it, with its seq.
+    before: int | None = None
+    after: tuple[int, int] | None = None
+    #: More of the same actor behind it are left out; it may have been rolled back.
+    repeated: bool = False
+    perhaps: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class TransactionRow:
     """One row of ``transaction`` in the making. Times are microseconds since 2000-01-01 UTC."""
 
@@ -125,6 +144,15 @@ class TransactionRow:
     actor: str | None = None
     actor_grade: str | None = None
     context: dict[str, Any] | None = None
+    #: Whose its changes are, where not all are ``actor``'s (``models.history.Transaction``).
+    actors: list[dict[str, Any]] | None = None
+    #: What it is made of: the claims that count, in order.
+    claims: list[Claim] | None = None
+    #: How many claims and stamps came.
+    notes: int = 0
+    #: Of its last run of changes: the last one's ``seq``; its subtransaction (0: none).
+    last_seq: int = 0
+    last_subxid: int = 0
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
@@ -169,7 +197,7 @@ class TransactionRow:
         """The row for ``COPY transaction (TRANSACTION_COLUMNS) FROM STDIN (FORMAT BINARY)``."""
         # fmt: off
         fixed = _FIXED.pack(
-            28, 8, self.id, 8, self.incarnation_id, 8, self.received_at_us, 8, stored_at_us,
+            29, 8, self.id, 8, self.incarnation_id, 8, self.received_at_us, 8, stored_at_us,
             8, self.inserts, 8, self.updates, 8, self.deletes, 8, self.truncates,
             8, self.messages, 8, self.size_bytes, 8, self.aborted_changes, 1, self.streamed,
         )
@@ -181,6 +209,7 @@ class TransactionRow:
             _time(self.ended_at_us), _text(self.gid), _text(self.origin), _text(self.actor),
             _text(self.actor_grade),
             NULL if self.context is None else _jsonb(orjson.dumps(self.context)),
+            NULL if self.actors is None else _jsonb(orjson.dumps(self.actors)),
         ))
         # fmt: on
 

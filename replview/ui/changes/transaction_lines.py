@@ -9,6 +9,7 @@ from replview.health.open_transactions import Touched
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import messages_of
 from replview.store.read.rows import EventRow, TransactionRow
+from replview.ui.component_html import grade_kind
 from replview.ui.slot_log import Kind, kind_of
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -69,7 +70,7 @@ class TransactionLine:
     @property
     def grade_kind(self) -> str:
         """The chip's edge: how well the actor is known."""
-        return {"claimed": "claim", "stamped": "fact"}.get(self.row.actor_grade or "", "unknown")
+        return grade_kind(self.row.actor_grade)
 
     @property
     def more_words(self) -> str:

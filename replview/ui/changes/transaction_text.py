@@ -8,6 +8,7 @@ from typing import Any
 from replview.store.read.rows import TransactionRow
 from replview.text.formats import bytes_words, plural, short_words
 from replview.ui.changes.cells import Block
+from replview.ui.component_html import grade_kind
 
 _CONTEXT_SHOWN = 4
 
@@ -30,7 +31,8 @@ def heading_of(row: TransactionRow) -> dict[str, object]:
     return {
         "name": row.gid or ("message" if row.xid is None else str(row.xid)),
         "actor": row.actor,
-        "grade_kind": {"claimed": "claim", "stamped": "fact"}.get(row.actor_grade or "", "unknown"),
+        "more_actors": len(row.names) - 1,
+        "grade_kind": grade_kind(row.actor_grade),
         "did": _did_in_short(row, rows, open_, lost),
         "rows": _rows(row, rows),
         "tables": plural(len(row.relations), "table"),
@@ -120,6 +122,8 @@ _GRADES = {
     "claimed": "Named by a message in this transaction. Any role could have sent it.",
     "stamped": "Stamped by our trigger on the source, with the session’s user, application "
     "and client address as the server knew them.",
+    "perhaps": "Named by a message that may have been in a savepoint that was rolled back: the "
+    "stream does not say.",
 }
 
 

@@ -29,7 +29,9 @@ function actorCell(data) {
   if (!data.actor) made.append(el("i", "unknown", "unknown"));
   else {
     made.append(el("span", "cut", data.actor));
-    if (data.grade) made.append(el("span", `chip chip-${data.grade === "stamped" ? "fact" : "claim"}`, data.grade));
+    if (data.more_actors) made.append(el("span", "quiet", `+${data.more_actors}`));
+    const kind = { stamped: "fact", claimed: "claim" }[data.grade] ?? "unknown";
+    if (data.grade) made.append(el("span", `chip chip-${kind}`, data.grade));
   }
   return made;
 }

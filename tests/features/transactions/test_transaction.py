@@ -5,6 +5,7 @@ offers to take away.
 import datetime as dt
 import json
 import re
+from html import escape
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
+from replview.live.filters import LiveFilter
+from replview.live.reading import summarise
 from replview.store.models import AbortedSubtransaction, Transaction
+from replview.store.read.history import transactions_by_id
 from replview.store.write.partitions import ensure_partitions
 from tests.pages.reading import spaced
 from tests.store.history_rows import WHEN, History, insert
@@ -112,6 +117,43 @@ def test_an_unknown_actor_is_said_to_be_unknown(signed_in: Client, history: Hist
 
     assert heading(page).startswith("Unknown actor : changed 2 rows")
     assert "Nothing in this transaction names who did it." in page
+
+
+def test_each_of_several_actors_is_named_and_found(signed_in: Client, history: History) -> None:
+    parts = [{"seq": 0, "actor": None, "grade": None, "counts": [1, 0, 0, 0, 0], "relations": {}},
+             {"seq": 2, "actor": EVIL, "grade": "claimed", "counts": [1, 0, 0, 0, 0],
+              "relations": {}},
+             {"seq": 3, "actor": "bob", "grade": "claimed", "counts": [1, 0, 0, 0, 0],
+              "relations": {}}]  # fmt: skip
+    made = history.commit(
+        *(insert(n, key_hash=n) for n in (1, 2, 3)),
+        actor="bob", actor_grade="claimed", actors=parts,
+    )  # fmt: skip
+    other = history.commit(insert(4), actor="carol", actor_grade="claimed")
+
+    page = get(signed_in, made)
+    assert EVIL not in page
+    assert heading(page).startswith("bob claimed and 2 more changed 3 rows")
+    who = text_of(page.split(">Who</h2>")[1].split("</section>")[0])
+    named = "unknown &lt;img src=x onerror=alert(1)&gt; claimed from change 2 on bob claimed from "
+    assert who.startswith(f"{named}change 3 on")
+    [row] = transactions_by_id(reading_session(), [made])
+    for name, seq in (("?", 1), (EVIL, 2), ("bob", 3)):
+        words = {"slot": str(history.slot), "actor": name}
+        listed = signed_in.get("/transactions/", words).content.decode()
+        assert f"/transactions/{made}/" in listed
+        assert f"/transactions/{other}/" not in listed
+        assert '">+2</span>' in listed
+        found = signed_in.get("/api/v1/changes", words).json()["items"]
+        mine = [(one["seq"], one["actor"] or "?") for one in found if one["transaction"] == made]
+        assert mine == [(seq, name)]
+        assert LiveFilter.from_words(words).lets_through(summarise(row, {}))
+        shown = text_of(signed_in.get("/find/", {**words, "key": str(seq)}).content.decode())
+        assert (escape(name) if name != "?" else "unknown") in shown
+        sums = signed_in.get("/api/v1/actors", {"slot": str(history.slot)}).json()["items"]
+        [summed] = [one for one in sums if (one["actor"] or "?") == name]
+        assert (summed["transactions"], summed["inserts"]) == (1, 1)
+    assert not LiveFilter(actor="carol").lets_through(summarise(row, {}))
 
 
 def test_tables_operations_and_text_filter_the_changes(signed_in: Client, history: History) -> None:

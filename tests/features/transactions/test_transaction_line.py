@@ -20,7 +20,8 @@ def line(*, tables: list[Touched] | None = None, **told: Any) -> TransactionLine
         "id": 7, "incarnation_id": 1, "commit_seq": 3, "xid": 700, "gid": None,
         "state": "committed", "streamed": False, "first_lsn": None, "commit_lsn": "0/10",
         "end_lsn": None, "commit_time": NOW, "prepared_at": None, "ended_at": None,
-        "origin": None, "actor": None, "actor_grade": None, "context": None, "inserts": 2,
+        "origin": None, "actor": None, "actor_grade": None, "context": None, "actors": None,
+        "inserts": 2,
         "updates": 0, "deletes": 0, "truncates": 0, "messages": 0, "size_bytes": 2048,
         "relations": {}, "aborted_changes": 0, "received_at": NOW, "stored_at": NOW,
     }  # fmt: skip

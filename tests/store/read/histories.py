@@ -7,7 +7,6 @@ large enough to be streamed, and changes of the table's definition between. Rows
 """
 
 import itertools
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -34,7 +33,15 @@ _ACTORS = ("alice", "bob", "Zoë <b>")
 _NOTES = """
     CREATE SCHEMA truth;
     CREATE TABLE truth.fact (n bigserial, xid bigint DEFAULT pg_current_xact_id()::text::bigint,
+                             actor text DEFAULT current_setting('truth.actor', true),
                              tab text, rid int, op text, old jsonb, new jsonb);
+    CREATE TABLE truth.claim (n bigserial, xid bigint DEFAULT pg_current_xact_id()::text::bigint,
+                              actor text);
+    CREATE FUNCTION truth.claim(name text) RETURNS void LANGUAGE sql AS $$
+        SELECT pg_logical_emit_message(true, 'replview', jsonb_build_object('actor', name)::text);
+        SELECT set_config('truth.actor', name, true);
+        INSERT INTO truth.claim (actor) VALUES (name);
+    $$;
     CREATE FUNCTION truth.words(jsonb) RETURNS jsonb LANGUAGE sql AS
         $$ SELECT jsonb_object_agg(key, value) FROM jsonb_each_text($1) $$;
     CREATE FUNCTION truth.note() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -76,6 +83,8 @@ class Fact:
     op: str
     old: Row | None
     new: Row | None
+    #: Whom the transaction had named when it was made; empty: nobody.
+    actor: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,14 @@ class Commit:
     """One committed transaction that changed something; ``xid`` 0: a table's definition."""
 
     xid: int
-    actor: str
+    #: Its claims that count, in order; none: nobody was named.
+    claims: list[str]
     facts: list[Fact]
+
+    @property
+    def actors(self) -> set[str]:
+        """All whom it names, and an empty one where it changed something before."""
+        return {*self.claims, *(fact.actor for fact in self.facts)}
 
 
 @dataclass
@@ -174,7 +189,6 @@ class _Session:
 
     connection: psycopg.Connection
     is_open: bool = False
-    actor: str = ""
 
 
 @dataclass
@@ -189,10 +203,10 @@ class Histories:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.made = 0
-        self._committed: list[tuple[int, str]] = []
+        self._committed: list[int] = []
         #: What was defined after so many commits.
         self._defined: list[tuple[int, Fact]] = []
-        self._prepared: list[tuple[str, int, str]] = []
+        self._prepared: list[tuple[str, int]] = []
 
     def create(self, tables: int) -> None:
         """So many tables of every kind, each with three rows."""
@@ -220,9 +234,9 @@ class Histories:
             for session in sessions:
                 if session.is_open:
                     session.connection.execute("ROLLBACK")
-            for gid, xid, actor in self._prepared:
+            for gid, xid in self._prepared:
                 one.execute(f"COMMIT PREPARED '{gid}'")
-                self._committed.append((xid, actor))
+                self._committed.append(xid)
             self._prepared.clear()
         self._read_notes()
 
@@ -294,6 +308,8 @@ class Histories:
                 self._begin(session)
             if dice < 0.2:
                 self._under_savepoint(session.connection)
+            elif dice < 0.26:
+                self._claim(session.connection)
             elif dice < 0.75:
                 self._work(session.connection)
             else:
@@ -309,15 +325,16 @@ class Histories:
     def _begin(self, session: _Session) -> None:
         session.connection.execute("BEGIN")
         session.is_open = True
-        session.actor = self.random.choice(["", *_ACTORS])
-        if session.actor:
-            claim = json.dumps({"actor": session.actor})
-            session.connection.execute(
-                "SELECT pg_logical_emit_message(true, 'replview', %s)", [claim]
-            )
+        if self.random.random() < 0.7:
+            self._claim(session.connection)
+
+    def _claim(self, connection: psycopg.Connection) -> None:
+        connection.execute("SELECT truth.claim(%s)", [self.random.choice(_ACTORS)])
 
     def _under_savepoint(self, connection: psycopg.Connection) -> None:
         connection.execute("SAVEPOINT here")
+        for _ in range(self.random.randrange(3)):
+            self.random.choice([self._work, self._claim])(connection)
         self._work(connection)
         ends = ["ROLLBACK TO here", "RELEASE here"]
         connection.execute(self.random.choice(ends))
@@ -330,21 +347,21 @@ class Histories:
         elif dice < 0.35:
             gid = f"histories-{self.seed}-{self.random.randrange(10**9)}"
             session.connection.execute(f"PREPARE TRANSACTION '{gid}'")
-            self._prepared.append((gid, int(found[0]), session.actor))
+            self._prepared.append((gid, int(found[0])))
         else:
             session.connection.execute("COMMIT")
-            self._committed.append((int(found[0]), session.actor))
+            self._committed.append(int(found[0]))
         session.is_open = False
 
     def _end_prepared(self, session: _Session) -> None:
         if session.is_open:
             return
-        gid, xid, actor = self._prepared.pop(self.random.randrange(len(self._prepared)))
+        gid, xid = self._prepared.pop(self.random.randrange(len(self._prepared)))
         if self.random.random() < 0.2:
             session.connection.execute(f"ROLLBACK PREPARED '{gid}'")
         else:
             session.connection.execute(f"COMMIT PREPARED '{gid}'")
-            self._committed.append((xid, actor))
+            self._committed.append(xid)
 
     def _define(self, connection: psycopg.Connection) -> None:
         """Another column, one less, one of another name, or one of other values."""
@@ -449,17 +466,22 @@ class Histories:
         facts: dict[int, list[Fact]] = defaultdict(list)
         with self.source.connect() as session:
             noted = session.execute(
-                "SELECT xid, tab, rid, op, old, new FROM truth.fact ORDER BY n"
+                "SELECT xid, tab, rid, op, old, new, coalesce(actor, '') FROM truth.fact ORDER BY n"
             ).fetchall()
-        for xid, table, rid, op, old, new in noted:
-            facts[xid].append(Fact(table, rid, op, old, new))
-        assert facts.keys() <= {xid for xid, _ in self._committed}
+            claims: dict[int, list[str]] = dict(
+                session.execute(
+                    "SELECT xid, array_agg(actor ORDER BY n) FROM truth.claim GROUP BY xid"
+                ).fetchall()
+            )
+        for xid, *fact in noted:
+            facts[xid].append(Fact(*fact))
+        assert facts.keys() <= set(self._committed)
         self.timeline = []
-        for number, (xid, actor) in enumerate(self._committed):
+        for number, xid in enumerate(self._committed):
             defined = [fact for place, fact in self._defined if place == number]
-            self.timeline += [Commit(0, "", [fact]) for fact in defined]
+            self.timeline += [Commit(0, [], [fact]) for fact in defined]
             if xid in facts:
-                self.timeline.append(Commit(xid, actor, facts[xid]))
+                self.timeline.append(Commit(xid, claims.get(xid, []), facts[xid]))
 
 
 def _apply(content: Content, fact: Fact) -> None:

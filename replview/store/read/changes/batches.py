@@ -14,10 +14,10 @@ from replview.store.read.changes.wanted import WantedChanges, searchable
 from replview.store.read.changes.written import StoreLines
 from replview.store.read.relation_shapes import VersionShape, shapes_by_id
 from replview.store.read.row_history.before_images import Before, Shared, before_columns
-from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
+from replview.store.read.rows import CHANGES_ACTOR, QUICKLY_NOT_ABORTED, ChangeRow, TransactionRow
 from replview.store.read.seen import seen_change
 from replview.store.read.session import ReadSession, array_text
-from replview.store.read.transactions.transaction_filter import OPERATIONS
+from replview.store.read.transactions.transaction_filter import OPERATIONS, UNKNOWN_ACTOR
 from replview.store.read.value_filter import WhereProblem
 from replview.store.read.value_sql import Predicate, predicate_for
 
@@ -164,6 +164,8 @@ class ChangeReader:
         self._at_once = _UNSURE_AT_FIRST
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
+        #: Not all changes of the transactions that are read are of one actor.
+        self.of_several = False
         if wanted.where:
             self._asked_about = searchable(session, wanted)
             if len(self._asked_about) < len(wanted.shapes(session)):
@@ -202,7 +204,7 @@ class ChangeReader:
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
         rest, sure, values = self._sql(first_seq, last_seq)
         found: list[ChangeRow] = []
-        if self.lines and not self._predicate:
+        if self.lines and not self._predicate and not self.of_several:
             found, ids = self.lines.written(self._session, ids, rest, values)
         values["ids"] = array_text(ids)
         rows = self._session.rows(_READ.format(sure=sure, rest=rest), values) if ids else []
@@ -253,6 +255,9 @@ class ChangeReader:
         if self._relation_ids is not None:
             conditions.append("AND c.relation_id = ANY(%(relations)s)")
             values["relations"] = self._relation_ids
+        if self.of_several and (actor := self._wanted.filter.actor):
+            conditions.append(f"AND {CHANGES_ACTOR} = %(of_actor)s")
+            values["of_actor"] = "" if actor == UNKNOWN_ACTOR else actor
         if self._wanted.ops != OPERATIONS:
             conditions.append("AND c.op::text = ANY(%(ops)s)")
             values["ops"] = list(self._wanted.ops)

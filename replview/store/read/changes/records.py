@@ -124,6 +124,7 @@ def transaction_json(
         "origin": row.origin,
         "actor": row.actor,
         "actor_grade": row.actor_grade or ("claimed" if row.actor else "unknown"),
+        "actors": row.actors,
         "context": row.context,
         "counts": {
             "insert": row.inserts,

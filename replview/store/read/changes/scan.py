@@ -25,6 +25,7 @@ from replview.store.read.history_places import incarnations_of
 from replview.store.read.row_history.before_images import Shared
 from replview.store.read.rows import ChangeRow, Incarnation, TransactionRow
 from replview.store.read.session import ReadSession
+from replview.store.read.transactions.conditions import Conditions
 
 #: Transactions of an actor, an origin or of one number read at a time.
 _INDEXED_PAGE = 500
@@ -110,7 +111,7 @@ class ChangeScan:
         first, last = self._bounds(incarnation)
         found = conditions_on_transactions(self._session, self.wanted)
         if self.wanted.transaction_id is not None or found.by_id or found.indexed:
-            yield from self._indexed(incarnation, conditions, values, first, last)
+            yield from self._indexed(incarnation, conditions, values, first, last, found)
             return
         history = Blocks(self._session, incarnation, self.wanted, self._relation_ids, self.forwards)
         for stretch in history.stretches(first, last):
@@ -133,16 +134,17 @@ class ChangeScan:
         values: dict[str, Any],
         first: int,
         last: int,
+        found: Conditions,
     ) -> Iterator[list[TransactionRow]]:
         """Those that an index finds wherever they are."""
+        order = f"ORDER BY t.commit_seq {self._direction} LIMIT {_INDEXED_PAGE}"
+        rows = found.first_rows(
+            "t.incarnation_id = %(incarnation)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
+            f"AND {conditions} {order}"
+        )
         while first <= last:
-            page = transactions_where(
-                self._session,
-                "t.incarnation_id = %(incarnation)s "
-                "AND t.commit_seq BETWEEN %(first)s AND %(last)s "
-                f"AND {conditions} ORDER BY t.commit_seq {self._direction} LIMIT {_INDEXED_PAGE}",
-                {**values, "incarnation": incarnation.id, "first": first, "last": last},
-            )
+            bounds = {"incarnation": incarnation.id, "first": first, "last": last}
+            page = transactions_where(self._session, f"true {order}", {**values, **bounds}, rows)
             yield page
             if len(page) < _INDEXED_PAGE:
                 return
@@ -169,7 +171,8 @@ class ChangeScan:
             yield Batch(found, Place(incarnation.number, last.commit_seq or 0, seq), last, unknown)
 
     def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
-        """What before images ask of transactions; a scan to the end keeps nothing between reads."""
+        """What reads ask of transactions; a scan to the end keeps nothing between reads."""
+        reader.of_several = any(row.actors for row in rows)
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
         for row in rows if self.wanted.where else ():

@@ -58,7 +58,10 @@ class RecordWriter:
         shape = change.relation_id, change.version, change.hidden
         if shape not in self._tables:
             self._tables[shape] = table_part(change, self.oid(change.relation_id))
-        return as_json(change, self._part(row), self._tables[shape])
+        part = self._part(row)
+        if row.actors:
+            part = {**part, "actor": row.actor_of(change.seq)}
+        return as_json(change, part, self._tables[shape])
 
     def line(self, found: Found) -> Record | str:
         """A change's record, or the JSON lines that the store wrote (``ChangeRow.lines``)."""

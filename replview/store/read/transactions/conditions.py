@@ -6,6 +6,8 @@ Every value is a parameter; the texts here are put together from constants alone
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from decoder.scalars import LSN
 from replview.store.read.history_places import BLOCK, PLACED_LSN, PLACED_TIME
 from replview.store.read.rows import NOT_ABORTED
@@ -38,6 +40,10 @@ _NAMED = (
 )
 _HOLDING = "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
 _KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
+_OF_ACTOR = (
+    "t.actor = %(actor)s",
+    "t.actor IS DISTINCT FROM %(actor)s AND t.actors @> %(actors)s::jsonb",
+)
 
 
 @dataclass(slots=True)
@@ -56,6 +62,8 @@ class Conditions:
     uncounted: bool = False
     #: Where an index of its own leads to the rows, others need hardly be looked at.
     indexed: bool = False
+    #: One of them is true of each row that passes; each has an index of its own, in order.
+    ways: tuple[str, ...] = ("true",)
     #: Exactly one gid or xid.
     by_id: bool = False
     #: Rows are looked at one by one: how many may be, is bounded.
@@ -78,6 +86,17 @@ class Conditions:
     @property
     def row_sql(self) -> str:
         return " AND ".join(self.rows) or "true"
+
+    @property
+    def any_way(self) -> str:
+        return f"({' OR '.join(self.ways)})"
+
+    def first_rows(self, limited: str) -> str:
+        """As a table: what begins with the first rows; ``limited``: all conditions, with order."""
+        read = "(SELECT * FROM transaction t WHERE {})".format
+        return (
+            f"({' UNION ALL '.join(read(limited.replace(self.any_way, w)) for w in self.ways)}) t"
+        )
 
     @property
     def number_sql(self) -> str:
@@ -118,10 +137,16 @@ def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
     """Conditions that have an index with commit_seq as its last column."""
     for name, none in (("actor", UNKNOWN_ACTOR), ("origin", NO_ORIGIN)):
         value = getattr(wanted, name)
+        if value and name == "actor":
+            # Or that of some of its changes.
+            named = [{"actor": None if value == none else value}]
+            found.values["actors"] = orjson.dumps(named).decode()
         if value == none:
-            found.add(f"t.{name} IS NULL")
+            also = " OR t.actors @> %(actors)s::jsonb" if name == "actor" else ""
+            found.add(f"(t.{name} IS NULL{also})")
         elif value:
-            found.rows.append(f"t.{name} = %({name})s")
+            found.ways = _OF_ACTOR if name == "actor" else found.ways
+            found.rows.append(found.any_way if name == "actor" else f"t.{name} = %({name})s")
             found.values[name] = value
             found.indexed = True
     if wanted.id:
@@ -229,12 +254,16 @@ def _text(found: Conditions, text: str, limits: TextLimits) -> None:
         f"{name} ILIKE %(pattern)s"
         for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")
     )
+    named = (
+        "EXISTS (SELECT FROM jsonb_array_elements(t.actors) e"
+        " WHERE e ->> 'actor' ILIKE %(pattern)s)"
+    )
     in_values = (
         f"EXISTS (SELECT FROM change c WHERE c.transaction_id = t.id AND c.seq <= {TEXT_CHANGES}"
         f" AND {limits.holds_text} AND {NOT_ABORTED})"
     )
     found.add(
-        f"({names} OR t.relations ?| ARRAY({_HOLDING}) OR {in_values})",
+        f"({names} OR {named} OR t.relations ?| ARRAY({_HOLDING}) OR {in_values})",
         pattern=pattern_of(text),
         **limits.parameters,
     )

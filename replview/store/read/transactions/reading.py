@@ -64,11 +64,11 @@ _PLACED = """
     SELECT r.n, {time}, NULL::timestamptz, {columns}
     FROM unnest(%(incarnations)s::bigint[], %(lows)s::bigint[], %(highs)s::bigint[])
          WITH ORDINALITY AS r (incarnation, low, high, n)
-    CROSS JOIN LATERAL (
-        SELECT * FROM transaction t
-        WHERE t.incarnation_id = r.incarnation AND t.commit_seq BETWEEN r.low AND r.high
-          AND {conditions}
-        ORDER BY t.commit_seq {direction} LIMIT %(limit)s) t
+    CROSS JOIN LATERAL (SELECT * FROM {rows} ORDER BY t.commit_seq {direction} LIMIT %(limit)s) t
+"""
+_IN_RANGE = """
+    t.incarnation_id = r.incarnation AND t.commit_seq BETWEEN r.low AND r.high
+    AND {conditions} ORDER BY t.commit_seq {direction} LIMIT %(limit)s
 """
 # The states are repeated literally: that is how the planner knows the partial indexes apply.
 _ENDED = """
@@ -246,8 +246,10 @@ class Reader:
 
     def _part(self, sql: str, conditions: Conditions, time: str, values: dict[str, Any]) -> str:
         values |= conditions.values
+        within = _IN_RANGE.format(conditions=conditions.row_sql, direction=self._direction)
         return sql.format(
             time=time, columns=TRANSACTION_COLUMNS, conditions=conditions.row_sql,
+            rows=conditions.first_rows(within),
             direction=self._direction, compare=">=" if self.backwards else "<=",
             strictly=">=" if self.backwards else "<",
         )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Several claims in one transaction: each counts from its message on, until the next one.
+
+Every row says itself who wrote it, as the session knows it: what a change's actor is held against.
+"""
+
+import json
+
+import pytest
+
+from replview.access.visibility import reading_session
+from replview.store.read import history
+from replview.store.read.changes.scan import ChangeScan
+from replview.store.read.changes.wanted import WantedChanges
+from tests.conftest import SourceDatabase
+
+ROWS = "CREATE TABLE rows (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, who text)"
+
+
+def claim(name: str, **context: str) -> str:
+    document = json.dumps({"actor": name, **context})
+    return f"SELECT pg_logical_emit_message(true, 'replview', '{document}')"
+
+
+def row(who: str | None) -> str:
+    return f"INSERT INTO rows (who) VALUES ({'NULL' if who is None else repr(who)})"
+
+
+def stamp(name: str) -> str:
+    document = json.dumps({"actor": name})
+    return f"SELECT pg_logical_emit_message(true, 'replview.stamp', '{document}')"
+
+
+def back(*statements: str) -> tuple[str, ...]:
+    return "SAVEPOINT s", *statements, "ROLLBACK TO s"
+
+
+#: Statements of a transaction, and whom the page names.
+TRANSACTIONS = {
+    "one claim": ([claim("alice"), row("alice"), row("alice")], ["alice"]),
+    "two claims": (
+        [claim("alice"), row("alice"), claim("bob"), row("bob")], ["bob", "alice"],
+    ),
+    "one again": (
+        [claim("alice"), row("alice"), claim("bob"), row("bob"), claim("alice"), row("alice")],
+        ["alice", "bob"],
+    ),
+    "after changes": ([row(None), claim("alice"), row("alice")], ["alice", None]),
+    "after a stamp and changes": (
+        [stamp("app"), row("app"), claim("alice"), row("alice")], ["alice", "app"],
+    ),
+    "after a stamp": ([stamp("app"), claim("alice"), row("alice")], ["alice"]),
+    "rolled back": (
+        [claim("alice"), row("alice"), *back(row("x"), claim("bob"), row("x")), row("alice")],
+        ["alice"],
+    ),
+    "rolled back with its savepoint's first change behind it": (
+        [row(None), *back("SAVEPOINT in_s", row("x"), "RELEASE in_s", claim("bob"), row("x")),
+         row(None)],
+        [None],
+    ),
+    "kept before a savepoint that is rolled back": (
+        [claim("alice"), row("alice"), claim("bob"), row("bob"), *back(row("x")), row("bob")],
+        ["bob", "alice"],
+    ),
+    "released": (
+        [claim("alice"), row("alice"), "SAVEPOINT s", claim("bob"), row("bob"), "RELEASE s",
+         row("bob")],
+        ["bob", "alice"],
+    ),
+}  # fmt: skip
+
+
+#: Every change is streamed at once (PostgreSQL 16): what a savepoint takes back was sent before.
+STREAMED = """
+    DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET debug_logical_replication_streaming = immediate',
+                       current_database());
+    END $$
+"""
+
+
+def scanned(recording, transaction, actor: str = "") -> list[tuple[str, str | None]]:
+    """Of each row of the transaction what it says itself, and whose the record says it is."""
+    words = {"transaction": transaction.pk, "actor": actor}
+    wanted = WantedChanges.from_words(recording.slot, words)
+    batches = ChangeScan(reading_session(), wanted).batches()
+    found = [pair for batch in batches for pair in batch.found if pair[1].op == "I"]
+    return [(change.new["who"], row.actor_of(change.seq)) for row, change in found]
+
+
+@pytest.mark.pg(16)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("two_phase", [False, True])
+def test_each_change_is_of_the_last_claim_before_it(
+    source: SourceDatabase, record, two_phase: bool, streamed: bool
+) -> None:
+    source.run(ROWS, *([STREAMED] if streamed else ()))
+    recording = record(source)
+    end = ("PREPARE TRANSACTION 'it'", "COMMIT PREPARED 'it'") if two_phase else ("COMMIT",)
+    with source.connect() as connection:
+        for statements, _ in TRANSACTIONS.values():
+            for statement in ("BEGIN", *statements, *end):
+                connection.execute(statement)
+    recording.caught_up()
+
+    stored = recording.transactions(state="committed")
+    for transaction, (case, (statements, named)) in zip(stored, TRANSACTIONS.items(), strict=True):
+        assert transaction.streamed == streamed
+        found = scanned(recording, transaction)
+        assert [said for said, _ in found] == [actor for _, actor in found], case
+        assert len(found) == sum(s in (row("alice"), row("bob"), row("app"), row(None))
+                                 for s in statements)  # fmt: skip
+        [shown] = history.transactions_where(reading_session(), "t.id = %s", [transaction.pk])
+        assert shown.names == named, case
+        for name in named:
+            mine = [pair for pair in found if pair[1] == name]
+            assert scanned(recording, transaction, name or "?") == mine, case
+
+
+@pytest.mark.pg(16)
+def test_what_a_claim_said_that_was_rolled_back_is_not_kept(source: SourceDatabase, record) -> None:
+    source.run(ROWS, STREAMED)
+    recording = record(source)
+    with source.connect() as connection:
+        for statement in (
+            "BEGIN", claim("alice", request="1"), row("alice"),
+            *back(row("x"), claim("bob", request="2", only="x"), row("x")), "COMMIT",
+        ):  # fmt: skip
+            connection.execute(statement)
+    recording.caught_up()
+
+    [stored] = recording.transactions()
+    assert (stored.streamed, stored.actor, stored.actors) == (True, "alice", None)
+    assert stored.context == {"request": "1"}
+
+
+@pytest.mark.pg(16)
+def test_where_the_stream_does_not_say_it_the_claim_is_perhaps(
+    source: SourceDatabase, record
+) -> None:
+    """In one of these transactions the claim counts, in the other it does not."""
+    source.run(ROWS, STREAMED)
+    recording = record(source)
+    with source.connect() as connection:
+        for statements in (
+            [claim("alice"), *back(row("x")), row("alice")],
+            [*back(claim("alice"), row("x")), row(None)],
+        ):
+            for statement in ("BEGIN", *statements, "COMMIT"):
+                connection.execute(statement)
+    recording.caught_up()
+
+    for stored in recording.transactions():
+        assert (stored.actor, stored.actor_grade) == ("alice", "perhaps")
