@@ -127,6 +127,17 @@ def test_a_history_that_is_read_in_parts_goes_on_before_a_snapshot(
     assert found == [*(f"sent {number}" for number in reversed(range(5))), "paid", "paid", "new"]
 
 
+def test_a_history_that_is_read_in_parts_goes_on_before_what_was_rolled_back(
+    shop, monkeypatch
+) -> None:
+    shop.commit(created())
+    shop.commit(update(row("paid")))
+    shop.commit(*(update(row("undone")) for _ in range(7)), state="aborted")
+    monkeypatch.setattr(events, "MOST_EVENTS", 5)
+
+    assert states(shop) == ["paid", "new"]
+
+
 def test_nothing_is_told_across_a_new_incarnation(shop) -> None:
     shop.commit(created())
     shop.new_incarnation()

@@ -16,13 +16,14 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.row_history.sought_row import At
-from replview.store.read.rows import NOT_ABORTED, OPEN_END
+from replview.store.read.rows import OPEN_END, QUICKLY_NOT_ABORTED
 from replview.store.read.session import ReadSession
 
 #: The newest changes under one key that are read at first; more where one transaction has so many.
 MOST_EVENTS = 20_000
 
-# Of each table the newest changes under the key, and those that moved a row away from it.
+# Of each table the newest changes under the key, and those that moved a row away from it; what was
+# rolled back has no incarnation, and counts among those read.
 _EVENTS = f"""
     SELECT c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.op::text, c.key_hash,
            c.old_key_hash, c.relation_id, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
@@ -50,8 +51,8 @@ _EVENTS = f"""
               AND c.key_hash IS DISTINCT FROM %(hash)s AND c.lsn < %(below)s::pg_lsn
             ORDER BY c.lsn DESC, c.seq DESC LIMIT %(most)s) k
     ) c
-    JOIN transaction t ON t.id = c.transaction_id
-    WHERE t.state IN ('committed', 'snapshot') AND {NOT_ABORTED}
+    LEFT JOIN transaction t ON t.id = c.transaction_id
+         AND t.state IN ('committed', 'snapshot') AND {QUICKLY_NOT_ABORTED}
 """  # noqa: S608 (nothing but the store's own columns)
 
 
