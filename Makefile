@@ -65,7 +65,8 @@ bench-spark: install-test ## Measure the Spark pipeline over two million changes
 chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 minutes (CHAOS_ARGS=)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
-histories: install-test ## Hold every answer against 1,000 random histories: about 20 minutes (HISTORIES=)
+# make histories SEED=200 HISTORIES=100 for others, or SEEDS="401 7:2,5:0-63" to repeat those that a failure names
+histories: install-test ## Hold every answer against 1,000 random histories: about 25 minutes (HISTORIES= SEED= SEEDS=)
 	HISTORIES=$(or $(HISTORIES),1000) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store/read/test_histories.py
 
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip

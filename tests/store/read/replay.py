@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
+Key = tuple[Any, ...]
 Place = tuple[int, int]
 
 
@@ -16,14 +17,16 @@ Place = tuple[int, int]
 class Replay:
     """The rows of one table, as far as its records tell."""
 
+    #: What a row is known by.
+    names: tuple[str, ...] = ("id",)
     #: By key: what is known of a row that exists; None: a row that does not.
-    rows: dict[str, Row | None] = field(default_factory=dict)
+    rows: dict[Key, Row | None] = field(default_factory=dict)
     #: By (commit_seq, seq): the row that an update or a delete found; absent: nobody knows.
     before: dict[Place, Row] = field(default_factory=dict)
     #: The row that a change left; a deleted one left nothing.
     after: dict[Place, Row] = field(default_factory=dict)
     #: The same as ``rows``, after each transaction.
-    moments: dict[int, dict[str, Row | None]] = field(default_factory=dict)
+    moments: dict[int, dict[Key, Row | None]] = field(default_factory=dict)
 
     def play(self, records: Iterable[dict[str, Any]]) -> "Replay":
         """All of them, in the order of history."""
@@ -37,23 +40,28 @@ class Replay:
         match record["op"]:
             case "truncate":
                 self.rows = dict.fromkeys(self.rows)
-            case "insert":
+            case "insert" | "snapshot":
                 self._leave(place, record["new"])
             case "delete":
                 self._find(place, record["old"])
             case "update":
                 # A key that changed was sent, and so was the old row's.
-                found = self._find(place, record["old"] or {"id": record["new"]["id"]})
-                self._leave(place, {**found, **record["new"]})
+                new = record["new"]
+                found = self._find(place, record["old"] or {n: new[n] for n in self.names})
+                self._leave(place, {**found, **new})
 
     def _find(self, place: Place, sent: Row) -> Row:
         """The row that a change found; afterwards it is no longer there."""
-        known = self.rows.get(sent["id"])
+        key = self._key(sent)
+        known = self.rows.get(key)
         if known is not None:
             self.before[place] = {**known, **sent}
-        self.rows[sent["id"]] = None
+        self.rows[key] = None
         return {**(known or {}), **sent}
 
     def _leave(self, place: Place, row: Row) -> None:
         self.after[place] = row
-        self.rows[row["id"]] = row
+        self.rows[self._key(row)] = row
+
+    def _key(self, row: Row) -> Key:
+        return tuple(row[name] for name in self.names)

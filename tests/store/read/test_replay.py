@@ -123,12 +123,13 @@ def _holds_moments(session: ReadSession, rows: RandomRows, replay: Replay) -> No
     for number, held in replay.moments.items():
         moment = WHEN + dt.timedelta(minutes=number - 1, seconds=1)
         for key in KEYS:
-            if key not in held:
+            if (key,) not in held:
                 continue
             found = row_as_of(session, rows.history.slot, relation, {"id": key}, moment=moment)
             if found.key not in ((key,), None):
                 continue  # it was known by another key then
-            if found.exists and held[key] is not None:
-                assert held[key].items() <= found.values.items()
+            row = held[key,]
+            if found.exists and row is not None:
+                assert row.items() <= found.values.items()
             elif found.exists is not None:
-                assert bool(found.exists) == (held[key] is not None)
+                assert bool(found.exists) == (row is not None)
