@@ -155,10 +155,14 @@ class TablePlans:
         """
         known, made = self._current.get(_table(relation)), self._made(relation, xid)
         if known is not None and known[0].relation == relation and known[2] == made:
-            # Sent once more: nothing has changed, in the store either.
-            plan = replace(known[0], relation=relation)
-            self._plans[id(relation)] = plan
-            return plan, replace(known[1], is_new=False)
+            # What this very transaction altered it may have altered again since it was sent.
+            again = {name: one[:2] if one[1] == xid else one for name, one in made.items()}
+            if again == made:
+                # Sent once more: nothing has changed, in the store either.
+                plan = replace(known[0], relation=relation)
+                self._plans[id(relation)] = plan
+                return plan, replace(known[1], is_new=False)
+            made = again
         shape = self._shape(relation)
         stored = store_shape(
             connection,

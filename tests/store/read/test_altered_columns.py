@@ -122,6 +122,21 @@ def test_what_may_have_been_altered_twice_meanwhile_is_unknown(
     assert summary(second, third) == "amount perhaps rewritten"
 
 
+def test_what_one_transaction_altered_twice_is_unknown(
+    source: SourceDatabase, record: Record
+) -> None:
+    recording = play(source, record, """BEGIN; ALTER TABLE t ADD c int DEFAULT 7;
+        UPDATE t SET a = 'xx'; ALTER TABLE t ALTER c TYPE int USING c + 1;
+        UPDATE t SET a = 'xxx'; UPDATE t SET a = 'y'; COMMIT""")  # fmt: skip
+    changes = changes_of(reading_session(), recording.transactions()[-1].pk)
+    before = before_images(reading_session(), changes)
+
+    for change, a in zip(changes, ("x", "xx", "xxx"), strict=True):
+        image = before[change.transaction_id, change.seq].image
+        assert image["a"] == a
+        assert image.get("c") in (None, "8" if a == "xxx" else None)
+
+
 @pytest.mark.parametrize(
     ("alter", "said"),
     [
