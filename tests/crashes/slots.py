@@ -89,6 +89,8 @@ class ReceivedSlot:
     def caught_up(self, still_seconds: float = 60.0) -> None:
         """Wait until all that is committed on the source is stored; by now nothing else writes."""
         with self.source.connect() as connection:
+            # A commit has the WAL flushed, which a ROLLBACK alone leaves for later.
+            connection.execute("COMMENT ON SCHEMA public IS 'all is written'")
             row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
         assert row is not None
         target = LSN.parse(row[0])
