@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from replview.store.read.changes.records import OPERATIONS
 from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.rows import ChangeRow
 from replview.store.read.session import ReadSession, array_text
@@ -28,12 +29,12 @@ _READ = """
     FROM (SELECT c.transaction_id, c.seq, {line} AS line {rest} OFFSET 0) l
     GROUP BY l.transaction_id
 """
+_WORDS = " ".join(f"WHEN '{letter}' THEN '{OPERATIONS[letter]}'" for letter in "IUDS")
 _LINE = f"""
     CASE WHEN coalesce(pg_column_size(c.new), 0) + coalesce(pg_column_size(c.old), 0)
         < {_MOST_BYTES} THEN ',"seq":' || c.seq || ',"lsn":"' || c.lsn
         || '","subxid":' || coalesce(c.subxid::text, 'null') || ',"op":"'
-        || CASE c.op::text WHEN 'I' THEN 'insert' WHEN 'U' THEN 'update' WHEN 'D' THEN 'delete'
-            WHEN 'S' THEN 'snapshot' END || CASE c.version_id {{shapes}} END END
+        || CASE c.op::text {_WORDS} END || CASE c.version_id {{shapes}} END END
 """
 
 
