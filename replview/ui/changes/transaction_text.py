@@ -23,6 +23,13 @@ class Station:
     in_wal: bool = False
 
 
+def _others(names: Sequence[str | None]) -> str:
+    """Who else has a part in a transaction: ``and 1 more, in part unknown:``."""
+    named = sum(name is not None for name in names)
+    words = [f"and {named} more"] if named else []
+    return ", ".join([*words, "in part unknown:"] if None in names else words)
+
+
 def heading_of(row: TransactionRow) -> dict[str, object]:
     """The sentence, the line and the facts of one transaction, as a drawer's head says them."""
     rows = row.inserts + row.updates + row.deletes
@@ -31,7 +38,7 @@ def heading_of(row: TransactionRow) -> dict[str, object]:
     return {
         "name": row.gid or ("message" if row.xid is None else str(row.xid)),
         "actor": row.actor,
-        "more_actors": len(row.names) - 1,
+        "other_actors": _others(row.names[1:]),
         "grade_kind": grade_kind(row.actor_grade),
         "did": _did_in_short(row, rows, open_, lost),
         "rows": _rows(row, rows),

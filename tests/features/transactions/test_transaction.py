@@ -133,7 +133,7 @@ def test_each_of_several_actors_is_named_and_found(signed_in: Client, history: H
 
     page = get(signed_in, made)
     assert EVIL not in page
-    assert heading(page).startswith("bob claimed and 2 more changed 3 rows")
+    assert heading(page).startswith("bob claimed and 1 more, in part unknown: changed 3 rows")
     who = text_of(page.split(">Who</h2>")[1].split("</section>")[0])
     named = "unknown &lt;img src=x onerror=alert(1)&gt; claimed from change 2 on bob claimed from "
     assert who.startswith(f"{named}change 3 on")
