@@ -15,6 +15,7 @@ import pytest
 from replview.demo.workload.__main__ import SOURCE_URL
 from replview.demo.workload.runner import Workload, cast
 from replview.demo.workload.seed import prepare
+from replview.demo.workload.session import Outage
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.copied_clusters import copied
 
@@ -168,6 +169,21 @@ def test_stopping_leaves_nothing_prepared(server: EmbeddedPostgres) -> None:
     assert workload.stop()
     with psycopg.connect(server.dsn("shop")) as conn:
         assert conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall() == []
+
+
+def test_an_outage_is_said_once_though_an_idle_session_sees_it_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage, lost = Outage(), psycopg.errors.AdminShutdown("terminating connection")
+    began = time.monotonic()
+    with caplog.at_level("INFO", "replview.demo.workload"):
+        outage.failed("shop web", lost, began)
+        outage.over(time.monotonic())
+        outage.failed("shop janitor", lost, began)
+        assert len(caplog.records) == 2
+        outage.failed("shop web", lost, time.monotonic())
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
 
 
 @pytest.mark.slow

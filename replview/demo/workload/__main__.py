@@ -99,7 +99,7 @@ def _wait_until_ready(dsn: str) -> bool:
                 _clear_up(conn)
                 return True
         except psycopg.OperationalError as error:
-            outage.failed("shop start", error)
+            outage.failed("shop start", error, began)
         if signal.sigtimedwait(SIGNALS, backoff.next_seconds()) is not None:
             return False
 

@@ -75,15 +75,15 @@ class Worker(threading.Thread):
             "stop": stop,
         }
         while not stop.is_set():
+            began = time.monotonic()
             try:
-                began = time.monotonic()
                 with connect(self.workload.dsn, self.role.session) as self.conn:
                     self._work(Session(self.conn, rng=self.rng, **shared), backoff, began)
             except Stopping:
                 return
             except psycopg.Error as error:
                 if not stop.is_set():
-                    self.workload.outage.failed(self.role.session, error)
+                    self.workload.outage.failed(self.role.session, error, began)
                     stop.wait(backoff.next_seconds())
 
     def cancel(self) -> None:

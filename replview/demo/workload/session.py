@@ -54,10 +54,15 @@ class Outage:
         self._unreachable = False
         self._failed_at = 0.0
 
-    def failed(self, session: str, error: psycopg.Error) -> None:
-        """A session could not connect, lost its connection, or may not do its work."""
+    def failed(self, session: str, error: psycopg.Error, began: float) -> None:
+        """A session that ``began`` to connect then (monotonic) could not, lost its connection, or
+        may not do its work. A connection older than the last failure was lost with it, even if
+        its session, idle till now, sees so only after the source was reached again.
+        """
         if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
             with self._lock:
+                if not self._unreachable and began < self._failed_at:
+                    return
                 first, self._unreachable = not self._unreachable, True
                 self._failed_at = time.monotonic()
             if first:
