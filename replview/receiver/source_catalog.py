@@ -52,9 +52,9 @@ class SourceCatalog:
         """The table's primary key now; None where the catalog cannot be asked."""
         return self._ask(lambda connection: primary_key_columns(connection, relation_oid))
 
-    def columns_made(self, relation_oid: int) -> dict[str, list[int]]:
-        """As ``catalog.stream_shape`` has it; empty where the catalog cannot be asked."""
-        return self._ask(lambda connection: columns_made(connection, relation_oid)) or {}
+    def columns_made(self, relation_oid: int) -> dict[str, list[int]] | None:
+        """As ``catalog.stream_shape`` has it; None where the catalog cannot be asked."""
+        return self._ask(lambda connection: columns_made(connection, relation_oid))
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:
         """The table of this name now. Raises ``psycopg.Error`` where nobody can say."""

@@ -19,8 +19,8 @@ from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, s
 #: catalog.
 PrimaryKeyReader = Callable[[int], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
-#: Answers what ``catalog.stream_shape.columns_made`` does.
-ColumnsMadeReader = Callable[[int], Mapping[str, list[int]]]
+#: Answers what ``catalog.stream_shape.columns_made`` does; None where the catalog cannot be asked.
+ColumnsMadeReader = Callable[[int], Mapping[str, list[int]] | None]
 TypeBaseReader = Callable[[Sequence[int]], Mapping[int, dict[str, Any]]]
 
 _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
@@ -99,7 +99,7 @@ class TablePlans:
         type_bases: TypeBaseReader,
         column_rules: ColumnRules,
         named: NamedTables | None = None,
-        columns_made: ColumnsMadeReader = lambda oid: {},
+        columns_made: ColumnsMadeReader = lambda oid: None,
     ) -> None:
         """``named``: tables whose oids the stream does not tell."""
         self._named = named or NamedTables(lambda schema, table: None)
@@ -156,7 +156,7 @@ class TablePlans:
         known, made = self._current.get(_table(relation)), self._made(relation, xid)
         if known is not None and known[0].relation == relation and known[2] == made:
             # What this very transaction altered it may have altered again since it was sent.
-            again = {name: one[:2] if one[1] == xid else one for name, one in made.items()}
+            again = {name: one[:2] if one[1:2] == [xid] else one for name, one in made.items()}
             if again == made:
                 # Sent once more: nothing has changed, in the store either.
                 plan = replace(known[0], relation=relation)
@@ -184,13 +184,15 @@ class TablePlans:
     def _made(self, relation: Relation, xid: int | None) -> Made:
         """How the catalog says that its columns were made. Of one that a transaction altered that
         began after this one only its number and that transaction: what it was here, and whether
-        others altered it before, the catalog does not know any more.
+        others altered it before, the catalog does not know any more. Of one that is dropped by
+        now, renamed, or gone with its table, it knows nothing.
         """
-        now = self._columns_made(relation.oid) if relation.oid else {}
-        if xid is None:
-            return now
+        now = self._columns_made(relation.oid) if relation.oid else None
+        if now is None or xid is None:
+            return now or {}
         later = {name for name, made in now.items() if 0 < (made[1] - xid) % (1 << 32) < 1 << 31}
-        return {name: made[:2] if name in later else made for name, made in now.items()}
+        told = {name: made[:2] if name in later else made for name, made in now.items()}
+        return {**{name: [] for name in relation.names}, **told}
 
     def _shape(self, relation: Relation) -> Shape:
         """The relation as the store keeps it, with what only the source's catalog knows of it."""

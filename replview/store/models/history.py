@@ -61,7 +61,8 @@ class RelationVersion(models.Model):
     #: Relation messages without a position; ``at`` is our clock when it was stored.
     intervals = models.JSONField(default=list)
     #: ``{column: [number, transaction, file]}``: what the source's catalog told of each while the
-    #: shape was in force (``catalog.stream_shape``); without the file of one altered later.
+    #: shape was in force (``catalog.stream_shape``); without the file of one altered later, and
+    #: ``[]`` of one that was dropped or renamed by then.
     made = models.JSONField(null=True)
 
     objects = SeenOfRelation()

@@ -122,6 +122,29 @@ def test_what_may_have_been_altered_twice_meanwhile_is_unknown(
     assert summary(second, third) == "amount perhaps rewritten"
 
 
+@pytest.mark.parametrize(
+    "gone",
+    ["ALTER TABLE t DROP amount", "ALTER TABLE t RENAME amount TO total", "DROP TABLE t"],
+)
+def test_what_may_have_been_altered_before_it_was_dropped_is_unknown(
+    source: SourceDatabase, record: Record, gone: str
+) -> None:
+    """The catalog tells a receiver that comes later nothing of it."""
+    recording = play(source, record, "UPDATE t SET a = 'xx'")
+    source.run("ALTER TABLE t ALTER amount TYPE int USING amount * 100",
+               "UPDATE t SET a = 'xxx'", gone)  # fmt: skip
+    recording.start()
+    recording.caught_up()
+    recording.end()
+
+    [change] = changes_of(reading_session(), recording.transactions()[-1].pk)
+    before = before_images(reading_session(), [change]).get((change.transaction_id, change.seq))
+    assert change.new is not None
+    assert change.new["amount"] == "500"
+    assert before is None or "amount" not in before.image
+    assert gone == "DROP TABLE t" or (before is not None and before.image["a"] == "xx")
+
+
 def test_what_one_transaction_altered_twice_is_unknown(
     source: SourceDatabase, record: Record
 ) -> None:

@@ -8,6 +8,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from traceback import extract_tb
 from typing import Any
 
 import pytest
@@ -69,16 +70,23 @@ def _hold(name: Named, play: Callable[[Named], None]) -> None:
     except Exception as error:
         name.note(error)
         if not os.environ.get("SEEDS"):
-            name.smaller(lambda each: _fails(each, play)).note(error)
+            place = _place(error)
+            name.smaller(lambda each: _fails_at(each, play) == place).note(error)
         raise
 
 
-def _fails(name: Named, play: Callable[[Named], None]) -> bool:
+def _fails_at(name: Named, play: Callable[[Named], None]) -> int | None:
     try:
         play(name)
-    except Exception:
-        return True
-    return False
+    except Exception as error:
+        return _place(error)
+    return None
+
+
+def _place(error: Exception) -> int | None:
+    """The line of the comparison that failed: what fails elsewhere is another failure."""
+    lines = (f.lineno for f in extract_tb(error.__traceback__) if f.filename == answers.__file__)
+    return next(iter(lines), -1)
 
 
 def _play(
