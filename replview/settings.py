@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 import replview
-from replview.runtime.environment import is_given, is_on, value, values
+from replview.runtime.environment import is_given, is_on, lists, value, values
 from replview.runtime.logs import logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -103,6 +103,8 @@ SOURCE_HOSTS = values("REPLVIEW_SOURCE_HOSTS")
 SOURCE_FILES = values("REPLVIEW_SOURCE_FILES")
 #: Variables that it may name.
 SOURCE_VARIABLES = values("REPLVIEW_SOURCE_VARIABLES")
+#: Passwords kept in variables and files that it may name, and the hosts that each is for.
+SOURCE_PASSWORDS = lists("REPLVIEW_SOURCE_PASSWORDS")
 #: Addresses come from browsers here, not from whoever has the machine.
 SERVES_PAGES = _WEB or "replview.asgi" in sys.modules
 

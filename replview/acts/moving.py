@@ -20,6 +20,7 @@ from replview.catalog.problems import SourceProblem
 from replview.receiver.incarnation import GAPS, SystemIdentity, new_incarnation
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
+from replview.store.untyped_secrets import UNREAD, check_bound
 from replview.store.write.incarnations import SlotRow
 
 
@@ -109,10 +110,6 @@ def _known_identity(row: SlotRow, tried: Tried) -> SystemIdentity:
     )
 
 
-#: Ways to prove a password without letting the server read it, or none at all.
-_UNREAD = "scram-sha-256,gss,sspi,none"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A move as it is shown before it is done. Its password, where it has one, is sealed."""
@@ -190,9 +187,11 @@ def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool)
     if keep_password and not found.sealed_password and not password_ref:
         found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
         kept = found.sealed_password or found.password_ref
+        if found.password_ref:
+            check_bound(found.password_ref, found.conninfo)
         if settings.SERVES_PAGES and kept and not found.conninfo.startswith("env:"):
             # For good: the server might ask properly now, and for plain text once it is in use.
-            found.conninfo = libpq.make_conninfo(found.conninfo, require_auth=_UNREAD)
+            found.conninfo = libpq.make_conninfo(found.conninfo, require_auth=UNREAD)
     return found
 
 
@@ -203,7 +202,7 @@ def _plan(source: Source, candidate: Source) -> Move:
     conninfo = full_conninfo(candidate)
     if candidate.sealed_password and candidate.sealed_password == source.sealed_password:
         # A server that somebody put there must not get the kept password to read.
-        conninfo += f" require_auth={_UNREAD}"
+        conninfo += f" require_auth={UNREAD}"
     tried = try_address(conninfo, replication=needs_walsender(source), timelines=timelines)
     if tried.replication is not None:
         raise tried.replication.anew()

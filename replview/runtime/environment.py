@@ -117,6 +117,11 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_SOURCE_VARIABLES",
             "Variables that an address typed into a page may name (`env:NAME`).",
             default="REPLVIEW_SOURCE_*,*_DSN,*_PASSWORD,PGPASSWORD*"),
+        Variable("REPLVIEW_SOURCE_PASSWORDS",
+            "Passwords kept in variables and files that an address typed into a page may name "
+            "beside a host, and the hosts that each is for: "
+            "`env:SHOP_PASSWORD=*.db.example;file:/run/secrets/crm=10.0.0.0/8,socket`.",
+            default_in_words="none"),
     ),
     "Limits, logs, jobs": (
         Variable("REPLVIEW_STATEMENT_SECONDS",
@@ -170,7 +175,17 @@ def is_on(name: str) -> bool:
 
 def values(name: str) -> list[str]:
     """The values of a variable that holds several, separated by commas."""
-    return [word.strip() for word in value(name).split(",") if word.strip()]
+    return _words(value(name))
+
+
+def lists(name: str) -> dict[str, list[str]]:
+    """What a variable says of several names: ``a=1,2;b=3``."""
+    parts = (part.partition("=") for part in value(name).split(";") if part.strip())
+    return {key.strip(): _words(words) for key, _, words in parts}
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def is_given(name: str) -> bool:

@@ -17,6 +17,7 @@ from psycopg import conninfo as libpq
 from replview.store.models import SlotIntention, Source, SourceDraft
 from replview.store.reachable import DSNError, check_address, check_given
 from replview.store.secrets import seal, unseal
+from replview.store.untyped_secrets import with_own_secrets_only
 
 _ENVIRONMENT = "env:"
 _FILE = "file:"
@@ -51,8 +52,9 @@ def full_conninfo(source: HasAddress) -> str:
     check_address(conninfo)
     if source.password_ref:
         return libpq.make_conninfo(conninfo, password=password_at(source.password_ref))
-    sealed = source.sealed_password
-    return libpq.make_conninfo(conninfo, password=unseal(sealed)) if sealed else conninfo
+    if sealed := source.sealed_password:
+        return libpq.make_conninfo(conninfo, password=unseal(sealed))
+    return conninfo
 
 
 def resolve(dsn: str) -> str:
@@ -62,14 +64,26 @@ def resolve(dsn: str) -> str:
     return value
 
 
-def set_dsn(source: HasAddress, dsn: str, password_ref: str = "", *, known: str = "") -> None:
-    """Give an unsaved source its address, and its password or its place. Raises ``DSNError``."""
+def set_dsn(
+    source: HasAddress,
+    dsn: str,
+    password_ref: str = "",
+    *,
+    known: str = "",
+    has_password: bool = False,
+) -> None:
+    """Give an unsaved source its address, and its password or its place. Raises ``DSNError``.
+
+    ``known``: its present address; ``has_password``: one that was typed for it before is kept.
+    """
     conninfo, password = split_dsn(dsn)
     check_given(dsn, password_ref, known=known)
     if password_ref:
         check_password_ref(password_ref)
         if password or conninfo.startswith(_ENVIRONMENT):
             raise DSNError("the password is given twice: in the DSN, and by where it is kept")
+    if not password and not has_password:
+        conninfo = with_own_secrets_only(conninfo, password_ref, known=known)
     source.conninfo, source.password_ref = conninfo, password_ref
     source.sealed_password = seal(password) if password else ""
 

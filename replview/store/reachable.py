@@ -20,6 +20,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from django.conf import settings
@@ -31,9 +32,11 @@ _ENVIRONMENT, _FILE = "env:", "file:"
 #: Parameters of libpq that name a file or a folder to read.
 _FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "servicefile")
 #: Which server it is.
-_PLACE = ("host", "hostaddr", "port", "service")
+PLACE = ("host", "hostaddr", "port", "service")
+#: A path that can never be a file.
+NO_PASSWORD_FILE = "/dev/null/none"
 #: Those whose value may be a word instead of a path.
-_WORDS = {"sslrootcert": ("system",)}
+_WORDS = {"sslrootcert": ("system",), "passfile": (NO_PASSWORD_FILE,)}
 #: Writes a file on this machine: nobody needs that of us.
 _NEVER = "sslkeylogfile"
 #: A word of ``options``: ``-cname=value``, ``--name=value``, and what some services route by.
@@ -53,27 +56,32 @@ class DSNError(CodedProblem, ValueError):
 
 def check_address(conninfo: str) -> None:
     """Raise ``DSNError`` unless every host it names may be connected to."""
-    parts = _parts(conninfo)
+    parts = parts_of(conninfo)
     if parts.get(_NEVER):
         raise DSNError(f"the DSN names a {_NEVER}, which replview never writes: leave it out")
     allowed: Sequence[str] = settings.SOURCE_HOSTS
     if not allowed:
         return
-    parts = _with_service(parts)
-    if parts.get("oauth_issuer"):
+    if _with_service(parts).get("oauth_issuer"):
         raise DSNError("it names an oauth_issuer, which would be asked besides the server")
-    hosts = _several(parts.get("host") or os.environ.get("PGHOST"))
-    addresses = _several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
-    # Where both are given, libpq connects to the address, and the name is for TLS alone; of several
-    # hosts one may have none, and is looked up by its name.
-    places = [address or host for address, host in zip_longest(addresses, hosts, fillvalue="")]
-    for place in places or [""]:
-        if not _is_allowed(place, allowed):
+    for place in places_of(conninfo):
+        if not is_allowed(place, allowed):
             what = f"the host {place[:100]}" if place else "a local socket"
             raise DSNError(
                 f"{what} is not among those that this instance may connect to "
                 f"(REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})"
             )
+
+
+def places_of(conninfo: str) -> list[str]:
+    """The hosts, addresses and folders of sockets that libpq connects to; empty text: a socket."""
+    parts = _with_service(parts_of(conninfo))
+    hosts = several(parts.get("host") or os.environ.get("PGHOST"))
+    addresses = several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
+    # Where both are given, libpq connects to the address, and the name is for TLS alone; of several
+    # hosts one may have none, and is looked up by its name.
+    places = [address or host for address, host in zip_longest(addresses, hosts, fillvalue="")]
+    return places or [""]
 
 
 def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
@@ -90,9 +98,9 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
         _check_file("the password", password_ref.removeprefix(_FILE))
     if dsn.startswith(_ENVIRONMENT):
         return
-    parts = _parts(dsn)
-    before = {} if known.startswith(_ENVIRONMENT) else _parts(known)
-    moved = any(parts.get(name) != before.get(name) for name in _PLACE)
+    parts = parts_of(dsn)
+    before = {} if known.startswith(_ENVIRONMENT) else parts_of(known)
+    moved = any(parts.get(name) != before.get(name) for name in PLACE)
     for name in _FILES:
         value = str(parts.get(name) or "")
         # Passwords of the file are not for another server.
@@ -127,7 +135,8 @@ def _check_file(what: str, text: str) -> None:
         )
 
 
-def _is_allowed(place: str, allowed: Sequence[str]) -> bool:
+def is_allowed(place: str, allowed: Sequence[str]) -> bool:
+    """Whether a host, an address or a socket's folder is among these patterns."""
     if not place or place.startswith(("/", "@")):
         folder = place.rstrip("/")
         return "socket" in allowed or (bool(folder) and folder in [a.rstrip("/") for a in allowed])
@@ -145,7 +154,7 @@ def _is_allowed(place: str, allowed: Sequence[str]) -> bool:
     return False
 
 
-def _several(value: object) -> list[str]:
+def several(value: object) -> list[str]:
     """``a,b``: libpq tries each; an empty one is the local socket."""
     return [] if not value else [one.strip() for one in str(value).split(",")]
 
@@ -190,7 +199,8 @@ def _service_in(path: Path, name: str) -> dict[str, str] | None:
     return {key: value or "" for key, value in parser.items(name)}
 
 
-def _parts(conninfo: str) -> dict[str, object]:
+def parts_of(conninfo: str) -> dict[str, Any]:
+    """What a connection string says, by parameter. Raises ``DSNError``."""
     try:
         return dict(libpq.conninfo_to_dict(conninfo))
     except psycopg.ProgrammingError:

@@ -194,9 +194,9 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
     former = {name: getattr(draft, name) for name in kept}
     dsn, reference = dsn_of(form)
     try:
-        set_dsn(draft, dsn, reference)
-        for name, value in former.items():
-            setattr(draft, name, value)
+        set_dsn(draft, dsn, reference or former.get("password_ref", ""),
+                has_password=bool(former.get("sealed_password")))  # fmt: skip
+        draft.sealed_password = former.get("sealed_password") or draft.sealed_password
         conninfo = drafts.conninfo_of(draft)
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
             facts = read_server_facts(connection)
@@ -205,7 +205,8 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
         return None
     except (DSNError, SecretKeyChanged) as error:
         text = str(error)
-        part = "sslrootcert" if "of sslrootcert" in text else "password_place" if reference else ""
+        part = "password_place" if reference or "type the password" in text else ""
+        part = "sslrootcert" if "of sslrootcert" in text else part
         remedy = "Correct it" if part else "Correct the address"
         form.trouble(SourceProblem(f"bad_{part or 'dsn'}", text, remedy))
         return None

@@ -1,0 +1,122 @@
+"""Secrets that whoever types an address does not type, and the servers that they may be sent to.
+
+Somebody who types an address into a page rules replview and not the machine it runs on: a password
+from a service file, a password file or a variable of that machine goes only where its owner meant
+it to go, and is proved (SCRAM) rather than sent. On the command line who types has the machine, and
+libpq does as it always does.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+from django.conf import settings
+from psycopg import conninfo as libpq
+
+from replview.store.reachable import (
+    NO_PASSWORD_FILE,
+    PLACE,
+    DSNError,
+    is_allowed,
+    parts_of,
+    places_of,
+    several,
+)
+
+#: Ways to prove a password without letting the server read it, or none at all.
+UNREAD = "scram-sha-256,gss,sspi,none"
+
+
+def with_own_secrets_only(conninfo: str, password_ref: str = "", *, known: str = "") -> str:
+    """The address, typed into a page without a password, so that no secret goes to a server that
+    it is not meant for; on the command line as it is. Raises ``DSNError``.
+
+    ``password_ref``: where the password is kept; ``known``: the present address.
+    """
+    if not settings.SERVES_PAGES or conninfo.startswith("env:"):
+        return conninfo
+    parts = parts_of(conninfo)
+    if parts.get("gssdelegation", "0") != "0":
+        raise DSNError("gssdelegation would lend replview's own credentials to the server")
+    before = {} if known.startswith("env:") else parts_of(known)
+    if password_ref:
+        check_bound(password_ref, conninfo)
+    elif before and all(parts.get(name) == before.get(name) for name in (*PLACE, "passfile")):
+        # The same server with what it is given already.
+        kept = {name: before[name] for name in ("require_auth",) if name in before}
+        return libpq.make_conninfo("", **{**parts, **kept})
+    elif parts.get("service"):
+        _check_service(parts)
+    else:
+        parts = {**parts, **_password_file(parts)}
+    _check_proved(parts)
+    return libpq.make_conninfo("", **{"require_auth": UNREAD, **parts})
+
+
+def check_bound(reference: str, conninfo: str) -> None:
+    """Raise ``DSNError`` unless the settings bind what is kept there (``env:NAME``, ``file:/path``)
+    to every server of the address.
+    """
+    if not settings.SERVES_PAGES or conninfo.startswith("env:"):
+        return
+    bound: Mapping[str, Sequence[str]] = settings.SOURCE_PASSWORDS
+    for place in places_of(conninfo):
+        if not is_allowed(place, bound.get(reference, ())):
+            raise DSNError(
+                f"the password at {reference[:100]} is not for {place[:100] or 'a local socket'}: "
+                "who has the machine says for which hosts it is (REPLVIEW_SOURCE_PASSWORDS), or "
+                "type the password"
+            )
+
+
+def _check_service(parts: Mapping[str, object]) -> None:
+    if given := next((name for name in PLACE if name != "service" and parts.get(name)), None):
+        raise DSNError(
+            f"service and {given}: the password of a service is for its own server. Leave out "
+            f"{given}, or type the password"
+        )
+
+
+def _check_proved(parts: Mapping[str, object]) -> None:
+    ways = str(parts.get("require_auth") or UNREAD).split(",")
+    if not {way.strip() for way in ways} <= set(UNREAD.split(",")):
+        raise DSNError(
+            f"require_auth may name only {UNREAD} where the password is not typed: it is proved, "
+            "never sent"
+        )
+
+
+def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
+    """The password file to give to libpq: its own choice where the file has a line for each of the
+    hosts, else none. Raises ``DSNError`` where a named one has not.
+    """
+    for name in ("PGSERVICE", "PGPASSWORD"):
+        if os.environ.get(name):
+            raise DSNError(
+                f"{name} is set in replview's environment, and its password would be sent: type "
+                "the password"
+            )
+    hosts, addresses = several(parts.get("host")), several(parts.get("hostaddr"))
+    named = str(parts.get("passfile") or "")
+    path = named or os.environ.get("PGPASSFILE") or str(Path("~/.pgpass").expanduser())
+    # libpq looks for the name and connects to the address.
+    both = any(host and address for host, address in zip_longest(hosts, addresses))
+    if hosts + addresses and not both and all(_has_line(path, h) for h in hosts or addresses):
+        return {}
+    if named not in ("", NO_PASSWORD_FILE):
+        raise DSNError(
+            "the password file has no line of this host's own before one for all (*), or the "
+            "address has a host and a hostaddr: name the host there, or type the password"
+        )
+    return {"passfile": NO_PASSWORD_FILE}
+
+
+def _has_line(path: str, host: str) -> bool:
+    """Whether the first line of a password file that fits the host names it."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return False
+    first = (line.partition(":")[0] for line in lines if line[:1] != "#")
+    return next((name == host for name in first if name in ("*", host)), False)
