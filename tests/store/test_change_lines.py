@@ -11,6 +11,7 @@ from django.core.management import call_command
 
 from replview.access.mask_making import add_rule, unsaved_rule
 from replview.access.visibility import forget
+from replview.store.django_session import DjangoSession
 from replview.store.models import (
     AbortedSubtransaction,
     Change,
@@ -31,12 +32,19 @@ _MARK = {"$masked": True}
 
 
 @pytest.fixture
-def history(db, settings) -> Iterator[History]:
-    """Every operation, form of a value, state of a key and shape of a table."""
+def begun(db, settings) -> Iterator[History]:
+    """A store that the command may read, and a slot in it."""
     forget()
     settings.STORE_URL = "postgresql://the-test-store/"
     make_partitions()
-    found = History()
+    yield History()
+    forget()
+
+
+@pytest.fixture
+def history(begun: History) -> History:
+    """Every operation, form of a value, state of a key and shape of a table."""
+    found = begun
     wide = found.table('a "wide" täble', 9, ["longest_name", "id", "b", "Ä\n", "aa"])
     found.commit(insert(1), insert(2, subxid=9), insert(3, subxid=10), actor="=al\"ice\u2028",
                  context={"request": {"id": "é", "n": [1, None, True]}}, origin="-o")  # fmt: skip
@@ -86,8 +94,7 @@ def history(db, settings) -> Iterator[History]:
     ):  # fmt: skip
         # What is alone in its transaction may be written by the store.
         found.commit(alone)
-    yield found
-    forget()
+    return found
 
 
 def naive_records(masked: set[str] = frozenset()) -> Iterator[dict[str, Any]]:
@@ -167,7 +174,7 @@ def _cell(value: object) -> object:
 
 
 @pytest.fixture
-def written(history):
+def written():
     """``written("--limit", "3")``: what the command writes."""
 
     def run(*words: str) -> str:
@@ -205,6 +212,22 @@ def test_the_store_writes_what_is_small_and_whole(history, written, monkeypatch)
     ours.clear()
     add_rule(unsaved_rule(when="display", by="test", column="status"))
     assert written().count("\n") == len(ours) == lines
+
+
+def test_what_was_masked_at_ingest_is_read_once(begun, written, monkeypatch) -> None:
+    for number in range(1, 9):
+        begun.commit(insert(number) | {"new": {"id": str(number), "note": dict(_MARK)}})
+    monkeypatch.setattr(Batching.__init__, "__defaults__", (1, 1, 0))
+    reads: list[str] = []
+    rows = DjangoSession.rows
+
+    def noted(session: DjangoSession, sql: str, *parameters: Any) -> Any:
+        reads.extend(["read"] if "FROM change c\n" in sql else [])
+        return rows(session, sql, *parameters)
+
+    monkeypatch.setattr(DjangoSession, "rows", noted)
+    assert written() == as_json_lines(naive_records())
+    assert len(reads) == 8
 
 
 @pytest.mark.parametrize("limit", [1, 5, 13, 1000])

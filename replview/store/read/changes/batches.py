@@ -30,6 +30,8 @@ _MUCH_UNSURE = 1000
 #: The same where only the first are wanted: few at first, and more while nothing is found.
 _UNSURE_AT_FIRST = 60
 
+#: In the text of a row, as JSONB writes it: within a value the quotes would be escaped.
+_MASKED = '{"$masked": true}'
 #: What is read of ``change c``: ``Shapes.row`` makes a row of it.
 CHANGE_COLUMNS = """
     c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
@@ -211,7 +213,10 @@ class ChangeReader:
         versions = {row[11] for row in rows if row[11] is not None}
         self._shapes.learn(versions)
         if self.lines:
-            self.lines.learn(map(self._shapes.by_id.__getitem__, versions))
+            masked = {
+                row[11] for row in rows if any(_MASKED in (image or "") for image in row[6:8])
+            }
+            self.lines.learn(map(self._shapes.by_id.__getitem__, versions), masked)
         found += self._shapes.rows(row for row in rows if row[12])
         asked = [row for row in rows if not row[12]]
         unsure = list(zip(self._shapes.rows(asked), (row[11] for row in asked), strict=True))

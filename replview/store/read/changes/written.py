@@ -5,7 +5,7 @@ Most changes are such. What the store gives of a transaction is the text of its 
 objects first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,10 +65,13 @@ class StoreLines:
                 left.append(transaction_id)
         return blocks, left
 
-    def learn(self, shapes: Iterable[VersionShape]) -> None:
-        """These are shapes of changes that the store did not write."""
+    def learn(self, shapes: Iterable[VersionShape], masked: Collection[int]) -> None:
+        """These are shapes of changes that the store did not write. Those that had a masked value
+        are not tried again until one comes without: it would be read twice.
+        """
         seen = {each.id: each for each in shapes if 0 < len(each.columns) <= _COLUMNS}
-        self._known = dict([*(seen | self._known).items()][:_SHAPES])
+        known = [pair for pair in (seen | self._known).items() if pair[0] not in masked]
+        self._known = dict(known[:_SHAPES])
 
 
 def _rest(shape: VersionShape, values: dict[str, Any]) -> str:
