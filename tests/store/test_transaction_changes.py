@@ -20,9 +20,9 @@ from replview.store.read.changes.of_transaction import (
     CUT_CHARACTERS,
     ChangeFilter,
     ChangePage,
-    find_changes,
     first_changes_whole,
     one_change,
+    read_changes_page,
 )
 from replview.store.read.transactions.neighbours import neighbours_of
 from replview.store.write.partitions import ensure_partitions
@@ -57,20 +57,20 @@ def seqs(page: ChangePage) -> list[int]:
 def test_pages_follow_each_other_both_ways(history: History) -> None:
     made = many(history, 25)
     wanted = ChangeFilter()
-    first = find_changes(reading_session(), made, wanted, limit=10)
-    second = find_changes(reading_session(), made, wanted, after=10, limit=10)
-    last = find_changes(reading_session(), made, wanted, before=10**6, limit=10)
+    first = read_changes_page(reading_session(), made, wanted, limit=10)
+    second = read_changes_page(reading_session(), made, wanted, after=10, limit=10)
+    last = read_changes_page(reading_session(), made, wanted, before=10**6, limit=10)
 
     assert (seqs(first), first.more) == (list(range(1, 11)), True)
     assert seqs(second) == list(range(11, 21))
     assert (seqs(last), last.more) == (list(range(16, 26)), True)
-    assert seqs(find_changes(reading_session(), made, wanted, before=16, limit=10)) == list(
+    assert seqs(read_changes_page(reading_session(), made, wanted, before=16, limit=10)) == list(
         range(6, 16)
     )
-    assert find_changes(reading_session(), made, wanted, before=6, limit=10) == ChangePage(
+    assert read_changes_page(reading_session(), made, wanted, before=6, limit=10) == ChangePage(
         first.rows[:5], False
     )
-    assert find_changes(reading_session(), made, wanted, after=25, limit=10) == ChangePage(
+    assert read_changes_page(reading_session(), made, wanted, after=25, limit=10) == ChangePage(
         [], False
     )
 
@@ -83,7 +83,7 @@ def test_table_operation_and_text_narrow_it(history: History) -> None:
     )  # fmt: skip
 
     def found(**wanted: Any) -> list[int]:
-        return seqs(find_changes(reading_session(), made, ChangeFilter(**wanted)))
+        return seqs(read_changes_page(reading_session(), made, ChangeFilter(**wanted)))
 
     assert found(relation_id=other.relation_id) == [2]
     assert found(ops="UD") == [3, 4]
@@ -96,27 +96,27 @@ def test_table_operation_and_text_narrow_it(history: History) -> None:
 def test_a_search_that_runs_out_of_time_goes_on_where_it_ended(history: History) -> None:
     made = many(history, 5_000)
     wanted = ChangeFilter(text="s4999")
-    page = find_changes(reading_session(), made, wanted, budget_seconds=0)
+    page = read_changes_page(reading_session(), made, wanted, budget_seconds=0)
     assert page.searched_to is not None
     assert not page.rows
     looked = 0
     while page.searched_to is not None:
         assert page.searched_to > looked
         looked = page.searched_to
-        page = find_changes(reading_session(), made, wanted, after=looked, budget_seconds=0)
+        page = read_changes_page(reading_session(), made, wanted, after=looked, budget_seconds=0)
         if page.rows:
             break
 
     assert seqs(page) == [4_999]
-    assert seqs(find_changes(reading_session(), made, wanted, before=5_001)) == [4_999]
+    assert seqs(read_changes_page(reading_session(), made, wanted, before=5_001)) == [4_999]
 
 
 def test_what_was_rolled_back_is_hidden_unless_asked_for(history: History) -> None:
     made = history.commit(insert(1), insert(2, subxid=9), insert(3))
     AbortedSubtransaction.objects.create(transaction_id=made, subxid=9)
 
-    assert seqs(find_changes(reading_session(), made, ChangeFilter())) == [1, 3]
-    shown = find_changes(reading_session(), made, ChangeFilter(with_aborted=True)).rows
+    assert seqs(read_changes_page(reading_session(), made, ChangeFilter())) == [1, 3]
+    shown = read_changes_page(reading_session(), made, ChangeFilter(with_aborted=True)).rows
     assert [row.aborted for row in shown] == [False, True, False]
     whole = first_changes_whole(reading_session(), made, 10)
     assert whole is not None
@@ -126,7 +126,7 @@ def test_what_was_rolled_back_is_hidden_unless_asked_for(history: History) -> No
 def test_a_long_value_is_cut_on_a_page_and_whole_alone(history: History) -> None:
     text = " ".join(f"ü{n}" for n in range(CUT_CHARACTERS // 4))
     made = history.commit(insert(1, new={"id": "1", "status": None, "note": text}))
-    [row] = find_changes(reading_session(), made, ChangeFilter()).rows
+    [row] = read_changes_page(reading_session(), made, ChangeFilter()).rows
     whole = one_change(reading_session(), made, 1)
 
     assert row.new is not None

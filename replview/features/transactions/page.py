@@ -15,7 +15,7 @@ from replview.features.transactions.timeline import timeline_of
 from replview.store.models import Slot
 from replview.store.read import history
 from replview.store.read.changes.as_sql import MOST_CHANGES
-from replview.store.read.changes.of_transaction import ChangePage, find_changes, first_spots
+from replview.store.read.changes.of_transaction import ChangePage, first_spots, read_changes_page
 from replview.store.read.history import transitions_of
 from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.neighbours import Neighbours, neighbours_of
@@ -131,7 +131,7 @@ def read_changes(
     backwards = shown.before is not None
     if wanted is None:
         return Changes(no_table=True)
-    found = find_changes(
+    found = read_changes_page(
         reading_session(), row.id, wanted, after=shown.after, before=shown.before,
         limit=PAGE_CHANGES, last=last,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from replview.health.fleet import Fleet
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Transaction
 from replview.store.models.seen import seen_sources
 from replview.store.read import history
-from replview.store.read.changes.of_transaction import ChangeFilter, find_changes
+from replview.store.read.changes.of_transaction import ChangeFilter, read_changes_page
 from replview.store.read.rows import TransactionRow
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_text import NOT_UNDONE
@@ -67,7 +67,7 @@ def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, o
     """The context of a list of changes, those behind the change ``after``."""
     # Those the slot keeps though they were rolled back are shown, and marked.
     kept = bool(row.aborted_changes) and slot.keep_aborted
-    found = find_changes(
+    found = read_changes_page(
         reading_session(), row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES
     )
     more_after = found.searched_to or (found.rows[-1].seq if found.more else None)

@@ -78,7 +78,7 @@ class Spot:
     relation_id: int | None
 
 
-def find_changes(
+def read_changes_page(
     session: ReadSession,
     transaction_id: int,
     wanted: ChangeFilter,
