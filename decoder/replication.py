@@ -13,7 +13,6 @@ from decoder.scalars import LSN
 #: Bytes of an XLogData frame before its pgoutput message.
 XLOGDATA_HEADER_BYTES = 25
 
-_XLOGDATA = struct.Struct(">cQQq")
 _STATUS_UPDATE = struct.Struct(">cQQQq?")
 
 
@@ -102,12 +101,3 @@ def decode_frame(frame: bytes) -> XLogData | PrimaryKeepalive | StandbyStatusUpd
         read.end()
         return update
     raise ProtocolError("CopyData", 0, f"w, k or r, not {tag!r}")
-
-
-def xlogdata_frame(lsn: int, payload: bytes) -> bytes:
-    """Wrap a pgoutput message that came through SQL as the frame that streaming would send.
-
-    For rows of ``pg_logical_slot_peek_binary_changes()``: their ``lsn`` and
-    ``data``. SQL gives no clock; it is 0.
-    """
-    return _XLOGDATA.pack(b"w", lsn, lsn, 0) + payload

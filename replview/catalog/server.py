@@ -129,7 +129,7 @@ POSITION = Query(
 _SETTINGS = [
     "wal_level", "effective_wal_level", "max_replication_slots", "max_wal_senders",
     "max_slot_wal_keep_size", "logical_decoding_work_mem", "max_prepared_transactions",
-    "wal_sender_timeout", "idle_replication_slot_timeout", "output_plugin_libraries",
+    "wal_sender_timeout", "output_plugin_libraries",
 ]  # fmt: skip
 #: One entry of a list of libraries: in double quotes anything may stand.
 _ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
@@ -162,8 +162,6 @@ class ServerFacts:
     max_prepared_transactions: int
     #: 0: a vanished reader is never noticed.
     wal_sender_timeout_ms: int
-    #: 18 and later: idle slots are invalidated after this; 0: never.
-    idle_replication_slot_timeout_ms: int | None
     #: The plugins that may be used; None: the version has no such list, any may be.
     output_plugins: tuple[str, ...] | None = None
     #: When the server was started: with the system identifier it says which one this is.
@@ -192,7 +190,6 @@ def read_server_facts(connection: Connection) -> ServerFacts:
         logical_decoding_work_mem_bytes=_quantity(settings.get("logical_decoding_work_mem")),
         max_prepared_transactions=int(settings["max_prepared_transactions"]["setting"]),
         wal_sender_timeout_ms=int(settings["wal_sender_timeout"]["setting"]),
-        idle_replication_slot_timeout_ms=_quantity(settings.get("idle_replication_slot_timeout")),
         output_plugins=_entries(settings.get("output_plugin_libraries")),
         failover_settings=read_failover_settings(connection),
     )

@@ -1,6 +1,5 @@
 """The SQL that reads slots, samples, open transactions and alerts for health; a query each."""
 
-import datetime as dt
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +19,6 @@ class AlertCounts:
     firing: int = 0
     #: Those that need somebody now.
     now: int = 0
-    newest_at: dt.datetime | None = None
 
     @property
     def level(self) -> Level:
@@ -209,7 +207,8 @@ Open = dict[int | None, tuple[int, Prepared | None]]
 
 # The alerts first.
 _OPEN = """
-SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL, max(fired_at)
+SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
+       NULL::timestamptz
   FROM alert WHERE state = 'firing'
    AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
  UNION ALL
@@ -229,12 +228,12 @@ def read_open() -> tuple[Open, AlertCounts]:
     with connection.cursor() as cursor:
         # Open transactions are looked up by the incarnations of the slots that are seen.
         cursor.execute(_OPEN, {"seen": seen_ids()})
-        (_, firing, now, _, newest_at), *rows = cursor.fetchall()
+        (_, firing, now, *_), *rows = cursor.fetchall()
     found: Open = {
         incarnation: (number, Prepared(gid=gid or "", prepared_at=since) if since else None)
         for _, incarnation, number, gid, since in rows
     }
-    return found, AlertCounts(firing, now, newest_at)
+    return found, AlertCounts(firing, now)
 
 
 _SOURCE = [field.attname for field in Source._meta.concrete_fields]

@@ -19,8 +19,8 @@ from decoder.assembler import Assembler
 from decoder.binary import UserType
 from decoder.events import Event, TypeSeen
 from decoder.lifecycle import Streaming
-from decoder.replication import xlogdata_frame
 from decoder.scalars import LSN
+from tests.decoder.wire import xlogdata_frame
 
 FOLDER = Path(__file__).parent / "captured"
 _HEADER = struct.Struct(">cQQq")

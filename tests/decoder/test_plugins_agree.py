@@ -13,12 +13,13 @@ from decoder.assembler import Assembler
 from decoder.events import RelationSeen
 from decoder.messages import Column
 from decoder.plugins.collecting import ColumnsOf
-from decoder.replication import XLogData, decode_frame, xlogdata_frame
+from decoder.replication import XLogData, decode_frame
 from decoder.scalars import LSN
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import debian_postgres15
 from tests.decoder import plugin_readings as readings
 from tests.decoder.agreement import Summary, disagreements, explained_message, summary_of
+from tests.decoder.wire import xlogdata_frame
 
 _DATABASE = "plugins"
 _SESSION = "-c timezone=UTC -c bytea_output=hex -c datestyle=ISO"

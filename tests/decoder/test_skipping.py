@@ -6,7 +6,6 @@ import struct
 
 from decoder.assembler import Assembler
 from decoder.events import ChangeRun, TransactionCommitted, TransactionOpened
-from decoder.replication import xlogdata_frame
 from decoder.skipping import TransactionFilter
 from tests.decoder import wire
 from tests.decoder.captures import capture
@@ -41,8 +40,8 @@ def test_its_rows_are_dropped_and_its_boundaries_stay() -> None:
 
 
 def test_what_cannot_be_decoded_is_dropped_unread() -> None:
-    spoiled = xlogdata_frame(0x50, b"I" + struct.pack(">I", wire.RELATION_OID) + b"?")
-    shape = xlogdata_frame(0, b"R?")
+    spoiled = wire.xlogdata_frame(0x50, b"I" + struct.pack(">I", wire.RELATION_OID) + b"?")
+    shape = wire.xlogdata_frame(0, b"R?")
 
     assert kept([wire.begin(), shape, spoiled, wire.commit()], wire.XID) == [
         wire.begin(),

@@ -28,7 +28,6 @@ from decoder.events import (
 )
 from decoder.messages import NOT_SENT, UNCHANGED, Relation, Undecoded
 from decoder.reader import ProtocolError
-from decoder.replication import xlogdata_frame
 from decoder.scalars import INFINITY_US, LSN, MINUS_INFINITY_US, datetime_from_us
 from tests.decoder import wire
 from tests.decoder.captures import capture
@@ -373,7 +372,7 @@ def test_generated_columns_appear_only_when_published() -> None:
 
 def test_an_abort_of_a_transaction_never_seen_is_nothing_to_do() -> None:
     # PostgreSQL 18.4 sends these, even under protocol 1.
-    abort = xlogdata_frame(0x900, struct.pack(">cII", b"A", 800, 801))
+    abort = wire.xlogdata_frame(0x900, struct.pack(">cII", b"A", 800, 801))
     [event] = Assembler(proto_version=1).feed([abort])
 
     assert event == UnknownAborted(800, 801, None, None)  # type: ignore[arg-type]
@@ -381,7 +380,7 @@ def test_an_abort_of_a_transaction_never_seen_is_nothing_to_do() -> None:
 
 def test_a_position_is_taken_from_the_first_message_that_has_one() -> None:
     frames = [wire.begin(), wire.relation(1), wire.insert([b"1"], lsn=0x77)]
-    frames[0] = xlogdata_frame(0, frames[0][25:])
+    frames[0] = wire.xlogdata_frame(0, frames[0][25:])
     opened = Assembler(proto_version=1).feed(frames)[0]
 
     assert isinstance(opened, TransactionOpened)
@@ -420,7 +419,7 @@ def test_a_prepared_transaction_streamed_again_is_forgotten_with_its_end() -> No
     ended = struct.pack(">cBQQqI", b"K", 0, 0x100, 0x108, 0, wire.XID) + b"gid\0"
     decoder.feed([wire.stream_start(), wire.stream_stop()])
 
-    [event] = decoder.feed([xlogdata_frame(0x100, ended)])
+    [event] = decoder.feed([wire.xlogdata_frame(0x100, ended)])
 
     assert isinstance(event, PreparedCommitted)
     assert decoder.open_streams == ()
@@ -433,7 +432,7 @@ def test_an_abort_without_a_record_has_no_position_and_no_time() -> None:
     decoder = Assembler(proto_version=4, streaming="parallel")
     abort = struct.pack(">cIIQq", b"A", wire.XID, wire.XID, 0, 0)
 
-    events = decoder.feed([wire.stream_start(), wire.stream_stop(), xlogdata_frame(0, abort)])
+    events = decoder.feed([wire.stream_start(), wire.stream_stop(), wire.xlogdata_frame(0, abort)])
 
     assert isinstance(events[-1], TransactionAborted)
     assert (events[-1].abort_lsn, events[-1].abort_time_us) == (None, None)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from decoder.replication import xlogdata_frame
-
 RELATION_OID = 16384
 XID = 727
+_XLOGDATA = struct.Struct(">cQQq")
+
+
+def xlogdata_frame(lsn: int, payload: bytes) -> bytes:
+    """A pgoutput message as the frame in which a stream sends it, without a clock."""
+    return _XLOGDATA.pack(b"w", lsn, lsn, 0) + payload
 
 
 def begin(lsn: int = 0x100, xid: int = XID) -> bytes:

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 from django.test import Client
 
-from replview.features.sampling.sample import sample_source
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.dsn import set_dsn
 from replview.store.failover_readiness import OnStandby, read_standbys
@@ -16,6 +15,7 @@ from replview.store.retention.tidy import make_partitions
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
 from tests.people import make_user
+from tests.sampled import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.pg(17)]
 

@@ -7,12 +7,12 @@ import pytest
 from django.test import Client
 
 from replview.catalog.publications import read_subscription_columns, read_subscriptions
-from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Source, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase, fresh_database
 from tests.crashes.waiting import wait_for
+from tests.sampled import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 

@@ -10,7 +10,6 @@ import pytest
 from django.test import Client
 
 from replview.features.lag.figures import drawn
-from replview.features.sampling.sample import sample_source
 from replview.health.conditions import limit_of
 from replview.health.findings import slot_health
 from replview.health.holding import Cause, cause_of
@@ -26,6 +25,7 @@ from tests.conftest import SourceDatabase
 from tests.people import said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
+from tests.sampled import sample_source
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
 MB = 1 << 20

@@ -7,11 +7,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from replview.features.sampling.sample import sample_source
 from replview.store.models import Slot, Source
 from tests.conftest import SourceDatabase
 from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture
+from tests.sampled import sample_source
 
 pytestmark = pytest.mark.slow
 

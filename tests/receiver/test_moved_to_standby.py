@@ -12,7 +12,6 @@ from replview.catalog.connections import connect
 from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.features.receiving.tasks import conninfo_of
-from replview.features.sampling.sample import sample_source
 from replview.receiver.run import receive
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotEvent, Source, Transaction
@@ -20,6 +19,7 @@ from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
+from tests.sampled import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -172,20 +172,6 @@ def _holders(
 DEADLINE_SECONDS = 4.0
 
 
-def sample_source(source: Source, kept: KeptConnections | None = None) -> SourceProblem | None:
-    """Look at a source and store what it reported; returns what kept us from it, if anything.
-
-    ``kept``: where its connection is kept for the next look; without, it is closed.
-    """
-    connections = kept or KeptConnections()
-    began = time.monotonic()
-    try:
-        return store(source, read_source(source, connections), time.monotonic() - began)
-    finally:
-        if kept is None:
-            connections.close()
-
-
 def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
     """What the source tells, or what keeps us from it; nothing is stored, nor the store asked."""
     try:

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from decoder.scalars import LSN
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_coverage
@@ -72,7 +71,6 @@ _GAPS = """
 _ARCHIVE = """
     SELECT jsonb_build_object(
         'since', (array_agg(m.since_time ORDER BY l.number))[1],
-        'lsn', (array_agg(m.since_lsn::text ORDER BY l.number))[1],
         'until', max(m.through_time))
     FROM archive_mark m JOIN slot_incarnation l ON l.id = m.incarnation_id
     WHERE l.slot_id = %(slot)s AND m.since_seq IS NOT NULL
@@ -91,7 +89,6 @@ _NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
 class ArchiveExtent:
     #: The first commit there; None: unknown.
     since: dt.datetime | None
-    since_lsn: LSN | None
     #: The last one.
     until: dt.datetime | None
 
@@ -105,7 +102,7 @@ def _archive_extent(text: str | None) -> ArchiveExtent | None:
         None if known[moment] is None else dt.datetime.fromisoformat(known[moment])
         for moment in ("since", "until")
     )
-    return ArchiveExtent(since, known["lsn"] and LSN.parse(known["lsn"]), until)
+    return ArchiveExtent(since, until)
 
 
 @dataclass(frozen=True, slots=True)

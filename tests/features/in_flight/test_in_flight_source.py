@@ -12,7 +12,6 @@ from django.utils import timezone
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook, Transaction
 from replview.store.retention.tidy import make_partitions, sweep_discarded
@@ -21,6 +20,7 @@ from tests.pages.reading import spaced
 from tests.people import make_user, said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
+from tests.sampled import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -11,13 +11,13 @@ from django.db import connection as store_connection
 from decoder.scalars import LSN
 from replview.catalog.connections import connect
 from replview.features.sampling import budgets
-from replview.features.sampling.sample import sample_source
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.retention.tidy import make_partitions
 from tests.receiver.conftest import Recording, wait_for
 from tests.receiver.conftest import record as record  # a fixture
+from tests.sampled import sample_source
 
 MEGABYTE = 1024**2
 

@@ -4,10 +4,10 @@ import pytest
 from django.db import connection
 
 from replview.catalog import holders
-from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook
 from replview.store.retention.tidy import make_partitions
+from tests.sampled import sample_source
 
 pytestmark = pytest.mark.django_db
 

@@ -9,13 +9,13 @@ import pytest
 
 from replview.catalog.connection_cache import KeptConnections
 from replview.features.sampling import sampling_pool as rounds_module
-from replview.features.sampling.sample import sample_source
 from replview.features.sampling.sampling_pool import Rounds, Steady, is_due
 from replview.store import instance_settings
 from replview.store.dsn import set_dsn
 from replview.store.models import SlotSample, Source, SourceSample
 from replview.store.retention.tidy import make_partitions
 from tests.crashes.proxy import Proxy
+from tests.sampled import sample_source
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

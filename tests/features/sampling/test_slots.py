@@ -6,7 +6,6 @@ import pytest
 
 from replview.catalog.slots import SlotStates
 from replview.features.sampling.rows import sample_columns, slot_facts
-from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import (
     AlertRule,
@@ -19,6 +18,7 @@ from replview.store.models import (
     WatchedSubscription,
 )
 from replview.store.retention.tidy import make_partitions
+from tests.sampled import sample_source
 from tests.store.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,6 @@ from replview.catalog.connections import connect
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
-from replview.features.sampling.sample import sample_source
 from replview.jobs import intentions
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
@@ -24,6 +23,7 @@ from replview.store.retention.tidy import make_partitions, remove_slots
 from tests.catalog.test_plan import left_on
 from tests.pages.reading import spaced
 from tests.people import make_user
+from tests.sampled import sample_source
 
 pytestmark = pytest.mark.django_db
 

@@ -9,12 +9,12 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from replview.features.sampling.sample import sample_source
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotSample, Source, WatchedSlot
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.people import make_user
+from tests.sampled import sample_source
 
 pytestmark = pytest.mark.django_db
 
