@@ -19,6 +19,9 @@ rows = JobRows(
     at_claim={"seconds_left": None},
 )
 
+#: Exports of one target that are looked through.
+_MOST_EARLIER = 500
+
 
 class AlreadyRunning(Exception):
     """An export of this name has not ended yet: the next would not know where to continue."""
@@ -34,6 +37,8 @@ def request(asked: Export) -> Export:
     """
     assert asked.slot is not None
     asked.slot_name = str(asked.slot)
+    # A command that was killed may hold the name, and there may be no worker to notice it.
+    give_back_lost()
     with transaction.atomic():
         if asked.name:
             # Two that ask at once are asked for once.
@@ -51,6 +56,17 @@ def request(asked: Export) -> Export:
 def last_done(slot: Slot, name: str) -> Export | None:
     """Return the last export of this name that is done: *since last* continues after it."""
     return Export.objects.filter(slot=slot, name=name, state=Export.State.DONE).first()
+
+
+def abandoned(slot_name: str, target: str) -> list[Export]:
+    """Exports of a slot that ended before they were whole, and may have left files in a target; the
+    newest first. None of them has the slice of another that is done, waits or runs.
+    """
+    ended = Q(state__in=(Export.State.FAILED, Export.State.CANCELLED))
+    found = rows.rows(slot_name=slot_name, target=target).order_by("-pk")
+    others = list(found.exclude(ended).values_list("slice", flat=True)[:_MOST_EARLIER])
+    left = found.filter(ended).defer("result")[:_MOST_EARLIER]
+    return [row for row in left if row.slice not in others]
 
 
 def give_back_lost() -> None:

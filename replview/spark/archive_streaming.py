@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from replview.parquet.archive.increments import Chain, next_slice
+from replview.parquet.archive.increments import next_slice
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.slices import Slice
+from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import encoded
 from replview.parquet.writing.problems import TargetProblem

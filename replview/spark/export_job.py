@@ -3,7 +3,9 @@
 The file says ``slice`` (``Slice.to_json()``), ``target`` (a folder or URL), ``dsn_env`` (the name
 of the environment variable with the store's address), ``spark`` (null, or where Spark runs:
 ``local[2]``, ``sc://…``, ``spark://…``, ``default`` for what spark-submit and the environment say)
-and ``keep`` (whether finished files of a cancelled export stay). It holds no secret.
+and ``keep`` (whether finished files of a cancelled export stay). ``abandoned`` are the slices of
+earlier runs that ended before they were whole, and are taken back where they are in the way; with
+``take_back`` every such slice is. The file holds no secret.
 
 Standard output is JSON, a line each: ``{"event": "progress", …}`` at most twice a second, and at
 the end one of
@@ -21,7 +23,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -32,7 +34,9 @@ import orjson
 from replview.parquet.job_process import begin, problem_of, say
 from replview.parquet.reading.connecting import ENVIRONMENT, StoreProblem
 from replview.parquet.slices import Slice
+from replview.parquet.writing import chains
 from replview.parquet.writing.exporting import Progress, export
+from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target, test_write
 from replview.spark.export_tasks import write_parts
@@ -104,14 +108,34 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> Mapping[str, Any]:
     log.info("slice %s of %s/%s into %s", ends, part.source, part.slot, target.url)
     test_write(target)
     with _session(job.get("spark")) as spark:
-        write, keep = None if spark is None else partial(write_parts, spark), bool(job.get("keep"))
-        document = export(part, target, dsn=dsn, write_parts=write, progress=_Telling(),
-                          cancelled=stopped.is_set, keep=keep).document  # fmt: skip
+        write = None if spark is None else partial(write_parts, spark)
+        document = _write(job, part, target, dsn=dsn, write_parts=write, cancelled=stopped.is_set)
     log.info(
         "done: %s rows in %s files, %s bytes",
         f"{document['rows']:,}", len(document["files"]), f"{document['bytes']:,}",
     )  # fmt: skip
     return document
+
+
+def _write(
+    job: Mapping[str, Any], part: Slice, target: Target, *, cancelled: Callable[[], bool],
+    **options: Any,
+) -> Mapping[str, Any]:  # fmt: skip
+    """The manifest of the slice, written in the pieces that earlier runs began."""
+    keep, telling, made = bool(job.get("keep")), _Telling(), list[Manifest]()
+    ended = chains.abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])
+    abandoned = (lambda name: True) if job.get("take_back") else ended
+    chain = chains.Chain.of(target, part)
+    try:
+        for piece in chain.pieces(part):
+            made.append(export(piece, target, **options, progress=telling, keep=keep,
+                               cancelled=cancelled, abandoned=abandoned))  # fmt: skip
+    except Cancelled:
+        mine = [each for each in made if each.slice.after_seq not in chain.whole]
+        for manifest in () if keep else mine:
+            chains.take_back(target, manifest)
+        raise
+    return Manifest.together(part, made).document
 
 
 @contextmanager

@@ -9,12 +9,13 @@ import pyarrow.dataset as pads
 import pytest
 
 from replview.parquet import reading
-from replview.parquet.archive.increments import Chain, write_next
+from replview.parquet.archive.increments import write_next
 from replview.parquet.archive.job import count
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, Span
 from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import Slice
+from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import incarnation_folder

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from django.conf import settings
 
+from replview.jobs.exports import abandoned
 from replview.jobs.running import Kind, register
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
@@ -73,7 +74,10 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
     if log_path().exists() and log_path().stat().st_size > _LOG_BYTES:
         log_path().unlink()
     order, output = folder / "archive.json", folder / "archive.out"
-    order.write_bytes(orjson.dumps({"slice": _slice(step), "target": step.target}))
+    left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
+    order.write_bytes(
+        orjson.dumps({"slice": _slice(step), "target": step.target, "abandoned": left})
+    )
     environment = {"REPLVIEW_STORE_URL": store_conninfo()}
     # A job whose worker was killed may still be writing into the one before.
     output.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import orjson
 from django.conf import settings
 
-from replview.jobs.exports import give_back_lost, rows
+from replview.jobs.exports import abandoned, give_back_lost, rows
 from replview.jobs.following import After, end_leftover, follow, silent_end, worker
 from replview.live.publisher import publisher
 from replview.spark.processes import JobProcess
@@ -36,14 +36,17 @@ def folder() -> Path:
 
 
 class ExportProcess:
-    def __init__(self, row: Export) -> None:
-        """Starts it. Raises ``OSError``."""
+    def __init__(self, row: Export, *, take_back: bool = False) -> None:
+        """Starts it; what earlier exports left there is taken back, with ``take_back`` also what
+        others began. Raises ``OSError``.
+        """
         folder().mkdir(parents=True, exist_ok=True)
         self.log_path = folder() / f"export-{row.pk}.log"
         self._order = order_path(row.pk)
         # Told to stop, it takes back what it wrote; killed, it leaves it to be gone on with.
         order = {"slice": row.slice, "target": row.target, "dsn_env": _DSN_VARIABLE,
-                 "spark": row.spark or None, "keep": False}  # fmt: skip
+                 "spark": row.spark or None, "keep": False, "take_back": take_back,
+                 "abandoned": [each.slice for each in _ended(row)]}  # fmt: skip
         self._order.write_bytes(orjson.dumps(order))
         self._job = JobProcess.start([str(self._order)], log=self.log_path, module=_MODULE,
                                      environment={_DSN_VARIABLE: store_conninfo()})  # fmt: skip
@@ -87,6 +90,16 @@ class ExportProcess:
                         self.progress = message if "rows" in message else self.progress
 
 
+def _ended(row: Export) -> list[Export]:
+    """Earlier exports into this target that ended before they were whole; no process of theirs
+    writes any more.
+    """
+    found = [each for each in abandoned(row.slot_name, row.target) if each.pk != row.pk]
+    for each in found:
+        end_leftover(each, str(order_path(each.pk)))
+    return found
+
+
 def order_path(export_id: int) -> Path:
     """The file that says what to do; its name is in the process's command line."""
     return folder() / f"export-{export_id}.json"
@@ -115,15 +128,16 @@ class Wakes(Protocol):
 
 
 def carry_out(
-    row: Export, wakes: Wakes, stop: threading.Event, on_progress: OnProgress | None = None
-) -> None:
+    row: Export, wakes: Wakes, stop: threading.Event, on_progress: OnProgress | None = None,
+    *, take_back: bool = False,
+) -> None:  # fmt: skip
     """Do what was claimed, and keep what became of it; ``on_progress`` is called on the way."""
     end_leftover(row, str(order_path(row.pk)))
     try:
         policy = read_policy()
         policy.check()
         check_again(row.target, policy, anywhere=row.anywhere)
-        job = ExportProcess(row)
+        job = ExportProcess(row, take_back=take_back)
     except Refused as refused:
         _fail(row, wakes, refused.cause, refused.remedy)
         return

@@ -64,6 +64,9 @@ def read_record(row: Export, *, read: str = "") -> Record:
     again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
     again |= {"slot": row.slot_name, "to": row.target}
     since_last = again | {"name": row.name, "since_last": "1"}
+    if row.name and row.slice.get("after_seq") and "transaction" not in again:
+        # It went on after another, and so does what takes its place.
+        again = since_last
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
     return Record(

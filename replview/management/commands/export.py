@@ -50,6 +50,9 @@ class Command(InstanceCommand):
         option("--name", default="", metavar="NAME", help="name it, to continue it later")
         option("--since-last", action="store_true", help="what was committed since the last "
                "export of this name; filter and target default to its")  # fmt: skip
+        option("--take-back", action="store_true", help="delete what is in the way of "
+               "an export there that never ended, whoever began it; nobody else may write "
+               "there")  # fmt: skip
         option("--spark", default="", metavar="MASTER|sc://HOST", help="on Spark: local[2], …")
         option("--estimate", action="store_true", help="say what it would take, and write nothing")
         option("--wait", action="store_true", help="say how far it is, also where there is no "
@@ -100,14 +103,14 @@ class Command(InstanceCommand):
         outlook = outlook_of(export_request, patient=True)
         row = ask(export_request, target, by=command_user(), how=Export.How.COMMAND, anywhere=True,
                   base=Path.cwd(), spark=options["spark"] or outlook.spark)  # fmt: skip
-        self._carry_out(row, outlook, options["wait"])
+        self._carry_out(row, outlook, options)
 
-    def _carry_out(self, row: Export, outlook: Outlook, wait: bool) -> None:
+    def _carry_out(self, row: Export, outlook: Outlook, options: Mapping[str, Any]) -> None:
         """Here, in this process: no worker is needed."""
-        show = progress_line(self.stderr, outlook.rows, always=wait)
+        show = progress_line(self.stderr, outlook.rows, always=options["wait"])
         try:
             with closing(Publisher()) as wakes, stopping_on_signals() as stop:
-                carry_out(row, wakes, stop, on_progress=show)
+                carry_out(row, wakes, stop, on_progress=show, take_back=options["take_back"])
         finally:
             if sys.stderr.isatty():
                 self.stderr.write("")

@@ -7,9 +7,8 @@ the same names and bytes. A new one ends before a table's rows become of types t
 together with those before: what came then begins a root of its own (``writing.datasets``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from psycopg import sql
 
@@ -18,7 +17,7 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import conditions, of_relations
 from replview.parquet.reading.resolving import shapes_of, touched
 from replview.parquet.slices import Slice, TableVersion
-from replview.parquet.writing import layout
+from replview.parquet.writing.chains import Abandoned, Chain
 from replview.parquet.writing.datasets import reads_as_one
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.manifests import Manifest
@@ -36,40 +35,6 @@ _BEGINS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The slices of everything that stand in an incarnation's folder: where each begins → where it
-    ends.
-    """
-
-    whole: Mapping[int, int]
-    begun: Mapping[int, int]
-
-    @classmethod
-    def of(cls, target: Target, part: Slice) -> Self:
-        """As the names of the manifests tell; slices of less than everything are none of it."""
-        ends: dict[str, dict[int, int]] = {".json": {}, layout.UNFINISHED: {}}
-        for found in target.files(f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"):
-            name = found.path.rpartition("/")[2]
-            if (seqs := layout.range_of_name(name)) is not None:
-                ending = name.removeprefix(layout.slice_name(everything(part, *seqs)))
-                ends.get(ending, {})[seqs[0]] = seqs[1]
-        return cls(ends[".json"], ends[layout.UNFINISHED])
-
-    def reached(self) -> int:
-        """Where the chain that begins with history ends."""
-        after = 0
-        while after in self.whole and after not in self.begun:
-            after = self.whole[after]
-        return after
-
-    def next(self, wanted: Slice) -> Slice | None:
-        """The slice there, or begun, that begins where the wanted one does; None: none does."""
-        after = wanted.after_seq
-        through = self.begun.get(after, self.whole.get(after))
-        return None if through is None else replace(wanted, through_seq=through)
-
-
 def next_slice(wanted: Slice, target: Target, dsn: str | None) -> Slice:
     """The slice that is there or was begun, else as much of the wanted one as one schema reads."""
     known = Chain.of(target, wanted).next(wanted)
@@ -79,25 +44,20 @@ def next_slice(wanted: Slice, target: Target, dsn: str | None) -> Slice:
         return before_retyping(connection, wanted)
 
 
-def everything(part: Slice, after_seq: int, through_seq: int) -> Slice:
-    """Return the slice of all changes of an incarnation between two places."""
-    return Slice(source=part.source, slot=part.slot, incarnation_id=part.incarnation_id,
-                 incarnation=part.incarnation, after_seq=after_seq,
-                 through_seq=through_seq)  # fmt: skip
-
-
 def write_next(
     wanted: Slice,
     target: Target,
     *,
     dsn: str | None,
     cancelled: Callable[[], bool] = lambda: False,
+    abandoned: Abandoned = lambda name: False,
 ) -> Manifest:
     """Write the slice that begins where ``wanted`` does, or find it there. Files of a run that was
-    stopped stay. Raises what ``export`` raises.
+    stopped stay; what an ``abandoned`` export left there does not. Raises what ``export`` raises.
     """
     chosen = next_slice(wanted, target, dsn)
-    return export(chosen, target, dsn=dsn, cancelled=cancelled, keep=True)
+    return export(chosen, target, dsn=dsn, cancelled=cancelled, keep=True,
+                  abandoned=abandoned)  # fmt: skip
 
 
 def before_retyping(connection: Connection, part: Slice) -> Slice:

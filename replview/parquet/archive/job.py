@@ -1,7 +1,8 @@
 """``python -m replview.parquet.archive.job JOB.json``: one slice to an archive, in its own process.
 
-The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``) and ``target``; the
-store's address is in the environment. Standard output is one JSON object: ``{"after_seq",
+The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``, and
+``abandoned`` (slices of exports that ended there before they were whole); the store's address is in
+the environment. Standard output is one JSON object: ``{"after_seq",
 "through_seq", "bytes", "opened", "transactions", "changes"}`` of the slice that is there now (it
 may be another than wanted: see ``increments``; ``opened``: the roots that it opened, and why), or
 ``{"problem", "remedy"}`` with status 1. Told to stop, it keeps the files that are finished; status
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 from replview.parquet.archive.increments import write_next
 from replview.parquet.job_process import begin, problem_of, say
 from replview.parquet.slices import Slice
+from replview.parquet.writing.chains import abandoned_by
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled, TargetProblem
@@ -118,7 +120,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
     wanted, target = Slice.from_json(job["slice"]), Target.of(job["target"])
     log.info("%s/%s, %s…%s", wanted.source, wanted.slot, wanted.after_seq + 1, wanted.through_seq)
-    manifest = write_next(wanted, target, dsn=None, cancelled=stopped.is_set)
+    left = abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])
+    manifest = write_next(wanted, target, dsn=None, cancelled=stopped.is_set, abandoned=left)
     seqs = manifest.document["commit_seq"]
     counted = count(target, manifest)
     log.info("counted %s transactions in %s files", counted["transactions"], len(manifest.files))

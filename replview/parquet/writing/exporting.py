@@ -12,11 +12,10 @@ import psycopg
 from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection, StoreProblem
 from replview.parquet.slices import Slice
-from replview.parquet.writing import manifests
+from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
 from replview.parquet.writing.files import Part, PartWriter, Written
-from replview.parquet.writing.filesystems import WRITING, named
-from replview.parquet.writing.layout import SCHEMA, incarnation_folder
+from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.planning import Plan
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
@@ -54,15 +53,18 @@ def export(
     progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
     keep: bool = False,
+    abandoned: chains.Abandoned = lambda name: False,
 ) -> manifests.Manifest:
     """Write a slice below a target's root; a slice that is whole there is left as it is.
 
     ``write_parts`` writes the files, as on Spark; None: this process does. Finished files of an
-    earlier run are kept. Raises ``TargetProblem`` and ``StoreProblem`` (finished files stay, to go
-    on from), and ``Cancelled``: then nothing of it stays, unless ``keep``.
+    earlier run are kept; what an ``abandoned`` one left of its transactions is taken back. Raises
+    ``TargetProblem`` and ``StoreProblem`` (finished files stay, to go on from), and ``Cancelled``:
+    then nothing of it stays, unless ``keep``.
     """
     with connect(dsn) as connection:
-        return _Export(part, target, connection, dsn, write_parts, progress, cancelled, keep).run()
+        return _Export(part, target, connection, dsn, write_parts, progress, cancelled, keep,
+                       abandoned).run()  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class _Export:
     progress: Callable[[Progress], None]
     cancelled: Callable[[], bool]
     keep: bool
+    abandoned: chains.Abandoned
     rows: int = 0
     began: float = field(default_factory=time.monotonic)
     #: At the beginning, from an earlier run.
@@ -84,9 +87,11 @@ class _Export:
     def run(self) -> manifests.Manifest:
         if (whole := self._whole()) is not None:
             return whole
-        manifests.refuse_overlap(self.target, self.part)
+        gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
         with connect(self.dsn) as beside:
-            placed = place(Plan.of(self.connection, self.part, beside), self.target)
+            plan = Plan.of(self.connection, self.part, beside)
+        chains.make_room(self.target, plan, gone, self.abandoned)
+        placed = place(plan, self.target)
         plan = placed.plan
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(placed, writer)
@@ -129,10 +134,9 @@ class _Export:
             # same schemas, so what they are writing now is left alone otherwise.
             ours |= placed.schemas.keys()
         for found in self.target.files(incarnation_folder(self.part), deep=True):
-            folder, _, name = found.path.rpartition("/")
             if found.path in names:
                 there.add(found.path)
-            elif name.startswith(WRITING) and f"{folder}/{named(name)}" in ours:
+            elif chains.path_of_half(found.path) in ours:
                 self.target.delete(found.path)
         done: dict[str, Written] = {}
         for one in plan.parts:
@@ -219,19 +223,8 @@ class _Export:
 
     def _take_back(self, plan: Plan) -> None:
         """Nothing of a slice stays that nobody wants."""
-        ours, others = {one.path for one in plan.parts}, set()
-        for found in self.target.files(incarnation_folder(self.part), deep=True):
-            folder, _, name = found.path.rpartition("/")
-            half = name.startswith(WRITING) and f"{folder}/{named(name)}" in ours
-            if half or found.path in ours:
-                self.target.delete(found.path)
-            elif name.endswith(".parquet"):
-                others.add(folder.rpartition("/")[0])
-        for dataset in {*plan.folders.values()} - others:
-            self.target.delete(f"{dataset}/{SCHEMA}")
+        chains.delete_files(self.target, self.part, {one.path for one in plan.parts})
         manifests.seal(self.target, self.part, None)
-        for folder in {one.path.rpartition("/")[0] for one in plan.parts}:
-            self.target.delete_empty(folder)
         self.target.delete_empty(f"{incarnation_folder(self.part)}/_manifests")
 
 

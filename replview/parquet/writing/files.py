@@ -273,6 +273,16 @@ def _check(changes: int, part: Part) -> None:
         )
 
 
+def owner_of(target: Target, path: str) -> str | None:
+    """The name of the slice that a file was written for; None: it is none of ours, or broken."""
+    with target.open(path) as file:
+        try:
+            told = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(_PART_KEY)
+        except pa.ArrowException:
+            return None
+    return None if told is None else str(orjson.loads(told)["slice"])
+
+
 def sha256_of(file: pa.NativeFile) -> tuple[str, int]:
     """A file's checksum, in hexadecimal, and its bytes."""
     file.seek(0)

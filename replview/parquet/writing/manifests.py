@@ -14,7 +14,6 @@ from replview.parquet.reading.connecting import Connection
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part, Written
-from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
 _SKIPPED = """
@@ -98,6 +97,39 @@ class Manifest:
             "files": [_file(one, written) for one, written in files],
         })  # fmt: skip
 
+    @classmethod
+    def together(cls, part: Slice, made: Sequence[Self]) -> Self:
+        """The manifest of a run that wrote its slice in pieces, in their order."""
+        documents = [each.document for each in made]
+        tables: dict[str, dict[str, Any]] = {}
+        for each in (table for document in documents for table in document["tables"]):
+            known = tables.setdefault(each["dataset"], {**each, **dict.fromkeys(_OF_TABLE, 0)})
+            known |= {name: known[name] + each[name] for name in _OF_TABLE}
+            known["versions"] = sorted({*known["versions"], *each["versions"]})
+        ends = {name: _ends([each[name] for each in documents if each[name]])
+                for name in ("lsn", "commit_date")}  # fmt: skip
+        return made[0] if len(made) == 1 else cls({
+            **documents[-1], **ends,
+            "name": layout.slice_name(part),
+            "commit_seq": {"after": part.after_seq, "through": part.through_seq},
+            "slice": part.to_json(),
+            **{name: sum(each[name] for each in documents) for name in _SUMMED},
+            **{name: [one for each in documents for one in each[name]] for name in _LISTED},
+            "tables": list(tables.values()),
+        })  # fmt: skip
+
+
+def _ends(spans: Sequence[Mapping[str, str | None]]) -> dict[str, str | None] | None:
+    """From the first of several spans to the last; None: there is none."""
+    first = next((each["first"] for each in spans if each["first"]), None)
+    last = next((each["last"] for each in reversed(spans) if each["last"]), None)
+    return {"first": first, "last": last} if spans else None
+
+
+_SUMMED = ("transactions", "events", "changes", "rows", "bytes")
+_LISTED = ("gaps", "files")
+_OF_TABLE = ("rows", "changes", "files")
+
 
 def _lsn(number: int | None) -> str | None:
     return None if number is None else str(LSN(number))
@@ -153,41 +185,6 @@ def manifests(target: Target, folder: str) -> list[str]:
     found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{layout.MANIFESTS}"))
     names = (name for name in found if not name.endswith(layout.UNFINISHED))
     return [name.removesuffix(".json") for name in names if layout.range_of_name(name) is not None]
-
-
-def refuse_overlap(target: Target, part: Slice) -> None:
-    """Rows of a transaction may stand in one slice of a root only. Raises ``TargetProblem``."""
-    folder = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"
-    mine = layout.slice_name(part)
-    for found in target.files(folder):
-        name = found.path.rpartition("/")[2]
-        seqs = layout.range_of_name(name)
-        if seqs is None or name.startswith(mine):
-            continue
-        if seqs[0] >= part.through_seq or part.after_seq >= seqs[1]:
-            continue
-        other = (target.read_json(found.path) or {}).get("slice")
-        if other is None or _overlap(part, Slice.from_json(other)):
-            half, remedy = "", "export into another folder, or only what came since"
-            if name.endswith(layout.UNFINISHED):
-                half, remedy = " not finished", "finish that export, or export into another folder"
-            raise TargetProblem(
-                f"another slice{half} of the same transactions stands there, of commit_seq "
-                f"{seqs[0] + 1} to {seqs[1]}: its rows would be there twice", remedy
-            )  # fmt: skip
-
-
-def _overlap(one: Slice, other: Slice) -> bool:
-    """Whether a transaction can be in both."""
-    if one.actors and other.actors and not {*one.actors} & {*other.actors}:
-        return False
-    # From the latest beginning to the earliest end.
-    since = max((s.since for s in (one, other) if s.since is not None), default=None)
-    until = min((s.until for s in (one, other) if s.until is not None), default=None)
-    first = max((s.from_lsn for s in (one, other) if s.from_lsn is not None), default=None)
-    last = min((s.to_lsn for s in (one, other) if s.to_lsn is not None), default=None)
-    apart = since is not None and until is not None and since >= until
-    return not (apart or (first is not None and last is not None and first > last))
 
 
 def mark_unfinished(target: Target, part: Slice) -> None:

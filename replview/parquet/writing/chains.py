@@ -1,0 +1,229 @@
+"""What earlier runs left in an incarnation's folder, and what a run makes of it.
+
+A slice that was begun is gone on with where the wanted one holds it (``Chain.pieces``), with the
+same ends, and so with the same names and bytes; the archive and exports alike. One that is not
+part of the wanted slice, but has transactions of it, is taken back where its run is known to have
+ended; else it is refused, since its rows would be there twice. So are files that no manifest tells
+of: their manifest was deleted, or the mark of the slice that they were written for.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from replview.parquet.slices import Slice
+from replview.parquet.writing import layout
+from replview.parquet.writing.files import owner_of
+from replview.parquet.writing.filesystems import WRITING, named
+from replview.parquet.writing.manifests import Manifest, path_of, read_manifest, seal
+from replview.parquet.writing.planning import Plan
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
+
+#: Whether the run that wrote the slice of this name is known to have ended before it was whole.
+Abandoned = Callable[[str], bool]
+_LSNS = re.compile(r"part-([0-9A-F]{16})[.\d]*-([0-9A-F]{16})")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The slices of an incarnation's folder that differ from one another in their ends alone:
+    where each begins → where it ends.
+    """
+
+    whole: Mapping[int, int]
+    begun: Mapping[int, int]
+
+    @classmethod
+    def of(cls, target: Target, part: Slice) -> Self:
+        """Those that ask the same as ``part``, as the names of the manifests tell."""
+        ends: dict[str, dict[int, int]] = {".json": {}, layout.UNFINISHED: {}}
+        for found in target.files(f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"):
+            name = found.path.rpartition("/")[2]
+            if (seqs := layout.range_of_name(name)) is not None:
+                ending = name.removeprefix(layout.slice_name(_between(part, *seqs)))
+                ends.get(ending, {})[seqs[0]] = seqs[1]
+        return cls(ends[".json"], ends[layout.UNFINISHED])
+
+    def reached(self) -> int:
+        """Where the chain that begins with history ends."""
+        after = 0
+        while after in self.whole and after not in self.begun:
+            after = self.whole[after]
+        return after
+
+    def next(self, wanted: Slice) -> Slice | None:
+        """The slice there, or begun, that begins where the wanted one does; None: none does."""
+        after = wanted.after_seq
+        through = self.begun.get(after, self.whole.get(after))
+        return None if through is None else replace(wanted, through_seq=through)
+
+    def pieces(self, wanted: Slice) -> list[Slice]:
+        """The slices that are the wanted one together: those that are there or were begun, and
+        then the rest.
+        """
+        found: list[Slice] = []
+        while not found or found[-1].through_seq < wanted.through_seq:
+            rest = replace(wanted, after_seq=found[-1].through_seq) if found else wanted
+            known = self.next(rest)
+            fits = known is not None and rest.after_seq < known.through_seq <= rest.through_seq
+            found.append(known if known is not None and fits else rest)
+        return found
+
+
+def _between(part: Slice, after_seq: int, through_seq: int) -> Slice:
+    return replace(part, after_seq=after_seq, through_seq=through_seq)
+
+
+def abandoned_by(slices: Collection[Slice]) -> Abandoned:
+    """Slices of runs that have ended: each of them, and the pieces it was written in."""
+
+    def abandoned(name: str) -> bool:
+        after, through = layout.range_of_name(name) or (0, 0)
+        return any(
+            each.after_seq <= after <= through <= each.through_seq
+            and layout.slice_name(_between(each, after, through)) == name
+            for each in slices
+        )
+
+    return abandoned
+
+
+def refuse_overlap(target: Target, part: Slice, abandoned: Abandoned) -> set[str]:
+    """Rows of a transaction may stand in one slice of a root only: the names of abandoned ones
+    that have some of this slice's. Raises ``TargetProblem`` for any other.
+    """
+    mine, gone = layout.slice_name(part), set[str]()
+    folder = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"
+    # A slice's mark stands until all else of it is there: it comes before its manifest.
+    for found in sorted(target.files(folder), key=lambda f: not f.path.endswith(layout.UNFINISHED)):
+        name = found.path.rpartition("/")[2]
+        seqs = layout.range_of_name(name)
+        if seqs is None or name.startswith(mine) or not _meet(seqs, part):
+            continue
+        begun, own = name.endswith(layout.UNFINISHED), name.partition(".")[0]
+        if own in gone or (begun and abandoned(own)):
+            gone.add(own)
+            continue
+        other = (target.read_json(found.path) or {}).get("slice")
+        if other is None or _overlap(part, Slice.from_json(other)):
+            half, remedy = "", "export into another folder, or only what came since"
+            if begun:
+                half = " not finished"
+                remedy = (
+                    "wait until that export has ended; where nobody writes it any more, take it "
+                    "back, or export into another folder"
+                )
+            raise TargetProblem(
+                f"another slice{half} of the same transactions stands there, of commit_seq "
+                f"{seqs[0] + 1} to {seqs[1]}: its rows would be there twice", remedy
+            )  # fmt: skip
+    return gone
+
+
+def _meet(seqs: tuple[int, int], part: Slice) -> bool:
+    return seqs[0] < part.through_seq and part.after_seq < seqs[1]
+
+
+def _overlap(one: Slice, other: Slice) -> bool:
+    """Whether a transaction can be in both."""
+    if one.actors and other.actors and not {*one.actors} & {*other.actors}:
+        return False
+    # From the latest beginning to the earliest end.
+    since = max((s.since for s in (one, other) if s.since is not None), default=None)
+    until = min((s.until for s in (one, other) if s.until is not None), default=None)
+    first = max((s.from_lsn for s in (one, other) if s.from_lsn is not None), default=None)
+    last = min((s.to_lsn for s in (one, other) if s.to_lsn is not None), default=None)
+    apart = since is not None and until is not None and since >= until
+    return not (apart or (first is not None and last is not None and first > last))
+
+
+def make_room(target: Target, plan: Plan, gone: set[str], abandoned: Abandoned) -> None:
+    """Take back what abandoned slices left of the plan's transactions: all of those that are
+    ``gone``, and files whose mark was deleted. Raises ``TargetProblem`` for files of which nobody
+    knows whose they are.
+    """
+    part = plan.part_of
+    folder, mine = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}", layout.slice_name(part)
+    names = [found.path.rpartition("/")[2] for found in target.files(folder)]
+    told = {name.partition(".")[0] for name in names} - gone | {mine}
+    # Half a file tells nothing of whose it is: where another slice is being written it stays.
+    begun = {name.partition(".")[0] for name in names if name.endswith(layout.UNFINISHED)}
+    alone, left = not begun - gone - {mine}, set[str]()
+    for path in _files_meeting(target, plan, everything=bool(gone)):
+        owner = None if path_of_half(path) else owner_of(target, path)
+        if (alone and path_of_half(path)) or (
+            owner is not None and _is_left(owner, part, told, lambda n: n in gone or abandoned(n))
+        ):
+            left.add(path)
+    for name in gone:
+        target.delete(f"{folder}/{name}.json")
+    delete_files(target, part, left)
+    for name in gone:
+        target.delete(f"{folder}/{name}{layout.UNFINISHED}")
+
+
+def _is_left(owner: str, part: Slice, told: Collection[str], abandoned: Abandoned) -> bool:
+    """Whether a file that was written for the slice ``owner`` is in the way and to be deleted.
+    Raises ``TargetProblem`` where nothing tells.
+    """
+    seqs = layout.range_of_name(owner)
+    if owner in told or seqs is None or not _meet(seqs, part):
+        return False
+    if abandoned(owner):
+        return True
+    raise TargetProblem(
+        f"files of a slice stand there that no manifest tells of, of commit_seq {seqs[0] + 1} to "
+        f"{seqs[1]}: its rows would be there twice",
+        f"put {owner}.json back into {layout.MANIFESTS}, take that slice back, or export into "
+        "another folder",
+    )
+
+
+def path_of_half(path: str) -> str:
+    """The path that a half-written file would have been given; empty: it is none."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{named(name)}" if name.startswith(WRITING) else ""
+
+
+def _files_meeting(target: Target, plan: Plan, *, everything: bool) -> Iterable[str]:
+    """Parquet files, half-written ones among them: all, or those whose LSNs may be the plan's."""
+    within = [one.within for one in plan.parts]
+    first = min((each.first_lsn or 0 for each in within), default=0)
+    last = max((each.last_lsn or 0 for each in within), default=-1)
+    for found in target.files(layout.incarnation_folder(plan.part_of), deep=True):
+        lsns = _LSNS.search(found.path)
+        if lsns and (everything or (int(lsns[1], 16) <= last and first <= int(lsns[2], 16))):
+            yield found.path
+
+
+def delete_files(target: Target, part: Slice, paths: Collection[str]) -> None:
+    """Delete files of an incarnation, the halves of such, and what only stood there for them."""
+    datasets, others = {_dataset(path) for path in paths}, set()
+    if not paths:
+        return
+    for found in target.files(layout.incarnation_folder(part), deep=True):
+        if found.path in paths or path_of_half(found.path) in paths:
+            target.delete(found.path)
+        elif found.path.endswith(".parquet"):
+            others.add(_dataset(found.path))
+    for dataset in datasets - others:
+        target.delete(f"{dataset}/{layout.SCHEMA}")
+    for folder in {path.rpartition("/")[0] for path in paths}:
+        target.delete_empty(folder)
+
+
+def take_back(target: Target, manifest: Manifest) -> None:
+    """Delete a slice that is whole: its manifest first, so that no reader counts on its files."""
+    part = manifest.slice
+    if read_manifest(target, manifest.folder) == manifest:
+        target.delete(f"{manifest.folder}/{layout.MANIFEST}")
+    target.delete(path_of(part))
+    delete_files(target, part, {each["path"] for each in manifest.files})
+    seal(target, part, None)
+
+
+def _dataset(path: str) -> str:
+    """The dataset's folder of a file in one of its days."""
+    return path.rpartition("/")[0].rpartition("/")[0]
