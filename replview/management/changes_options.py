@@ -18,8 +18,8 @@ _SAME = ("actor", "origin", "transaction", "min_changes", "min_bytes", "prepared
          "until", "from_lsn", "to_lsn", "where")  # fmt: skip
 
 
-def add_filters(parser: ArgumentParser) -> None:
-    """What narrows: the same filters as the pages have."""
+def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
+    """What narrows: the same filters as the pages have; ``of_rows``: those of single rows, too."""
     option = parser.add_argument
     option("--table", "--relation", action="append", metavar="SCHEMA.TABLE", dest="tables",
            help="only changes of this table, also under names it had; may be repeated")  # fmt: skip
@@ -33,6 +33,8 @@ def add_filters(parser: ArgumentParser) -> None:
            help="committed, message or snapshot (a baseline's rows)")  # fmt: skip
     _add_transaction_filters(parser)
     _add_place_filters(parser)
+    if of_rows:
+        _add_row_filters(parser)
 
 
 def _add_transaction_filters(parser: ArgumentParser) -> None:
@@ -54,12 +56,16 @@ def _add_transaction_filters(parser: ArgumentParser) -> None:
 
 
 def _add_place_filters(parser: ArgumentParser) -> None:
-    """What asks of a place in history, of values and of a row."""
+    """What asks of a place in history."""
     option = parser.add_argument
     option("--since", metavar="TIME", help="an ISO time (else UTC), or an age like 2h, 7d")
     option("--until", metavar="TIME", help="the same, excluded")
     option("--from-lsn", type=_lsn, metavar="LSN", help="commits at or after it")
     option("--to-lsn", type=_lsn, metavar="LSN", help="commits at or before it")
+
+
+def _add_row_filters(parser: ArgumentParser) -> None:
+    option = parser.add_argument
     option(
         "--where",
         metavar="CONDITION",
@@ -87,8 +93,8 @@ def words_of(options: dict[str, Any]) -> dict[str, str]:
         "states": ",".join(options["state"] or ()),
         "id": options["gid"] or ("" if options["xid"] is None else str(options["xid"])),
         "q": options["text"],
-        "key": options["row"],
-        **{name: options[name] for name in _SAME},
+        "key": options.get("row"),
+        **{name: options.get(name) for name in _SAME},
     }
     return {name: str(word) for name, word in words.items() if word}
 

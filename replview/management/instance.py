@@ -53,17 +53,24 @@ NO_INSTANCE = (
 )
 #: Exit status when there is no instance to talk to.
 NO_INSTANCE_STATUS = 2
+#: Of wrong options and no instance where the status 2 says that nothing is new (EX_USAGE).
+WRONG_USE = 64
 
 
 class PlainCommand(BaseCommand):
     """A command whose expected errors are one line with a remedy: no traceback, no class name."""
 
     requires_system_checks: list[str] = []
+    #: Where the status 2 means something else: that of wrong options, and of no instance.
+    wrong_use_status = NO_INSTANCE_STATUS
 
     def run_from_argv(self, argv: list[str]) -> None:
         """As Django's, with the error's text alone."""
         self._called_from_command_line = True
-        parsed = self.create_parser(argv[0], argv[1]).parse_args(argv[2:])
+        try:
+            parsed = self.create_parser(argv[0], argv[1]).parse_args(argv[2:])
+        except SystemExit as error:
+            sys.exit(self.wrong_use_status if error.code else 0)
         handle_default_options(parsed)
         options = vars(parsed)
         try:
@@ -146,7 +153,7 @@ class InstanceCommand(PlainCommand):
     """A command that needs the store of a running instance."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        require_instance()
+        require_instance(self.wrong_use_status)
         return super().execute(*args, **options)
 
 
@@ -167,17 +174,17 @@ class Actions(PlainCommand):
         getattr(self, f"_{options['action']}")(options)
 
 
-def require_instance() -> None:
-    """Raise ``CommandError`` (exit status 2) unless a store is named and answers."""
+def require_instance(status: int = NO_INSTANCE_STATUS) -> None:
+    """Raise ``CommandError`` (with this exit status) unless a store is named and answers."""
     if not settings.STORE_URL:
-        raise CommandError(NO_INSTANCE, returncode=NO_INSTANCE_STATUS)
+        raise CommandError(NO_INSTANCE, returncode=status)
     try:
         connection.ensure_connection()
     except OperationalError:
         place = f"{connection.settings_dict['HOST']}:{connection.settings_dict['PORT']}"
         raise CommandError(
             f"the store at {place} does not answer: start it, or correct REPLVIEW_STORE_URL",
-            returncode=NO_INSTANCE_STATUS,
+            returncode=status,
         ) from None
 
 

@@ -1,8 +1,10 @@
 """``python -m replview.spark JOB …``: a Spark job in a process of its own, here or by spark-submit.
 
 The result is all that stands on standard output, Spark's log on standard error. What was wrong is
-said in the last line there, with what mends it; the exit status is 1, and 2 for wrong options. With
-``--json`` standard output tells what was wrong, too: ``{"problem", "remedy"}``.
+said in the last line there, with what mends it. The exit status is 0 where it is done, 1 where it
+failed, 2 where nothing is new to archive, 3 over a gap (of an archive: of the store; of an answer:
+of what it was asked of, as it says itself), and 64 for wrong options. With ``--json`` standard
+output tells what was wrong, too: ``{"problem", "remedy"}``.
 """
 
 import argparse
@@ -11,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
@@ -23,6 +25,16 @@ from replview.spark.sessions import SparkProblem, naming_connectors, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+DONE, FAILED, NOTHING_NEW, GAP, WRONG_USE = 0, 1, 2, 3, 64
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the options; 2 has another meaning here."""
+        self.print_usage(sys.stderr)
+        self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
 
 
 #: Changes of one increment, about.
@@ -46,24 +58,36 @@ def add_archive(commands: Any) -> None:
                         "environment's, else this machine)")  # fmt: skip
 
 
-def run(spark: "SparkSession", options: argparse.Namespace) -> None:
-    """Archive what is stored now, and say how far that is. Raises ``SparkProblem``,
-    ``TargetProblem``.
+def run(spark: "SparkSession", options: argparse.Namespace) -> int:
+    """Archive what is stored now, say how far that is, and give the exit status.
+
+    Raises ``SparkProblem``, ``TargetProblem``.
     """
     # Jobs over files need no psycopg, and a cluster may have none.
     from replview.parquet.reading import StoreProblem
+    from replview.parquet.reading.connecting import ENVIRONMENT
     from replview.spark.archive_streaming import archive
 
     try:
-        done = archive(spark, options.target, options.slot, changes=options.changes)
+        done, gaps = archive(spark, options.target, options.slot, changes=options.changes)
     except StoreProblem as error:
-        raise SparkProblem(error.cause, error.remedy) from error
-    told = ", ".join(f"life {number} up to commit_seq {seq}" for number, seq in done.items())
+        remedy = error.remedy
+        if ENVIRONMENT not in os.environ:
+            remedy = (
+                f"set {ENVIRONMENT} in the environment, or use the command 'replview spark "
+                "archive', which finds the instance that runs here"
+            )
+        raise SparkProblem(error.cause, remedy) from error
+    told = ", ".join(f"incarnation {number} up to commit_seq {seq}" for number, seq in done.items())
     sys.stdout.write(f"archived: {told or 'nothing is new'}\n")
+    for number, first, last in gaps:
+        sys.stdout.write(f"over a gap: incarnation {number}, commit_seq {first} to {last} were "
+                         "deleted from the store before\n")  # fmt: skip
+    return GAP if gaps else (DONE if done else NOTHING_NEW)
 
 
 def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = _Parser(
         prog=prog,
         description="Jobs over changes that were exported as Parquet, by Spark: on this machine or "
         "a cluster.",
@@ -86,14 +110,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Told to end (a page's button, a worker that stops): the JVM goes along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        _run(options)
+        return _run(options)
     except (SparkProblem, TargetProblem) as error:
         print(f"replview: {error.cause}: {error.remedy}", file=sys.stderr)
         if options.json:
             answer = {"problem": error.cause, "remedy": error.remedy}
             sys.stdout.write(orjson.dumps(answer).decode() + "\n")
-        return 1
-    return 0
+        return FAILED
 
 
 def check(options: argparse.Namespace) -> None:
@@ -108,19 +131,20 @@ def check(options: argparse.Namespace) -> None:
         check_output(options.output, options.spark)
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     check(options)
     spark = session(options.spark, name=f"replview {options.name}")
     try:
         if "whole" in options:
-            options.whole(spark, options)
-            return
+            status: int = options.whole(spark, options)
+            return status
         with naming_connectors():
             result = compute(spark, options)
             if options.output:
                 print(f"written to {write(result, options.output)}", file=sys.stderr)
             shown = (as_json if options.json else as_table)(result, options.limit)
         print(shown, flush=True)
+        return DONE if result.complete else GAP
     finally:
         spark.stop()
 

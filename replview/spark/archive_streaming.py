@@ -38,8 +38,9 @@ def archive(
     url: str,
     slot: str | None = None,
     *, dsn: str | None = None, changes: int,
-) -> Mapping[str, int]:  # fmt: skip
-    """What was written: the incarnation's number → the commit_seq up to which it is there.
+) -> tuple[Mapping[str, int], list[tuple[str, int, int]]]:  # fmt: skip
+    """What was written: the incarnation's number → the commit_seq up to which it is there; and what
+    the store lacks in it: an incarnation's number, the first and the last commit_seq.
 
     Raises ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
     """
@@ -71,7 +72,7 @@ def archive(
         ) from error
     finally:
         query.stop()
-    return writer.done
+    return writer.done, writer.gaps
 
 
 def _stream_of(spark: "SparkSession", part: Slice, dsn: str | None, changes: int) -> "DataFrame":
@@ -95,6 +96,7 @@ class _Increments:
         self._checkpoint = checkpoint
         self._spark = spark
         self.done: dict[str, int] = {}
+        self.gaps: list[tuple[str, int, int]] = []
         self.problem: BaseException | None = None
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
@@ -131,5 +133,7 @@ class _Increments:
                 next_slice(wanted, self._target, self._dsn),
                 partial(write_parts, self._spark),
             )
-            export(part, self._target, dsn=self._dsn, write_parts=write, keep=True)
+            made = export(part, self._target, dsn=self._dsn, write_parts=write, keep=True)
             self.done[str(incarnation)] = part.through_seq
+            gaps = [gap for gap in made.document["gaps"] if gap["kind"] == "deleted"]
+            self.gaps += [(str(incarnation), g["after_seq"] + 1, g["through_seq"]) for g in gaps]

@@ -12,7 +12,7 @@ batch that is read again after a crash is the same batch.
 Whoever reads so has the store's password, and could read all there is. What nobody is to see stays
 unseen all the same: columns that the store's rules mask come as they come to pages, unless
 ``masked`` says otherwise (``none``, or tables with their columns as JSON); ``excluded`` names
-tables that are left out.
+tables that are left out, and messages with them, which are of no table.
 """
 
 import datetime as dt

@@ -145,7 +145,8 @@ def _begun(url: str | None, settings: Mapping[str, str]) -> dict[str, str]:
 
 def _lacking() -> SparkProblem:
     return SparkProblem(
-        "Spark is not installed here", "install it with: pip install 'replview[spark]'"
+        "Spark is not installed here",
+        "install it in replview's folder with: pip install '.[spark]'",
     )
 
 
@@ -172,7 +173,7 @@ def _connected(url: str, settings: Mapping[str, str]) -> "SparkSession":
     except ImportError:
         raise SparkProblem(
             "the client of Spark Connect is not installed here",
-            "install it with: pip install 'replview[connect]'",
+            "install it in replview's folder with: pip install '.[connect]'",
         ) from None
     _look_for(url)
     builder = SparkSession.builder.remote(url)

@@ -53,7 +53,7 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
     assert not list(checkpoint.glob("commits/[0-9]*"))
 
     # The batch is played again: its slice is there, the next ones follow.
-    assert archive(spark, str(root), dsn=store_dsn, changes=2) == {"1": 3}
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == ({"1": 3}, [])
     assert {name: parquet(root)[name] for name in left} == left
     assert [row["commit_seq"] for row in rows(root, "transactions")] == [1, 2, 3]
     assert [(row["id"], row["_change_type"]) for row in rows(root, "public.orders")] == [
@@ -61,8 +61,8 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
     ]  # fmt: skip
 
     history.commit(insert(4))
-    assert archive(spark, str(root), dsn=store_dsn, changes=2) == {"1": 4}
-    assert archive(spark, str(root), dsn=store_dsn, changes=2) == {}
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == ({"1": 4}, [])
+    assert archive(spark, str(root), dsn=store_dsn, changes=2) == ({}, [])
     assert len(rows(root, "public.orders")) == 5
     # Without Spark the same slices are the same bytes.
     with reading.connect(store_dsn) as store:

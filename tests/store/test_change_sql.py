@@ -250,7 +250,7 @@ def test_what_is_not_known_is_refused(source: SourceDatabase, record) -> None:
     ]
 
     assert [made.sql for made in undone] == [None] * 5
-    assert "no earlier change of the row" in undone[0].reason
+    assert "the changes before do not tell it" in undone[0].reason
     assert undone[1].reason.startswith("old row unknown: the server sent only the key")
     assert "old row unknown" in undone[2].reason
     assert undone[3].reason == "a truncation does not tell the rows it removed"

@@ -9,7 +9,13 @@ from replview.access.page import OPERATOR, page
 from replview.access.rights import Role, may
 from replview.access.withheld import shown_slice, shown_words, visible_exports
 from replview.features.exports.outlook import outlook_of, spark_for
-from replview.features.exports.request import Before, ExportRequest, ask, read_export_request
+from replview.features.exports.request import (
+    Before,
+    ExportRequest,
+    ask,
+    over_a_gap,
+    read_export_request,
+)
 from replview.jobs import exports
 from replview.store.models import Export
 from replview.store.read.changes.records import utc_text
@@ -38,7 +44,7 @@ class SliceWords(FilterWords):
         if self.since_last and not self.name:
             raise BadRequest("since_last continues a name", "give name")
         # What a request is asked with is no word of a filter.
-        given = self.dict(exclude={"before", "name", "to"})
+        given = self.dict(exclude={"before", "name", "to", "allow_gaps"})
         given = {word: text for word, text in given.items() if text and isinstance(text, str)}
         slot = slot_named(self.slot)
         return read_export_request(
@@ -51,6 +57,9 @@ class NewExport(SliceWords):
 
     model_config = {"extra": "forbid"}
 
+    allow_gaps: bool = Field(
+        False, description="go on with `since_last` where the record lacks something in between"
+    )
     to: str = Field(description="a folder within the instance's, for admins also a URL: `s3://…`")
 
 
@@ -122,6 +131,8 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
         # Before any look at the record: a switch that is off says so first.
         read_policy().check()
         export_request = wanted.export_request()
+        if export_request.gaps and not wanted.allow_gaps:
+            raise Refused(over_a_gap(export_request), "Give allow_gaps to go on without it")
         row = ask(
             export_request,
             wanted.to,

@@ -19,6 +19,7 @@ from replview.features.exports.request import (
     Before,
     ExportRequest,
     nothing_words,
+    over_a_gap,
     read_export_request,
 )
 from replview.store.models import Export, Relation, Slot
@@ -257,13 +258,15 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
             next="export, or narrow the sentence.",
             ready=True,
         )
-    left_out, number = page.export_request.left_out if page.export_request else (), outlook.rows
+    asked, number = page.export_request, outlook.rows
+    left_out = asked.left_out if asked else ()
+    gap = f"Over a gap: {over_a_gap(asked)}." if asked and asked.gaps else ""
     time, size = age_words(max(outlook.estimate.seconds, 1.0)), bytes_words(outlook.size_bytes)
     rows = f"{count_words(number)} row{'' if number == 1 else 's'}"
     return Sentence(
-        level="look" if left_out else "ok",
+        level="look" if left_out or gap else "ok",
         title=f"Ready: {rows}, about {size} and {time}.",
-        cause=_cause(left_out, page.schema),
+        cause=gap or _cause(left_out, page.schema),
         next="export, or edit the sentence.",
         ready=True,
     )

@@ -12,6 +12,7 @@ from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
 from replview.features.exports.page import OWN_WORDS, export_url
 from replview.features.exports.reading_back import ReadingBack, reading_after, written
+from replview.features.exports.request import BEGINNINGS
 from replview.features.exports.tags import took_words
 from replview.parquet.archive.changes import file_columns
 from replview.parquet.writing.layout import decoded
@@ -63,10 +64,12 @@ class Record:
 def read_record(row: Export, *, read: str = "") -> Record:
     again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
     again |= {"slot": row.slot_name, "to": row.target}
-    since_last = again | {"name": row.name, "since_last": "1"}
+    places = (*BEGINNINGS, "until", "to_lsn")
+    since_last = {word: text for word, text in again.items() if word not in places}
+    since_last |= {"name": row.name, "since_last": "1"}
     if row.name and row.slice.get("after_seq") and "transaction" not in again:
         # It went on after another, and so does what takes its place.
-        again = since_last
+        again |= {"name": row.name, "since_last": "1"}
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
     return Record(

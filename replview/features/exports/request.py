@@ -16,10 +16,12 @@ from replview.jobs import exports
 from replview.jobs.exports import AlreadyRunning
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.reading.masks import with_rules
+from replview.parquet.reading.resolving import ended_at_a_place
 from replview.parquet.slices import STATES, Narrowing, Slice
+from replview.parquet.writing.manifests import gaps_of
 from replview.spark.sessions import SparkProblem, refuse_token
 from replview.store.connecting import store_conninfo
-from replview.store.models import Export, Relation, Slot, SlotIncarnation, Transaction
+from replview.store.models import Export, Relation, Slot, SlotEvent, SlotIncarnation, Transaction
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import shapes_named
 from replview.store.read.transactions.transaction_filter import (
@@ -123,6 +125,9 @@ WORDS = (
     "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
     "states", "origin", "min_changes", "min_bytes", "prepared_min",
 )  # fmt: skip
+_GAPS_SHOWN = 3
+#: Words that say where a slice begins.
+BEGINNINGS = ("since", "from_lsn", "transaction")
 _OPERATION_OF = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message",
                  "S": "snapshot"}  # fmt: skip
 #: It is not, since its files are counted and cut by what transactions tell of themselves.
@@ -142,6 +147,8 @@ class ExportRequest:
     name: str = ""
     #: The export that it continues.
     last: Export | None = None
+    #: What the record lacks between the end of the last export and that of this one.
+    gaps: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -160,21 +167,26 @@ def read_export_request(
     """The slice these words mean now. Raises ``Refused``; without ``strict`` words that an export
     is not narrowed by are left out instead, and named.
     """
+    last = exports.last_done(slot, name) if since_last and name else None
+    if last is not None:
+        # It begins where the last one ended, whatever else was given.
+        words = {word: text for word, text in words.items() if word not in BEGINNINGS}
+    before_it = None if last is None else _slice_of(last)
     wanted = WantedChanges.from_words(slot, words)
     left_out = tuple(_NAMES[one] for one in _NAMES if _given(words, one))
     _refuse_unexportable(slot, wanted, left_out if strict else ())
-    last = exports.last_done(slot, name) if since_last and name else None
     tables, hidden = permitted(slot, _tables(slot, wanted.filter.tables))
     if hidden:
         left_out = (*left_out, "tables you have no right to see")
-    ends = _ends(slot, wanted.transaction_id, last)
-    found = _resolved(slot, wanted.filter, tables=tables, before=before, **ends)
+    ends = _ends(slot, wanted.transaction_id, before_it)
+    found = _resolved(slot, wanted.filter, named=bool(name), tables=tables, before=before, **ends)
     kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
     if last is not None:
         same_masks(last, found)
     return ExportRequest(
-        slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last
-    )
+        slot=slot, slice=found, words=kept, left_out=left_out, name=name, last=last,
+        gaps=() if before_it is None else _gaps(slot, before_it, found),
+    )  # fmt: skip
 
 
 def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[str]) -> None:
@@ -196,8 +208,10 @@ def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[s
         raise Refused(f"{slot} has recorded nothing yet", "Wait for its first transaction")
 
 
-def _resolved(slot: Slot, asked: TransactionFilter, **more: Any) -> Slice:
-    """The slice of a filter, with fixed ends and the masks in force. Raises ``Refused``."""
+def _resolved(slot: Slot, asked: TransactionFilter, *, named: bool, **more: Any) -> Slice:
+    """The slice of a filter, with fixed ends and the masks in force; one that has a name may be
+    continued, and ends at a place. Raises ``Refused``.
+    """
     narrowed = narrowing_of(slot, asked)
     operations = () if asked.ops == OPERATIONS else [_OPERATION_OF[one] for one in asked.ops]
     try:
@@ -214,6 +228,7 @@ def _resolved(slot: Slot, asked: TransactionFilter, **more: Any) -> Slice:
                 actors=(asked.actor,) if asked.actor and asked.actor != UNKNOWN_ACTOR else (),
                 **more,
             )
+            found = ended_at_a_place(connection, found) if named else found
             return replace(with_rules(connection, found), narrowed=narrowed)
     except StoreProblem as problem:
         raise Refused(problem.cause, problem.remedy) from None
@@ -261,7 +276,21 @@ def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
     return "the slice is empty", "Widen the time or LSN range"
 
 
-def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[str, object]:
+def over_a_gap(export_request: ExportRequest) -> str:
+    """Which gaps there are since the last export."""
+    gaps, last = export_request.gaps, export_request.last
+    more = f"; and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
+    since = f"since export {last.pk}" if last is not None else "there"
+    return f"the record has a gap {since}: {'; '.join(gaps[:_GAPS_SHOWN])}{more}"
+
+
+def _slice_of(last: Export) -> Slice:
+    """Up to where it ended; a former version kept the end of the record with it."""
+    with connect(store_conninfo()) as connection:
+        return ended_at_a_place(connection, Slice.from_json(last.slice))
+
+
+def _ends(slot: Slot, transaction_id: int | None, before: Slice | None) -> dict[str, object]:
     """Which incarnation, and from which place in it."""
     if transaction_id is not None:
         row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
@@ -270,16 +299,48 @@ def _ends(slot: Slot, transaction_id: int | None, last: Export | None) -> dict[s
             raise Refused(cause, "Choose one that has committed")
         ends = {"after_seq": row.commit_seq - 1, "through_seq": row.commit_seq}
         return {"incarnation": row.incarnation.number, **ends}
-    if last is None:
-        return {}
-    before = Slice.from_json(last.slice)
-    incarnations = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
-    for incarnation in incarnations.order_by("number"):
-        after = before.through_seq if incarnation.number == before.incarnation else 0
+    for incarnation, after in [] if before is None else _since(slot, before):
         # The rest of an earlier one first: positions of two incarnations are in no one slice.
-        if incarnation.commit_seq > after or incarnation.pk == slot.incarnation_id:
+        if _has_more(incarnation, after) or incarnation.pk == slot.incarnation_id:
             return {"incarnation": incarnation.number, "after_seq": after}
     return {}
+
+
+def _since(slot: Slot, before: Slice) -> list[tuple[SlotIncarnation, int]]:
+    """The incarnations since a slice, each with the place after which nothing of it was in it."""
+    found = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
+    return [(each, before.through_seq if each.number == before.incarnation else 0)
+            for each in found.order_by("number")]  # fmt: skip
+
+
+def _has_more(incarnation: SlotIncarnation, after_seq: int) -> bool:
+    return Transaction.objects.filter(incarnation=incarnation, commit_seq__gt=after_seq).exists()
+
+
+def _gaps(slot: Slot, before: Slice, part: Slice) -> tuple[str, ...]:
+    """What is missing between a slice and the end of the one that continues it, in sentences."""
+    found: list[str] = []
+    for incarnation, after in _since(slot, before):
+        if incarnation.number > part.incarnation:
+            break
+        through = part.through_seq
+        if incarnation.pk != part.incarnation_id or not _has_more(incarnation, after):
+            # Of this incarnation all that came since was deleted again.
+            through = incarnation.commit_seq
+        between = replace(part, incarnation_id=incarnation.pk, after_seq=after, through_seq=through)
+        if incarnation.number > before.incarnation:
+            events = SlotEvent.objects.filter(incarnation=incarnation, kind="gap").order_by("pk")
+            found += [text.rstrip(".") for text in events.values_list("message", flat=True)]
+        with connect(store_conninfo()) as connection:
+            found += map(_gap_words, gaps_of(connection, between))
+    return tuple(found)
+
+
+def _gap_words(gap: Mapping[str, Any]) -> str:
+    if gap["kind"] == "skipped":
+        return f"the transaction at {gap['commit_lsn'] or 'an unknown LSN'} was left out"
+    first, last = gap["after_seq"] + 1, gap["through_seq"]
+    return f"commit_seq {first} to {last} were deleted from the store"
 
 
 def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:

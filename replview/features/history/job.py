@@ -122,7 +122,8 @@ def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
         if results_path.stat().st_size <= _MOST_BYTES:
             result = orjson.loads(results_path.read_bytes())
     status = job.process.returncode
-    if status == 0 and "rows" in result:
+    # 3: over a gap, of which the result tells.
+    if status in (0, 3) and "rows" in result:
         kept = [[_cell(value) for value in each] for each in result["rows"][:ROWS_KEPT]]
         return rows.finish(row, result={**result, "rows": kept})
     cause, remedy = str(result.get("problem") or ""), str(result.get("remedy") or "")

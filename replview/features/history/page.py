@@ -147,7 +147,7 @@ def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
             level="look",
             title=title,
             cause="But Spark or its Java is not installed where these pages run.",
-            next="on the worker's machine: pip install 'replview[spark]', "
+            next="on the worker's machine: pip install '.[spark]' in replview's folder, "
             "apt-get install openjdk-17-jre-headless.",
             ready=True,
         )

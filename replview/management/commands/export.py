@@ -8,16 +8,26 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import orjson
 from django.core.management.base import CommandError
 
+from replview.features.exports.api import export_json
 from replview.features.exports.job import carry_out
 from replview.features.exports.outlook import Outlook, outlook_of
-from replview.features.exports.request import ExportRequest, ask, nothing_words, read_export_request
+from replview.features.exports.request import (
+    BEGINNINGS,
+    ExportRequest,
+    ask,
+    nothing_words,
+    over_a_gap,
+    read_export_request,
+)
 from replview.jobs import exports
 from replview.live.publisher import Publisher
 from replview.management.changes_options import add_filters, words_of
 from replview.management.instance import (
     BY,
+    WRONG_USE,
     InstanceCommand,
     find_slot,
     stopping_on_signals,
@@ -30,19 +40,27 @@ from replview.targets.policy import DEFAULT_SCHEMES, Refused, read_policy
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
 _EARLIER = 20
+#: Words of a filter that say where a slice ends, and where it stands at all.
+_ENDS = ("until", "to_lsn")
+_PLACES = ("slot", *BEGINNINGS, *_ENDS)
+#: Exit statuses, and what the answer calls them.
+DONE, FAILED, NOTHING_NEW, GAP = range(4)
+_OUTCOMES = ("done", "failed", "nothing_new", "gap")
 
 
 class Command(InstanceCommand):
     help = (
         "Write a slice of a slot's record as Parquet, a dataset a table and one of the "
         "transactions: the same filters as 'replview changes'. The command does the export "
-        "itself, and records it among all others."
+        "itself, and records it among all others. Its exit status: 0 done, 2 nothing new, 3 over a "
+        "gap, 1 failed, 64 wrong options or no instance."
     )
+    wrong_use_status = WRONG_USE
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         option = parser.add_argument
         option("--slot", metavar="[SOURCE/]NAME")
-        add_filters(parser)
+        add_filters(parser, of_rows=False)
         option("--to", metavar="FOLDER|URL", help="where to: a folder (relative: to the current "
                "one), s3://bucket/folder, …")  # fmt: skip
         option("--before", choices=["sent", "derived"], default="sent", help="rows before an "
@@ -50,11 +68,15 @@ class Command(InstanceCommand):
         option("--name", default="", metavar="NAME", help="name it, to continue it later")
         option("--since-last", action="store_true", help="what was committed since the last "
                "export of this name; filter and target default to its")  # fmt: skip
+        option("--allow-gaps", action="store_true", help="with --since-last: go on also "
+               "where the record lacks something in between")  # fmt: skip
         option("--take-back", action="store_true", help="delete what is in the way of "
                "an export there that never ended, whoever began it; nobody else may write "
                "there")  # fmt: skip
         option("--spark", default="", metavar="MASTER|sc://HOST", help="on Spark: local[2], …")
         option("--estimate", action="store_true", help="say what it would take, and write nothing")
+        option("--json", action="store_true", help="answer with one JSON object: outcome (done, "
+               "nothing_new, gap or failed), export, gaps, problem, remedy")  # fmt: skip
         option("--wait", action="store_true", help="say how far it is, also where there is no "
                "terminal")  # fmt: skip
         option("--list", action="store_true", help="what was exported, and by whom")
@@ -68,6 +90,7 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        self.as_json = bool(options["json"])
         if self._chose(options):
             policy = read_policy()
             self.say(f"exports are {'allowed' if policy.allowed else 'refused'}",
@@ -87,23 +110,37 @@ class Command(InstanceCommand):
             raise CommandError("say of which slot: --slot SOURCE/NAME, or --list")
 
     def _export(self, slot: Slot, options: dict[str, Any]) -> None:
-        read_policy().check()
-        export_request, target = _request(slot, options)
-        if options["estimate"]:
-            self.say(*estimate_lines(outlook_of(export_request, patient=True)))
-            return
-        if not target:
-            raise CommandError("say where to: --to FOLDER or --to URL (or --estimate)")
-        if export_request.empty:
-            cause, remedy = nothing_words(export_request)
-            if options["since_last"]:
-                self.say(f"{cause}: nothing was written")
+        try:
+            read_policy().check()
+            export_request, target = _request(slot, options)
+            gaps = export_request.gaps
+            if options["estimate"]:
+                self.say(*estimate_lines(outlook_of(export_request, patient=True)))
                 return
-            raise Refused(cause, remedy)
-        outlook = outlook_of(export_request, patient=True)
-        row = ask(export_request, target, by=command_user(), how=Export.How.COMMAND, anywhere=True,
-                  base=Path.cwd(), spark=options["spark"] or outlook.spark)  # fmt: skip
+            if not target:
+                raise CommandError("say where to: --to FOLDER or --to URL (or --estimate)")
+            if gaps and not options["allow_gaps"]:
+                remedy = "Give --allow-gaps to go on without it"
+                raise self._end(GAP, over_a_gap(export_request), remedy, gaps)
+            if export_request.empty:
+                raise self._end(NOTHING_NEW, *nothing_words(export_request))
+            outlook = outlook_of(export_request, patient=True)
+            row = ask(export_request, target, by=command_user(), how=Export.How.COMMAND,
+                      anywhere=True, base=Path.cwd(),
+                      spark=options["spark"] or outlook.spark)  # fmt: skip
+        except Refused as refused:
+            if not self.as_json:
+                raise
+            raise self._end(FAILED, refused.cause, refused.remedy) from None
         self._carry_out(row, outlook, options)
+        if row.state != Export.State.DONE:
+            cause = row.problem_cause or "what it had written is deleted again"
+            cause = f"export {row.pk} {row.state}: {cause}"
+            raise self._end(FAILED, cause, row.problem_remedy, row=row)
+        if options["json"]:
+            self._end(DONE, gaps=gaps, row=row)
+        else:
+            self.say(*ended_lines(row), *(f"over a gap: {gap}" for gap in gaps))
 
     def _carry_out(self, row: Export, outlook: Outlook, options: Mapping[str, Any]) -> None:
         """Here, in this process: no worker is needed."""
@@ -115,11 +152,17 @@ class Command(InstanceCommand):
             if sys.stderr.isatty():
                 self.stderr.write("")
         row.refresh_from_db()
-        if row.state != Export.State.DONE:
-            remedy = f". {row.problem_remedy}" if row.problem_remedy else ""
-            cause = row.problem_cause or "what it had written is deleted again"
-            raise CommandError(f"export {row.pk} {row.state}: {cause}{remedy}")
-        self.say(*ended_lines(row))
+
+    def _end(
+        self, status: int, cause: str = "", remedy: str = "", gaps: tuple[str, ...] = (),
+        row: Export | None = None,
+    ) -> CommandError:  # fmt: skip
+        """What ends the command; its answer, where that is to be JSON."""
+        if self.as_json:
+            answer = {"outcome": _OUTCOMES[status], "export": row and export_json(row),
+                      "gaps": gaps, "problem": cause, "remedy": remedy}  # fmt: skip
+            self.say(orjson.dumps(answer).decode())
+        return CommandError(f"{cause}. {remedy}" if remedy else cause, returncode=status)
 
     def _cancel(self, export_id: int) -> None:
         row = Export.objects.filter(pk=export_id).first()
@@ -159,7 +202,10 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
             raise CommandError("--since-last continues a name: give --name")
         last = exports.last_done(slot, name)
         if last is not None:
-            words = words or {k: v for k, v in last.words.items() if k != "slot"}
+            ends = {word: text for word, text in words.items() if word in _ENDS}
+            given = {word: text for word, text in words.items() if text and word not in _PLACES}
+            before = {word: text for word, text in last.words.items() if word not in _PLACES}
+            words = (given or before) | ends
             target = target or last.target
     export_request = read_export_request(slot, words, name=name, before=options["before"],
                                          since_last=options["since_last"])  # fmt: skip

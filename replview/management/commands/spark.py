@@ -10,7 +10,9 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from replview.management.instance import PlainCommand
+from replview.spark.__main__ import GAP, NOTHING_NEW, WRONG_USE
 from replview.spark.processes import JobProcess
+from replview.store.connecting import store_conninfo
 
 
 class Command(PlainCommand):
@@ -25,7 +27,7 @@ class Command(PlainCommand):
         words = argv[2:]
         if not words or words[0] in ("-h", "--help"):
             self.print_help(argv[0], argv[1])
-            sys.exit(0 if words else 2)
+            sys.exit(0 if words else WRONG_USE)
         try:
             self.handle(job=words)
         except CommandError as error:
@@ -44,16 +46,20 @@ class Command(PlainCommand):
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
         log = Path(settings.DATA_DIR) / "spark-logs" / f"{words[0]}-{stamp}.log"
         try:
-            job = JobProcess.start(words, log=log, output=None)
+            # The archive's job reads the store of the instance that runs here.
+            store = {"REPLVIEW_STORE_URL": store_conninfo()} if settings.STORE_URL else {}
+            environment = store if words[0] == "archive" else {}
+            job = JobProcess.start(words, log=log, output=None, environment=environment)
         except (OSError, ValueError) as error:
             raise CommandError(f"the job cannot be started: {error}") from None
         try:
             status = job.wait()
         finally:
             job.end()
-        if status == 2:
+        if status == WRONG_USE:
             self.stderr.write(log.read_text(errors="replace").rstrip())
             log.unlink()
-            sys.exit(2)
+        if status in (NOTHING_NEW, GAP, WRONG_USE):
+            sys.exit(status)
         if status:
             raise CommandError(f"{job.problem()} (its log: {log})", returncode=1)

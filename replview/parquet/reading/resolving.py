@@ -11,6 +11,7 @@ from psycopg import sql
 from replview.parquet.reading.connecting import Connection, StoreProblem, did_you_mean
 from replview.parquet.reading.places import (
     PLACED_LSN,
+    PLACED_TIME,
     conditions,
     counted,
     counted_in,
@@ -43,6 +44,13 @@ _LAST = "SELECT coalesce(max(commit_seq), 0) FROM transaction WHERE incarnation_
 _NEXT = """
     SELECT t.commit_seq, {lsn} < {wanted}::pg_lsn FROM transaction t
     WHERE t.incarnation_id = {incarnation_id} AND t.commit_seq > {after} AND t.state <> 'snapshot'
+    ORDER BY t.commit_seq LIMIT 1
+"""
+_LATER = """
+    SELECT t.commit_seq FROM transaction t
+    WHERE t.incarnation_id = {incarnation_id}
+      AND t.commit_seq > {after} AND t.commit_seq <= {through}
+      AND ({time} >= {until}::timestamptz OR {lsn} > {to_lsn}::pg_lsn)
     ORDER BY t.commit_seq LIMIT 1
 """
 _BASELINES = """
@@ -90,6 +98,22 @@ def resolve(
         from_lsn=from_lsn, to_lsn=to_lsn, tables=tuple(tables), operations=tuple(operations),
         actors=tuple(actors), before=before, narrowed=narrowed,
     )  # fmt: skip
+
+
+def ended_at_a_place(connection: Connection, part: Slice) -> Slice:
+    """The slice up to its first transaction that is later than its end: what goes on after it
+    misses none. Commit times nearly grow with the place in history, and may step back.
+    """
+    if part.until is None and part.to_lsn is None:
+        return part
+    within = replace(part, until=None, to_lsn=None)
+    query = sql.SQL(_LATER).format(
+        incarnation_id=part.incarnation_id, after=part.after_seq, through=part.through_seq,
+        time=PLACED_TIME, until=part.until, lsn=PLACED_LSN,
+        to_lsn=None if part.to_lsn is None else lsn_text(part.to_lsn),
+    )  # fmt: skip
+    row = connection.execute(query).fetchone()
+    return within if row is None else replace(within, through_seq=int(row[0]) - 1)
 
 
 def _check_operations(operations: Sequence[str]) -> None:

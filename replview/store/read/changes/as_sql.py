@@ -138,7 +138,7 @@ def _unknown_before(
     if missing:
         sent = "the server sent only the key" if change.old else "the server sent no old row"
         if not altered and set(known) <= set(change.key_columns):
-            return f"old row unknown: {sent}, and no earlier change of the row is in the record"
+            return f"old row unknown: {sent}, and the changes before do not tell it"
         more = len(missing) - _MOST_NAMES
         listed = ", ".join(missing[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
         are = "is" if len(missing) == 1 else "are"

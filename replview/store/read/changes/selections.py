@@ -80,7 +80,7 @@ def undecided_words(number: int) -> str:
     left_out, they = ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
     return (
         f"{left_out} left out: whether {they} matched is unknown, since the server did not send "
-        "the value and the record has no earlier change of the row, or since the value is none of "
+        "the value and the changes before do not tell it, or since the value is none of "
         "its column's type as the store knows it"
     )
 

@@ -1,0 +1,112 @@
+"""*Since last* begins where the last export of its name ended, and says what is missing between."""
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from django.core.management.base import CommandError
+
+from decoder.scalars import LSN
+from replview.features.exports.record import read_record
+from replview.features.exports.request import read_export_request
+from replview.store.models import Export, SlotEvent, Transaction
+from tests.features.exports.test_going_on import ids
+from tests.management.conftest import an_instance as an_instance  # a fixture
+from tests.management.conftest import run as run  # a fixture
+from tests.store.history_rows import WHEN, History, insert
+
+pytestmark = pytest.mark.slow
+
+SLOT = "shop/replview"
+
+
+def at(minutes: int) -> dt.datetime:
+    return WHEN + dt.timedelta(minutes=minutes)
+
+
+def text(moment: dt.datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def ended(run: Callable[..., str], status: int, **words: object) -> str:
+    with pytest.raises(CommandError) as error:
+        run("export", slot=SLOT, name="nightly", since_last=True, **words)
+    assert error.value.returncode == status
+    return str(error.value)
+
+
+def test_nothing_is_missing_after_an_export_that_had_an_end(
+    history: History, run: Callable[..., str], tmp_path: Path
+) -> None:
+    # The clock steps back: commit times do not always grow with the place in history.
+    for number, minutes in ((5, 1), (6, 10), (7, 2), (8, 11)):
+        history.commit(insert(number), commit_time=at(minutes))
+    out = str(tmp_path)
+    words = {"slot": SLOT, "name": "nightly", "since_last": True, "to": out}
+    run("export", until=text(at(5)), since=text(WHEN), **words)
+    # It ends before the first that is later than its end.
+    assert ids(tmp_path) == ["1", "2", "3", "3", "5"]
+    # The next has its filter, and neither its beginning nor its end.
+    history.commit(insert(9), commit_time=WHEN - dt.timedelta(days=1))
+    run("export", **words | {"to": None})
+    assert ids(tmp_path) == ["1", "2", "3", "3", "5", "6", "7", "8", "9"]
+    assert "nothing is new since export" in ended(run, 2)
+
+    # Nor is anything left out by a beginning that is given again, by an LSN that ends one …
+    place = Transaction.objects.order_by("-commit_seq").values_list("commit_lsn", flat=True)[0]
+    assert place is not None
+    history.commit(insert(10), commit_time=at(12))
+    history.commit(insert(11), commit_time=at(13))
+    run("export", from_lsn=str(place), since=text(at(13)), to_lsn=str(LSN(place + 1_000)), **words)
+    assert "10" in ids(tmp_path)
+    assert "11" not in ids(tmp_path)
+    # … or by the places that a former version kept with its slice.
+    last = Export.objects.latest("pk")
+    last.slice = {**last.slice, "until": at(13).isoformat(), "through_seq": 99}
+    last.save()
+    request = read_export_request(history.slot, {}, name="nightly", since_last=True)
+    assert request.slice.after_seq == Transaction.objects.count() - 1
+    # One that failed is done again as it was asked for: since the last.
+    last.slice = {**last.slice, "after_seq": 5}
+    assert "since_last=1" in read_record(last).again_url
+    assert "until" not in read_record(last).since_last_url
+
+
+def test_a_gap_is_named_and_nothing_is_written_unless_it_is_allowed(
+    history: History, run: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"slot": SLOT, "name": "nightly", "since_last": True, "to": str(tmp_path)}
+    done = orjson.loads(run("export", json=True, **words))
+    assert (done["outcome"], done["gaps"], done["problem"]) == ("done", [], "")
+    assert (done["export"]["rows"], done["export"]["slice"]["through_seq"]) == (4, 3)
+
+    gone = [history.commit(insert(number)) for number in (5, 6)]
+    Transaction.objects.filter(pk__in=gone).delete()
+    # Nothing came after what was deleted: that is no "nothing is new".
+    assert "commit_seq 4 to 5 were deleted from the store" in ended(run, 3)
+    history.commit(insert(7))
+    said = ended(run, 3)
+    assert "the record has a gap since export" in said
+    assert "commit_seq 4 to 5 were deleted from the store. Give --allow-gaps" in said
+    assert Export.objects.count() == 1
+    assert "over a gap: commit_seq 4 to 5" in run("export", allow_gaps=True, **words)
+    assert ids(tmp_path) == ["1", "2", "3", "3", "7"]
+
+    # The slot was made anew: what it missed stands in its log, and what nobody can export of the
+    # incarnation before it keeps nothing back.
+    gone = [history.commit(insert(number)) for number in (10, 11)]
+    Transaction.objects.filter(pk__in=gone).delete()
+    incarnation = history.new_incarnation()
+    message = "Everything between 0/1 and 0/2 is missing."
+    SlotEvent.objects.create(
+        slot=history.slot, incarnation=incarnation, kind="gap", message=message
+    )
+    history.commit(insert(8))
+    said = ended(run, 3)
+    assert "commit_seq 7 to 8 were deleted from the store; Everything between 0/1 and 0/2" in said
+    assert "over a gap" in run("export", allow_gaps=True, **words)
+    assert Export.objects.latest("pk").slice["incarnation"] == 2
+    history.commit(insert(9))
+    assert "1 rows in" in run("export", **words)
