@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from replview.access.visibility import current_visibility
 from replview.access.withheld import shown_cells, shown_words, withheld
+from replview.features.exports.files import files_of
 from replview.features.exports.page import OWN_WORDS, export_url
 from replview.features.exports.reading_back import ReadingBack, reading_after, written
 from replview.features.exports.request import BEGINNINGS
@@ -53,6 +54,8 @@ class Record:
     reading: ReadingBack | None = None
     again_url: str = ""
     since_last_url: str = ""
+    #: Why the files cannot be downloaded; empty: they can.
+    no_download: str = ""
 
     @property
     def reading_of(self) -> list[tuple[str, str]]:
@@ -82,9 +85,20 @@ def read_record(row: Export, *, read: str = "") -> Record:
         files_more=max((row.files or 0) - _FILES_SHOWN, 0),
         preview=preview_of(row) if done else None,
         reading=reading_after(row, read) if done else None,
+        no_download=_no_download(row) if done else "",
         again_url=export_url(again),
         since_last_url=export_url(since_last) if row.name and done else "",
     )
+
+
+def _no_download(row: Export) -> str:
+    try:
+        files_of(row)
+    except Refused as refused:
+        return f"{refused.cause}. {refused.remedy}."
+    except OSError:
+        return "The files are not there any more."
+    return ""
 
 
 def _sentence(row: Export) -> Sentence:

@@ -12,5 +12,6 @@ urlpatterns = [
     path("exports/allowed/", exports.allow, name="exports-allow"),
     path("exports/<int:export_id>/", exports.export, name="export"),
     path("exports/<int:export_id>/cancel/", exports.cancel, name="export-cancel"),
+    path("exports/<int:export_id>/files/", exports.files, name="export-files"),
     path("exports/<int:export_id>/log/", exports.log, name="export-log"),
 ]

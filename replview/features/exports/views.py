@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
@@ -12,6 +13,7 @@ from replview.access.guard import require
 from replview.access.page import ADMIN, OPERATOR, ROWS, Nav, page
 from replview.access.rights import Role
 from replview.access.withheld import visible_exports
+from replview.features.exports.files import files_of, zip_pieces
 from replview.features.exports.outlook import spark_for
 from replview.features.exports.page import (
     export_request_of,
@@ -36,6 +38,7 @@ from replview.targets.policy import (
 from replview.ui.job_pages import if_ended, listed, log_of
 from replview.ui.params import scope_to, slot_asked_for
 from replview.ui.shell import no_slot
+from replview.ui.streaming import stream
 
 #: Where the session keeps what the last test write found.
 _TESTED = "export-tested"
@@ -137,6 +140,26 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     if exports.rows.cancel(row.pk):
         note(Action.EXPORTED, subject=f"export {row.pk}", details={"act": "cancelled"})
     return redirect("export", export_id=row.pk)
+
+
+@page(role=OPERATOR, of={"export_id": Export}, record=(Action.DOWNLOADED,))
+@require_GET
+def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
+    """All files of a finished export as a zip, whatever their size."""
+    row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
+    try:
+        found = files_of(row)
+    except Refused as refused:
+        raise PermissionDenied(f"{refused.cause}. {refused.remedy}") from None
+    except OSError:
+        raise Http404("the files are not there any more") from None
+    note(Action.DOWNLOADED, subject=f"export {row.pk}", tables=row.slice.get("tables") or (),
+         source_id=row.slot.source_id if row.slot else None,
+         details={"format": "parquet"})  # fmt: skip
+    answer = stream(request, zip_pieces(found), "application/zip")
+    answer["Content-Disposition"] = f'attachment; filename="export-{row.pk}.zip"'
+    answer["Cache-Control"], answer["X-Content-Type-Options"] = "no-store", "nosniff"
+    return answer
 
 
 @page(role=OPERATOR, of={"export_id": Export})
