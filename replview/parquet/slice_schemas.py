@@ -54,8 +54,12 @@ class Mapped:
 
 def map_column(column: Mapping[str, Any]) -> Mapped:
     """The Arrow type of a column as ``relation_version.columns`` describes it: its ``type_oid``
-    and ``typmod``, or the ``type`` as format_type() writes it.
+    and ``typmod``, or the ``type`` as format_type() writes it; of a domain that of its ``base``,
+    of which no precision is known.
     """
+    base = column.get("base") or {"oid": 0, "labels": (), "array": False}
+    if base["labels"] is None and not base["array"] and base["oid"] != column.get("type_oid"):
+        return map_column({"type_oid": base["oid"], "type": base["name"]})
     oid, name = column.get("type_oid") or 0, str(column.get("type") or "")
     typmod = column.get("typmod")
     typmod = -1 if typmod is None else int(typmod)
@@ -139,12 +143,24 @@ CHANGE_FIELDS = (
     pa.field("_commit_timestamp", TIMESTAMPTZ),
     pa.field("_lsn", pa.string(), nullable=False),
     pa.field("_xid", pa.int64()),
+    # Null in files of before it was there. With _seq it is the order of the record; a baseline's
+    # rows (without _xid) stand where they were stored, and are as of their _commit_version.
+    pa.field("_commit_seq", pa.int64()),
     pa.field("_seq", pa.int32(), nullable=False),
     pa.field("_actor", pa.string()),
     pa.field("_relation_version", pa.int32()),
     pa.field("_derived", pa.bool_(), nullable=False),
     pa.field("_not_sent", pa.list_(pa.string())),
     pa.field("_pg_raw", pa.map_(pa.string(), pa.string())),
+)
+
+#: The column that stands in the names of folders: a day.
+PARTITION = "commit_date"
+_OWN = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
+#: What readers put beside the columns while they work out a table's rows.
+_OF_READERS = re.compile(
+    r"_(stream|rank|interval|gone|next|next_gone|begins|epoch|number|unknown|hash|repeats|place"
+    r"|step|start|start_step|known\d+x?|key\d+(_raw)?|raw\d+)"
 )
 
 TRANSACTIONS = pa.schema([
@@ -198,7 +214,7 @@ def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Colum
         for column in columns:
             seen.setdefault(str(column["name"]), []).append(column)
     found = []
-    taken = {item.name.casefold() for item in CHANGE_FIELDS}
+    taken = {*_OWN}
     for name, shapes in seen.items():
         mapped = [map_column(shape) for shape in shapes]
         arrow = widened(each.arrow for each in mapped)
@@ -214,8 +230,8 @@ def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Colum
 
 def _file_name(name: str, taken: set[str]) -> str:
     """Its name in the file, now ``taken``: ``_seq_`` for ``_seq``, ``ID_2`` after ``id``."""
-    own = {item.name.casefold() for item in CHANGE_FIELDS}
-    found = stem = f"{name}_" if name.casefold() in own else name
+    folded = name.casefold()
+    found = stem = f"{name}_" if folded in _OWN or _OF_READERS.fullmatch(folded) else name
     number = 2
     while found.casefold() in taken:
         found, number = f"{stem}_{number}", number + 1

@@ -1,4 +1,4 @@
-"""Names and texts as Python and SQL write them."""
+"""Names, texts and addresses as Python, SQL and Spark write them."""
 
 from collections.abc import Sequence
 
@@ -41,3 +41,15 @@ def double(name: str) -> str:
 def tick(name: str) -> str:
     """A name of Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+#: Spark's words for the schemes that pyarrow has others for.
+_SPARK_SCHEMES = {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
+
+
+def spark_address(url: str) -> str:
+    """A folder's path or URL as Spark spells it, without options."""
+    scheme, between, rest = url.partition("://")
+    if not between:
+        return f"file://{url.rstrip('/')}"
+    return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest.partition('?')[0].rstrip('/')}"

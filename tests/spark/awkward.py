@@ -126,6 +126,7 @@ def _row(table, version, transaction, change, kind, side) -> dict[str, Any]:
         "_commit_timestamp": transaction.commit_time,
         "_lsn": str(change.lsn),
         "_xid": transaction.xid,
+        "_commit_seq": transaction.commit_seq,
         "_seq": change.seq,
         "_actor": transaction.actor,
         "_relation_version": version.number,

@@ -91,6 +91,7 @@ class History:
                 "_commit_timestamp": own["commit_time"],
                 "_lsn": "0/0",
                 "_xid": own["xid"],
+                "_commit_seq": own["commit_seq"],
                 "_seq": seq,
                 "_actor": own["actor"],
                 "_derived": False,

@@ -196,7 +196,8 @@ def _table_batch(lines: list[Any], columns: Sequence[Column], schema: pa.Schema)
         "_not_sent": [list(row.not_sent) for row in rows],
         "_pg_raw": [list(raw.items()) for raw in raws],
     }
-    own |= {f"_{name}": [r.record[name] for r in rows] for name in ("lsn", "xid", "seq", "actor")}
+    names = ("lsn", "xid", "commit_seq", "seq", "actor")
+    own |= {f"_{name}": [row.record[name] for row in rows] for name in names}
     arrays += [_array(own[item.name], item) for item in list(schema)[len(columns) :]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -96,6 +96,7 @@ def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> 
         "_commit_timestamp": times.take(of),
         "_lsn": batch.column("lsn"),
         "_xid": of_rows("xid"),
+        "_commit_seq": of_rows("commit_seq"),
         "_seq": batch.column("seq"),
         "_actor": actors_of(batch, of, group),
         "_relation_version": numbers.take(pc.index_in(batch.column("version_id"), versions)),

@@ -16,6 +16,7 @@ import pyarrow as pa
 from replview.parquet.slice_schemas import (
     CHANGE_FIELDS,
     EVENTS,
+    PARTITION,
     TRANSACTIONS,
     Column,
     slice_columns,
@@ -36,6 +37,10 @@ _SPARK = {
 }  # fmt: skip
 _WHOLE = {"smallint": 5, "int": 10, "bigint": 19}
 _WIDTHS = list(_WHOLE)
+
+
+#: Of a ``_schema.json`` since which domains have the types that they are over.
+DOMAINS_FORMAT = 2
 
 
 class Incompatible(TargetProblem):
@@ -82,7 +87,7 @@ def table_document(
     names = {column.source_name: column.name for column in columns}
     oids = {table.oid, *(document_oids(before) if before is not None else ())}
     document = {
-        "format": 1,
+        "format": DOMAINS_FORMAT,
         "table": {
             "schema": table.schema,
             "name": table.table,
@@ -92,7 +97,7 @@ def table_document(
         },
         "key_columns": [names[each] for each in shapes[-1]["key_columns"] if each in names],
         "columns": [_column(column) for column in columns] + [_field(f) for f in CHANGE_FIELDS],
-        "partition_columns": [{"name": "commit_date", "type": "date"}],
+        "partition_columns": [{"name": PARTITION, "type": "date"}],
         "versions": shapes,
     }
     follows = follows or known.get("follows")
@@ -114,7 +119,7 @@ def fixed_document(kind: str) -> dict[str, object]:
     return {
         "format": 1,
         "columns": [_field(each) for each in schema],
-        "partition_columns": [{"name": "commit_date", "type": "date"}],
+        "partition_columns": [{"name": PARTITION, "type": "date"}],
     }
 
 

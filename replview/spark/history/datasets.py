@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from replview.parquet.pg_values import pg_text
-from replview.parquet.slice_schemas import CHANGE_FIELDS, EVENTS, TRANSACTIONS, Column
+from replview.parquet.slice_schemas import CHANGE_FIELDS, EVENTS, PARTITION, TRANSACTIONS, Column
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
+from replview.parquet.writing.datasets import DOMAINS_FORMAT
 from replview.parquet.writing.targets import Target
-from replview.spark.quoting import tick
+from replview.spark.quoting import spark_address, tick
 from replview.spark.sessions import SparkProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 # A table whose column became another kind of type stands in several folders (``writing.layout``),
 # each with a schema of its own. Together a column has the type that holds all its values: as within
@@ -35,15 +37,25 @@ class DatasetRoot:
     folder: str
 
     @cached_property
-    def relation(self) -> SliceTable:
-        """The table, with all shapes that the changes here were made under."""
+    def _document(self) -> Mapping[str, Any]:
         path = f"{self.folder}/{layout.SCHEMA}"
         document = self.target.read_json(path)
         if document is None:
             raise SparkProblem(
                 f"{path} is missing", "export the slice again: its files say nothing without it"
             )
-        table, versions = document["table"], map(TableVersion.from_json, document["versions"])
+        return document
+
+    @cached_property
+    def relation(self) -> SliceTable:
+        """The table, with all shapes that the changes here were made under."""
+        document = self._document
+        table, shapes = document["table"], document["versions"]
+        if document["format"] < DOMAINS_FORMAT:
+            # Then domains were written as text.
+            columns = [[{**each, "base": None} for each in shape["columns"]] for shape in shapes]
+            shapes = [{**s, "columns": c} for s, c in zip(shapes, columns, strict=True)]
+        versions = map(TableVersion.from_json, shapes)
         return SliceTable(relation_id=0, oid=table["oid"], schema=table["schema"],
                           table=table["name"], versions=tuple(versions))  # fmt: skip
 
@@ -51,8 +63,44 @@ class DatasetRoot:
         """Its rows; ``url`` is its address as Spark spells it."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        schema = from_arrow_schema(self.relation.arrow_schema()).add("commit_date", "date")
-        return spark.read.schema(schema).parquet(url)
+        wanted = from_arrow_schema(self.relation.arrow_schema())
+        published = {
+            each["source_name"]: each["name"]
+            for each in self._document["columns"]
+            if "source_name" in each
+        }
+        named = {each.name: published[each.source_name] for each in self.relation.columns}
+        if any(now != then for now, then in named.items()):
+            return _of_before(spark, url, wanted, named)
+        return spark.read.schema(wanted.add(PARTITION, "date")).parquet(url)
+
+
+def _of_before(
+    spark: "SparkSession", url: str, wanted: "StructType", named: Mapping[str, str]
+) -> "DataFrame":
+    """Files of an earlier version, some of whose columns have names that are ours now; ``named``:
+    the name now → in the files.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DateType, StructField, StructType
+
+    theirs = {name.casefold() for name in named.values()}
+    mine = [each for each in wanted if each.name in named or each.name not in theirs]
+    fields = [StructField(named.get(each.name, each.name), each.dataType) for each in mine]
+    reader, day = spark.read, F.col(PARTITION)
+    if PARTITION in theirs:
+        # The folder's name would stand in the place of the table's own column.
+        reader, day = reader.option("recursiveFileLookup", "true"), F.to_date("_commit_timestamp")
+    else:
+        fields.append(StructField(PARTITION, DateType()))
+    there = {each.name for each in mine}
+    columns = [
+        F.col(tick(named.get(each.name, each.name))).alias(each.name)
+        if each.name in there
+        else F.lit(None).cast(each.dataType).alias(each.name)
+        for each in wanted
+    ]
+    return reader.schema(StructType(fields)).parquet(url).select(*columns, day.alias(PARTITION))
 
 
 def merged(tables: Sequence[SliceTable]) -> SliceTable:
@@ -95,7 +143,7 @@ def as_one(frame: "DataFrame", own: Sequence[Column], wanted: Sequence[Column]) 
     raw = F.map_filter("_pg_raw", lambda name, text: ~name.isin(texts) | text.startswith('{"$'))
     fields = [F.col(field.name) for field in CHANGE_FIELDS if field.name != "_pg_raw"]
     beside = raw.alias("_pg_raw") if texts else F.col("_pg_raw")
-    return frame.select(*found, *fields, beside, "commit_date")
+    return frame.select(*found, *fields, beside, PARTITION)
 
 
 def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
@@ -110,10 +158,6 @@ def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
     make: Any = arrow_udf
     made: Callable[[Any], Expression] = make(texts, "string")
     return made
-
-
-#: Spark's words for the schemes that pyarrow has others for.
-_SPARK_SCHEMES = {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
 
 
 @dataclass(frozen=True)
@@ -140,7 +184,7 @@ def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame
         frame = frame.where(F.col("_commit_version") <= moment.lsn)
     if moment.time is not None:
         day = moment.time.astimezone(dt.UTC).date()
-        frame = frame.where(F.col("commit_date") <= F.lit(day))
+        frame = frame.where(F.col(PARTITION) <= F.lit(day))
         frame = frame.where(F.col(tick(time)) <= F.lit(moment.time))
     return frame
 
@@ -231,7 +275,7 @@ class Incarnation:
     def _frame(self, spark: "SparkSession", name: str, schema: pa.Schema) -> "DataFrame":
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        wanted = from_arrow_schema(schema).add("commit_date", "date")
+        wanted = from_arrow_schema(schema).add(PARTITION, "date")
         if not self.root.folders(f"{self.folder}/{name}"):
             return spark.createDataFrame([], wanted)
         return spark.read.schema(wanted).parquet(f"{spark_url(self.root)}/{self.folder}/{name}")
@@ -330,10 +374,7 @@ class Dataset:
 
 def spark_url(target: Target) -> str:
     """A target's address as Spark spells it."""
-    if target.is_local:
-        return f"file://{target.url.rstrip('/')}"
-    scheme, _, rest = target.url.partition("://")
-    return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest.partition('?')[0].rstrip('/')}"
+    return spark_address(target.url)
 
 
 def _which(found: Sequence[Incarnation]) -> str:

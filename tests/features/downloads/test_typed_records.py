@@ -67,8 +67,8 @@ def test_a_table_is_typed_and_each_row_tells_its_change(writer) -> None:
         "id": 42, "amount": Decimal("1.50"), "note": "x", "_change_type": "insert",
         "_commit_version": 1 << 32,
         "_commit_timestamp": dt.datetime(2026, 11, 20, 7, 57, 11, 369827, dt.UTC),
-        "_lsn": "0/FF", "_xid": 757, "_seq": 1, "_actor": "alice", "_relation_version": 1,
-        "_derived": False, "_not_sent": [], "_pg_raw": {},
+        "_lsn": "0/FF", "_xid": 757, "_commit_seq": 1, "_seq": 1, "_actor": "alice",
+        "_relation_version": 1, "_derived": False, "_not_sent": [], "_pg_raw": {},
     }  # fmt: skip
 
 
