@@ -24,6 +24,7 @@ from replview.store.models import (
     SlotEvent,
     Source,
 )
+from replview.store.reachable import DSNError
 from replview.store.read.mask_rules import NamedColumn
 from tests.copied_clusters import copied
 from tests.people import make_user
@@ -495,6 +496,9 @@ def test_a_kept_password_is_never_to_be_read_by_the_server_a_page_moves_to(
     source = Source.objects.get()
     settings.SERVES_PAGES = True
     address = f"host=localhost port={shop.server.port} user={shop.server.user} dbname={shop.name}"
+    with pytest.raises(DSNError, match="is not for localhost"):
+        move_source(source, address, by="alice", keep_password=True)
+    settings.SOURCE_PASSWORDS = {"env:FLEET_PASSWORD": ["localhost"]}
     move_source(source, address, by="alice", keep_password=True)
 
     source.refresh_from_db()
