@@ -295,20 +295,23 @@ def test_a_link_to_one_that_was_half_received_leads_to_what_took_its_place(
     def streaming(after: int = 0) -> Transaction:
         return wait_for(lambda: Transaction.objects.filter(state="streaming", pk__gt=after).first())
 
-    def start_again() -> None:
-        """Nothing stays of what was discarded but a line in the slot's log."""
+    def start_again(first_row: int) -> None:
+        """Nothing stays of what was discarded but a line in the slot's log. The transaction goes
+        on: the server streams nothing of what is before the confirmed position again.
+        """
         recording.end()
         assert Transaction.objects.filter(state="streaming").exists()
         recording.start()
         recording.streaming()
         sweep_discarded(time.monotonic() + 60)
+        session.execute(ROWS.format(first_row, first_row + 2999))
 
     with any_source.connect() as session:
         session.execute("BEGIN")
         session.execute("INSERT INTO unpublished VALUES (1)")
         session.execute(ROWS.format(1, 3000))
         first = streaming()
-        start_again()
+        start_again(3001)
         again = streaming(first.pk)
         assert not Transaction.objects.filter(pk=first.pk).exists()
         answer = signed_in.get(f"/transactions/{first.pk}/")
@@ -332,7 +335,7 @@ def test_a_link_to_one_that_was_half_received_leads_to_what_took_its_place(
             there_now = stranger.get(address.format(again.pk))
             assert here.status_code == unheard_of.status_code == there_now.status_code == 404
             assert "half received" not in here.content.decode()
-        start_again()
+        start_again(6001)
         last = streaming(again.pk)
         session.execute("COMMIT")
     recording.caught_up()
