@@ -4,10 +4,11 @@ import pytest
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
-from replview.store.models import Relation
+from replview.store.models import Relation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_images
+from replview.store.read.row_history.history import row_history
 from tests.receiver.conftest import record as record  # a fixture
 from tests.store.row_ledger import Ledger
 
@@ -57,6 +58,78 @@ def test_the_row_as_of_every_commit_is_what_the_table_held(played) -> None:
                 other = content[state.key[0]]
                 assert state.values == {k: other[k] for k in state.values}, where
     assert known > 20
+
+
+def _told(recording, key: str, *, table: str = "t") -> list[object]:
+    """What ``a`` of a row was as of each transaction that changed rows, and now; else why there is
+    none.
+    """
+    asked = [{"lsn": int(LSN(each.commit_lsn))} for each in _changing(recording)]
+    asked += [{"moment": each.commit_time} for each in _changing(recording)]
+    relation = Relation.objects.filter(slot=recording.slot, table=table).first()
+    states = [
+        row_as_of(reading_session(), recording.slot, relation.pk, {"id": key}, **at)
+        for at in (*asked, {})
+    ]
+    assert all(state.why == "table" for state in states if state.exists is None)
+    found = [state.values["a"] if state.exists else state.why for state in states]
+    by_lsn, by_time = found[: len(asked) // 2], found[len(asked) // 2 : -1]
+    assert by_lsn == by_time
+    return [*by_lsn, found[-1]]
+
+
+def _changing(recording) -> list[Transaction]:
+    return [each for each in recording.transactions(state="committed") if each.relations]
+
+
+def test_rows_of_a_table_that_was_made_anew_are_unknown_since(source, record) -> None:
+    table = "CREATE TABLE t (id int PRIMARY KEY, a text)"
+    source.run(table)
+    recording = record(source)
+    for statements in (
+        ["INSERT INTO t SELECT id, 'first' FROM generate_series(1, 4) AS id",
+         "UPDATE t SET id = 5 WHERE id = 3", "DELETE FROM t WHERE id = 4"],
+        ["DROP TABLE t", table, "INSERT INTO t VALUES (1, 'second')"],
+        ["DROP TABLE t", table, "INSERT INTO t VALUES (6, 'third')",
+         "INSERT INTO t VALUES (1, 'third')", "DELETE FROM t WHERE id = 1"],
+    ):  # fmt: skip
+        source.run(*statements)
+        recording.caught_up()
+    recording.end()
+
+    first, unknown = ["first"] * 3, "table"
+    assert _told(recording, "1") == [*first, "second", unknown, "third", "deleted", "deleted"]
+    assert _told(recording, "2") == [*first, *[unknown] * 5]
+    # Moved to another key, and deleted, before the table was.
+    assert _told(recording, "3") == [*first, *[unknown] * 5]
+    assert _told(recording, "4") == ["first", "first", *["deleted"] * 6]
+    assert _told(recording, "6") == [*["not created"] * 4, *["third"] * 4]
+
+    relation = Relation.objects.filter(slot=recording.slot, table="t").first()
+    found = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})
+    assert [span.ended for span in found.finder.spans] == ["delete", "table", "table"]
+    assert [entry.step.op for entry in found.entries] == ["D", "I"]
+
+
+def test_a_row_is_of_the_table_that_had_the_name(source, record) -> None:
+    """A table that was recorded first takes the name of another, which keeps its rows."""
+    source.run(*(f"CREATE TABLE {name} (id int PRIMARY KEY, a text)" for name in ("t", "other")))
+    recording = record(source)
+    source.run(
+        "INSERT INTO other VALUES (1, 'of other')",
+        "INSERT INTO t VALUES (1, 'of t'), (2, 'of t')",
+        "UPDATE other SET a = 'of other, too'",
+        "ALTER TABLE t RENAME TO former",
+        "ALTER TABLE other RENAME TO t",
+        "INSERT INTO t VALUES (3, 'of other')",
+    )
+    recording.caught_up()
+    recording.end()
+
+    there = ["of other, too"] * 2
+    assert _told(recording, "1") == ["of other", "of t", "table", *there]
+    assert _told(recording, "2") == ["not created", "of t", *["table"] * 3]
+    assert _told(recording, "3") == [*["not created"] * 3, *["of other"] * 2]
 
 
 def test_before_images_are_those_that_identity_full_sends(played) -> None:

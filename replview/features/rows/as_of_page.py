@@ -31,7 +31,7 @@ WHY = {
     "gap": "there is a gap in the record, and no change since that tells",
     "left out": "a transaction was left out of the record, which may have changed the row",
     "unpublished": "not every operation of the table is published: it may have changed unseen",
-    "table": "the table was made anew in between",
+    "table": "another table took the name of its table",
     "limited": "it has more changes under its keys than are looked at",
     "lost": "what became of the row under its last key is not recorded",
     "no change": "no change of it is recorded",

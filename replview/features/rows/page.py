@@ -262,6 +262,7 @@ _BEGUN = {
 _ENDED = {
     "delete": "deleted", "moved": "moved to another key", "truncated": "truncated",
     "lost": "what became of it is not recorded",
+    "table": "another table took the name after its last change",
 }  # fmt: skip
 
 

@@ -227,6 +227,27 @@ def test_other_rows_of_the_key_are_offered_and_never_mixed_in(signed_in, shop) -
     assert "orders 42 is deleted." in former.content.decode()
 
 
+def test_a_row_of_a_table_whose_name_another_took_is_unknown_and_offered(signed_in, shop) -> None:
+    anew = shop.table("orders", 16999, ["id", "status", "note"])
+    shop.commit(insert(7, key_hash=_hash("7"), version=anew))
+    alone = page(signed_in, shop.slot).content.decode()
+    shop.commit(insert(42, key_hash=_hash("42"), version=anew))
+    newest = page(signed_in, shop.slot)
+    offered = newest.context["page"].rows
+    former = signed_in.get(offered[1].url)
+
+    assert "orders 42 is unknown now." in alone
+    assert "Another table took the name of its table" in alone
+    assert "orders 42 is new." in newest.content.decode()
+    told = [(one.begun, one.ended) for one in offered]
+    assert told == [
+        ("inserted", ""),
+        ("inserted", "another table took the name after its last change"),
+    ]
+    assert [e.step.op for e in former.context["page"].history.entries] == ["U", "U", "I"]
+    assert "orders 42 is unknown now." in former.content.decode()
+
+
 def test_a_former_row_of_the_key_is_downloaded_and_linked_to(signed_in, shop) -> None:
     gone = {"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": _hash("42")}
     shop.commit(gone)

@@ -33,6 +33,11 @@ class Moment:
     #: The shape of the table then, where the moment is that of a change.
     version_id: int | None = None
 
+    @property
+    def place(self) -> dt.datetime | LSN | None:
+        """The time or LSN; None: it is that of a change, or now."""
+        return self.time if self.lsn is None else LSN(self.lsn)
+
     def covers(self, event: Event) -> bool:
         """Whether the change had taken effect by then."""
         if event.at >= self.before:
@@ -44,7 +49,7 @@ class Moment:
         if span.ended_at is not None:
             late = self.time and span.ended_time and span.ended_time > self.time
             return span.ended_at < self.before and not late
-        return bool(span.ended) and self.covers(span.events[-1])
+        return span.ended not in ("", "table") and self.covers(span.events[-1])
 
 
 def moment_of(
@@ -196,14 +201,30 @@ def _meant(finder: RowFinder, moment: Moment) -> Iterator[Span]:
     """The spans of the key that may be meant at a moment, the likeliest first."""
     begun = [span for span in finder.spans if moment.covers(span.events[0])]
     later = [span for span in finder.spans if not moment.covers(span.events[0])]
+    if len({span.relation_id for span in begun}) > 1:
+        begun = [span for span in begun if _had_name(finder, moment, span.relation_id)] or begun
     there = next((span for span in begun if not moment.has_ended(span)), None)
-    if there is not None:
+    if there is not None and (there.ended != "table" or there.relation_id == begun[0].relation_id):
         yield there
         return
     if later:
         yield later[-1]
     if begun:
         yield begun[0]
+
+
+def _had_name(finder: RowFinder, moment: Moment, relation_id: int) -> bool:
+    """Whether a table had its present name then, as far as its changes tell."""
+    relation, versions = finder.table.relation, finder.table.shapes.versions
+    if version := versions.get(moment.version_id or 0):
+        return version.relation_id == relation_id
+    mine = (v for v in versions.values() if v.relation_id == relation_id)
+    others = {v.id for v in mine if (v.schema, v.table) != (relation.schema, relation.table)}
+    if not others or moment.place is None or moment.incarnation is None:
+        return True
+    incarnation = moment.incarnation.id
+    found = versions_around(finder.session, finder.slot, incarnation, relation_id, moment.place)
+    return (found[0] or found[1]) not in others
 
 
 class _State:
@@ -240,6 +261,8 @@ class _State:
             known = Known(None, last=known.last, why="lost")
         elif known.last is not None:
             known = replay.until(known, moment.incarnation.id, here)
+            if known.exists and next_event is None and self._is_gone(past[-1]):
+                known = Known(None, last=known.last, why="table")
         following = None
         if next_event is not None and next_event.incarnation_id == moment.incarnation.id:
             following = next(iter(finder.steps([next_event])), None)
@@ -247,6 +270,19 @@ class _State:
         if key is None and following is not None:
             key = self._shapes.key_before(following)
         return self._state(key, known, following)
+
+    def _is_gone(self, event: Event) -> bool:
+        """Whether another table may have had the name then: no change of this one is as late."""
+        if self._row.ended != "table":
+            return False
+        moment, finder, at = self._moment, self._finder, self._moment.place
+        if version := self._shapes.versions.get(moment.version_id or 0):
+            return version.relation_id != event.relation_id
+        if at is None or moment.incarnation is None:
+            return True
+        at = LSN(at - 1) if isinstance(at, LSN) else at - dt.timedelta(microseconds=1)
+        incarnation, table = moment.incarnation.id, event.relation_id
+        return versions_around(finder.session, finder.slot, incarnation, table, at)[1] is None
 
     def _state(self, key: tuple[Any, ...] | None, known: Known, following: Step | None) -> RowState:
         exists, why = known.exists, known.why
@@ -333,7 +369,7 @@ class _State:
         moment, finder = self._moment, self._finder
         current = finder.table.relation.current_version_id
         latest = current if current and current in mine else max(mine, key=lambda each: mine[each])
-        place = moment.time if moment.lsn is None else LSN(moment.lsn)
+        place = moment.place
         if place is None or moment.incarnation is None or (last is not None and len(mine) == 1):
             version = moment.version_id or latest
             return (version, version) if version in mine else (latest, latest)

@@ -116,8 +116,8 @@ class Span:
     events: list[Event]
     #: ``insert``, ``moved``, ``snapshot``; empty: it was there when the record begins to tell.
     begun: str = ""
-    #: ``delete``, ``moved``, ``truncated``, ``lost`` (the record does not tell what became of it);
-    #: empty: it still has the key.
+    #: ``delete``, ``moved``, ``truncated``, ``lost`` (the record does not tell what became of it),
+    #: ``table`` (another table has the name since); empty: it still has the key.
     ended: str = ""
     #: Where, and when, a truncation took it away.
     ended_at: At | None = None

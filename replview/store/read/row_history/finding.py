@@ -188,6 +188,9 @@ class RowFinder(SoughtRow):
             self._known[at] = known
             cuts = self._truncations(known.events)
             self._spans[at] = spans_of(key_hash, key, known.events, cuts, self._tell)
+            for span in self._spans[at]:
+                if not span.ended and span.relation_id != self.table.relation.pk:
+                    span.ended = "table"
         return self._spans[at]
 
     def _truncations(self, events: Sequence[Event]) -> Mapping[int, Sequence[Cut]]:

@@ -184,7 +184,7 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
     finder = page.finder
     newer: Step | None = None
     for entry in page.entries:
-        if newer is not None or (first and not page.row.ended):
+        if newer is not None or (first and page.row.ended in ("", "table")):
             items += _marks_between(finder, entry.step, newer)
         items.append(entry)
         newer = entry.step

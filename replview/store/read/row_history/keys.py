@@ -107,10 +107,11 @@ _NAMED = 'slot_id = %s AND schema = %s AND "table" = %s'
 
 
 def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relation]:
-    """Newest first."""
+    """Of those that had the same name, the one that took it last comes first."""
     sql = f"""
         SELECT id, slot_id, schema, "table", current_version_id FROM relation
-        WHERE {where} ORDER BY id DESC
+        WHERE {where} ORDER BY (SELECT v.intervals->-1->>'at' FROM relation_version v
+                                WHERE v.id = current_version_id) DESC NULLS LAST, id DESC
     """  # noqa: S608 (this module's own words)
     return [_StoredRelation(*row) for row in session.rows(sql, parameters)]
 
@@ -122,8 +123,7 @@ def tables_named(
     ``among``: all relations of the slot, where they were read already.
     """
     found = [r for r in among or () if f"{r.schema}.{r.table}" == name]
-    found = sorted(found, key=lambda r: -r.pk) or list(_relations_named(session, slot, name))
-    return _table(session, found)
+    return _table(session, found if len(found) == 1 else _relations_named(session, slot, name))
 
 
 def _table(session: ReadSession, found: Sequence[Relation]) -> TableRows | None:
@@ -141,7 +141,7 @@ def table_of(session: ReadSession, slot: Slot, relation_id: int) -> TableRows | 
 
 
 def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relation]:
-    """Newest first; a name that several schemas have is nobody's."""
+    """As ``_relations``; a name that several schemas have is nobody's."""
     for schema, table in table_readings(name):
         if found := _relations(session, _NAMED, slot.pk, schema, table):
             return found
