@@ -220,10 +220,18 @@ def test_of_two_pollers_only_the_holder_of_the_lease_stores(source: SourceDataba
                 return
             source.run(ROWS.format(number, number))
 
+    def is_taken() -> bool:
+        """A row that the first is just writing is left alone: it is tried again, as workers do."""
+        recording.slot.refresh_from_db()
+        if recording.slot.lease_owner != "second" and not recording.threads[-1].is_alive():
+            recording.start("second")
+        return recording.slot.lease_owner == "second"
+
     writing = threading.Thread(target=write)
     writing.start()
     first = recording.threads[0]
     recording.start("second")
+    wait_for(is_taken)
     writing.join()
     wait_for(lambda: not first.is_alive())
     recording.caught_up()
