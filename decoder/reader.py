@@ -62,7 +62,6 @@ class Reader:
         return ProtocolError(self._kind, self._start + self._position - back, expected)
 
     def take(self, size: int, what: str = "bytes") -> bytes:
-        """The next ``size`` bytes."""
         end = self._position + size
         if end > len(self._body):
             left = len(self._body) - self._position
@@ -111,7 +110,6 @@ class Reader:
             raise self.error("flags 0", back=1)
 
     def end(self) -> None:
-        """Nothing may be left over."""
         left = len(self._body) - self._position
         if left:
             raise self.error(f"the end of the message, not {left} more bytes")

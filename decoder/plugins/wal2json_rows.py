@@ -235,12 +235,10 @@ def _value(value: Any, column: SentColumn) -> Value:
 
 
 def table_of(part: Object) -> TableName:
-    """``schema`` and ``table``."""
     return text_of(part, "schema"), text_of(part, "table")
 
 
 def text_of(part: Object, key: str) -> str:
-    """The text under ``key``."""
     value = part.get(key)
     if not isinstance(value, str):
         raise refused(f"{key} as text")

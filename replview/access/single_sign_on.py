@@ -205,7 +205,6 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
     get_settings = staticmethod(setting)
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        """Sign in, or say that it failed."""
         _only_where_configured()
         begun = request.GET.get("state", "") in request.session.get("oidc_states", {})
         if "error" in request.GET and not begun:

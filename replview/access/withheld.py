@@ -116,7 +116,6 @@ class Withheld:
     rules_of: int = 0
 
     def hides(self, table: str) -> bool:
-        """No right on the table."""
         if self.visibility is None or table in self.hidden:
             return self.visibility is not None
         schema, _, name = table.partition(".")

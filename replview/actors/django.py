@@ -117,7 +117,6 @@ class ActorMiddleware:
         self.of_request = import_string(given) if isinstance(given, str) else given or user_name
 
     def __call__(self, request: Any) -> Any:
-        """Handle a request with its claim in place."""
         if self.is_async:
             return self._handle(request)
         token = _claim.set(lambda: request_document(request, self.of_request))

@@ -140,7 +140,6 @@ class _Hook:
     def before(
         self, conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool
     ) -> None:
-        """A statement is about to run."""
         info = conn.info
         if conn.dialect.name != "postgresql" or info.get(self.BUSY):
             return
@@ -162,13 +161,11 @@ class _Hook:
             _run(conn, "COMMIT")
 
     def failed(self, failure: Any) -> None:
-        """It failed."""
         conn = failure.connection
         if conn is not None and not failure.is_disconnect and conn.info.pop(self.ALONE, False):
             _run(conn, "ROLLBACK")
 
     def forget(self, conn: Any, *_: Any) -> None:
-        """A transaction begins or ends."""
         conn.info.pop(self.SAID, None)
 
     def _document(self, conn: Any) -> Mapping[str, Any] | None:

@@ -34,7 +34,6 @@ class SlotOutcome:
 
 
 def row_of(slot: Slot) -> SlotRow:
-    """Return the slot's row as its receiver reads it."""
     incarnation = slot.incarnation
     return SlotRow(
         id=slot.pk,

@@ -209,7 +209,6 @@ class Observation:
     growth: tuple[float, float, float] | None = None
 
     def number(self, name: str) -> float | None:
-        """Return a fact that is a number, or None."""
         value = self.facts.get(name)
         return None if value is None else float(value)
 

@@ -72,7 +72,6 @@ class ServerSlot:
         return "restart_lsn" in self.facts and self.facts["restart_lsn"] is None
 
     def number(self, name: str) -> int | None:
-        """Return a fact that is a number, or None."""
         value = self.facts.get(name)
         return int(value) if isinstance(value, int | float) and value is not True else None
 
@@ -82,7 +81,6 @@ class ServerSlot:
         return "" if value is None else str(value)
 
     def moment(self, name: str) -> datetime | None:
-        """Return a fact that is a time, or None."""
         try:
             return parse_datetime(self.text(name))
         except ValueError:

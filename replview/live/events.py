@@ -32,12 +32,10 @@ def group_of(slot_id: int) -> str:
 
 
 def source_group_of(source_id: int) -> str:
-    """Return the channel layer's group for those who watch samples of a source's slots."""
     return f"source.{source_id}"
 
 
 def export_group_of(export_id: int) -> str:
-    """Return the channel layer's group for those who watch an export."""
     return f"export.{export_id}"
 
 
@@ -75,7 +73,6 @@ class Wake:
         )
 
     def to_message(self) -> dict[str, object]:
-        """Return it as a message of the channel layer."""
         if self.kind == SAMPLE:
             return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}
         if self.kind == EXPORT:
@@ -91,7 +88,6 @@ class Wake:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> "Wake":
-        """Read it from a message of the channel layer."""
         return cls(
             slot_id=message.get("slot", 0),
             source_id=message.get("source", 0),

@@ -48,7 +48,6 @@ class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     open = False
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Handle one message of the browser."""
         if not self.open:
             return
         try:
@@ -90,7 +89,6 @@ class WatchSocket(JSONSocket):
     group_of: Callable[[int], str]
 
     async def connect(self) -> None:
-        """Accept the connection, and begin to send changes."""
         self.waiting: set[int] = set()
         self.woken = asyncio.Event()
         await self.accept()
@@ -150,7 +148,6 @@ class ExportSocket(WatchSocket):
     group_of = staticmethod(events.export_group_of)
 
     async def shown(self, identifiers: list[int]) -> list[int]:
-        """Return those that are exports of sources that the account may see."""
         user = self.scope.get("user") or await get_user(self.scope)
         found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
         return found
@@ -164,7 +161,6 @@ class SampleSocket(WatchSocket):
     group_of = staticmethod(events.source_group_of)
 
     async def shown(self, identifiers: list[int]) -> list[int]:
-        """Return those that are sources that the account may see."""
         return await seen_of(self.scope, identifiers)
 
 
@@ -181,7 +177,6 @@ class LiveSocket(JSONSocket):
     most_characters = 64_000
 
     async def connect(self) -> None:
-        """Accept the connection where there is such a slot."""
         self.slot_id = int(self.scope["url_route"]["kwargs"]["slot_id"])
         self.feed: Feed | None = None
         self.tasks: list[asyncio.Task[None]] = []

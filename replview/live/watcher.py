@@ -193,7 +193,6 @@ class Watcher:
         self._held = 0
 
     def acknowledge(self, number: int) -> None:
-        """Note that the browser has shown a batch."""
         self._acknowledged = max(self._acknowledged, min(number, self._number))
         self._wanted.set()
 

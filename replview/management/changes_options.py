@@ -38,7 +38,6 @@ def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
 
 
 def _add_transaction_filters(parser: ArgumentParser) -> None:
-    """What asks of the transaction as a whole."""
     option = parser.add_argument
     option("--xid", type=int, metavar="XID", help="of this transaction")
     option("--gid", metavar="GID", help="of this two-phase transaction")
@@ -56,7 +55,6 @@ def _add_transaction_filters(parser: ArgumentParser) -> None:
 
 
 def _add_place_filters(parser: ArgumentParser) -> None:
-    """What asks of a place in history."""
     option = parser.add_argument
     option("--since", metavar="TIME", help="an ISO time (else UTC), or an age like 2h, 7d")
     option("--until", metavar="TIME", help="the same, excluded")

@@ -41,7 +41,6 @@ def add_log(actions: Any) -> None:
 
 
 def log(command: instance.PlainCommand, options: dict[str, Any]) -> None:
-    """Write the lines; with --follow until stopped."""
     slot = instance.slot_of(options)
     if options["lines"] < 0:
         raise CommandError("--lines is a number of lines: 0 or more")
@@ -105,7 +104,6 @@ def add_peek(actions: Any) -> None:
 
 
 def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
-    """Say the cost, ask, look, tell."""
     source = instance.find_source(options["source"])
     if options["changes"] < 1 or options["seconds"] <= 0:
         raise CommandError("--changes and --seconds are at least 1")

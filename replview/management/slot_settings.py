@@ -112,7 +112,6 @@ def _add_retention_options(parser: ArgumentParser) -> None:
 
 
 def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -> None:
-    """Say what would be lost, ask, choose."""
     if slot.temporary:
         raise CommandError(f"slot {slot} is a temporary one: it goes with its connection")
     asked = _asked(slot, options)

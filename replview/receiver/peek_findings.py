@@ -195,7 +195,6 @@ class Findings:
         self.stopped_by, self.complete = bound, False
 
     def result(self, plugin: str, *, seconds: float) -> dict[str, object]:
-        """Return everything found, as JSON types."""
         waiting = [item for item in self._waiting if item.state]
         committed = [item for item in waiting if item.state == "committed"]
         times = [item.commit_time_us for item in committed if item.commit_time_us is not None]

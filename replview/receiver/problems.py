@@ -279,12 +279,10 @@ def _prerequisite(text: str, slot: str) -> SourceProblem:
 
 
 def lost(slot: str, reason: str | None = None) -> SourceProblem:
-    """Return the problem of a slot that the server invalidated for this ``reason``."""
     return trouble("slot_lost", slot=slot, why=f" ({reason})" if reason else "")
 
 
 def no_logical(wal_level: str) -> SourceProblem:
-    """Return the problem of a server whose ``wal_level`` allows no logical slot."""
     return trouble("wal_level", level=f"{wal_level}, not logical")
 
 

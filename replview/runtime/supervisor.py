@@ -121,7 +121,6 @@ class Supervisor:
             time.sleep(0.05)
 
     def states(self) -> list[ProgramState]:
-        """Every program, as it is now."""
         return [
             ProgramState(
                 name=info["name"],
@@ -151,7 +150,6 @@ class Supervisor:
         return self.folder.logs / f"{name}.log"
 
     def last_lines(self, name: str, count: int = 5) -> list[str]:
-        """The end of a program's output."""
         try:
             with open(self.log_path(name), "rb") as log:
                 log.seek(0, os.SEEK_END)

@@ -34,14 +34,12 @@ class DjangoSession(ReadSession):
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """Return the connection, opened where it is not."""
         connection.ensure_connection()
         session: psycopg.Connection[Any] = connection.connection
         return session
 
     @property
     def server(self) -> Hashable:
-        """The alias of the database."""
         return connection.alias
 
     @property

@@ -45,7 +45,6 @@ class Standbys:
         return waits_for_none(self.settings.get(self.primary.pk, {}))
 
     def of(self, slot_name: str) -> list[OnStandby]:
-        """Return the state of one slot on each standby."""
         return [
             _on_standby(
                 one, self.slots.get(one.pk, {}).get(slot_name), self.settings.get(one.pk, {})

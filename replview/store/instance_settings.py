@@ -21,7 +21,6 @@ _FORGET = "DELETE FROM setting WHERE name = %s"
 
 
 def read(name: str, default: object) -> Any:
-    """Return the value that was chosen, or the default."""
     with connection.cursor() as cursor:
         found = cursor.execute(_READ, [name]).fetchone()
     return default if found is None else json.loads(found[0])

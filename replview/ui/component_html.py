@@ -30,7 +30,6 @@ _COUNTED = ("ago", "age")
 
 
 def health_html(level: str) -> SafeString:
-    """Shape and word of a health."""
     return format_html(
         '<span class="health health-{0}"><svg class="icon" aria-hidden="true">'
         '<use href="#i-health-{0}"/></svg><span>{1}</span></span>',

@@ -81,7 +81,6 @@ class Params:
         return self._words.get(name) == word
 
     def lsn(self, name: str) -> LSN | None:
-        """A position in the WAL."""
         try:
             return LSN.parse(self.text(name))
         except ValueError:

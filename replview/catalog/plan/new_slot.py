@@ -72,7 +72,6 @@ def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[N
 
 
 def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool) -> Statement:
-    """pg_create_logical_replication_slot()."""
     arguments = sql.SQL("{}, 'pgoutput', false").format(sql.Literal(name))
     if server.version >= 140000:
         arguments += sql.SQL(", {}").format(sql.Literal(two_phase))

@@ -37,7 +37,6 @@ class Statement:
         return self.sql
 
     def as_json(self) -> dict[str, str]:
-        """``{"sql", "needs", "costs"}``."""
         return {"sql": self.sql, "needs": self.needs, "costs": self.costs}
 
 
@@ -207,7 +206,6 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
 
 
 def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
-    """Why a statement failed, in the server's own words."""
     code, why = "failed", first_line(error)
     remedy = "Nothing was left behind; try again"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):

@@ -166,5 +166,4 @@ def _check_new_name(name: str, known: set[str]) -> None:
 
 
 def drop_publication(name: str) -> str:
-    """What takes the making of one back."""
     return sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)).as_string(None)

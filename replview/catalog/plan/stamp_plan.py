@@ -309,7 +309,6 @@ def _run(conninfo: str, step: Statement, lock_timeout_ms: int) -> None:
 
 
 def _trouble(error: psycopg.Error, step: Statement, conninfo: str) -> SourceProblem:
-    """Why a statement failed, in the server's own words."""
     if not error.sqlstate:
         return explain(error, conninfo)
     cause = f"{step.kind} {step.name}: {first_line(error)}"

@@ -32,7 +32,6 @@ class SchemaChange(Trouble):
     name = "schema-change"
 
     def make(self) -> Iterator[bool]:
-        """Add the column, and write a row that shows it."""
         with self.place.shop("schema") as connection:
             numbers = "SELECT relnatts FROM pg_class WHERE oid = 'receipts'::regclass"
             if (number(connection, numbers) or 0) > _MOST_COLUMN_NUMBERS:
@@ -45,7 +44,6 @@ class SchemaChange(Trouble):
             yield True
 
     def end(self) -> None:
-        """Drop the column; that, too, is a change of schema."""
         with self.place.shop("schema") as connection:
             present = connection.execute(
                 "SELECT FROM pg_attribute WHERE attrelid = to_regclass('receipts')"
@@ -62,7 +60,6 @@ class PoisonChange(Trouble):
     name = "poison-change"
 
     def make(self) -> Iterator[bool]:
-        """Let the store refuse one row, and write it."""
         self.end()
         with connect_store("trouble") as store:
             store.execute("SET lock_timeout = '5s'")
@@ -142,7 +139,6 @@ class LongTransaction(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
-        """Hold the session; it ends with us."""
         with self.place.shop(_SESSION) as connection:
             connection.execute("BEGIN")
             connection.execute(INSERT_NOTE, ("a long day", "trouble", "written, never committed"))
@@ -156,7 +152,6 @@ class LongTransaction(Trouble):
                     connection.rollback()
 
     def end(self) -> None:
-        """End the session, should it have outlived the process that held it."""
         with self.place.shop("end") as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity"

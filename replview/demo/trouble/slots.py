@@ -41,7 +41,6 @@ class IdleSlot(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
-        """The slot, and WAL that it keeps."""
         with self.place.shop("idle slot") as connection:
             _copy_ours(connection, IDLE_SLOT)
             while True:
@@ -105,7 +104,6 @@ def _leave_behind(connection: psycopg.Connection) -> bool:
 
 
 def _worst_of_others(connection: psycopg.Connection) -> tuple[str, int]:
-    """The slot that needs most, and how many bytes."""
     row = connection.execute(_WORST_OF_OTHERS, (LOST_SLOT,)).fetchone()
     return ("", 0) if row is None else (row[0], row[1])
 

@@ -51,6 +51,5 @@ def is_prepared(conn: psycopg.Connection) -> bool:
 
 
 def create_schema(conn: psycopg.Connection) -> None:
-    """Create every type, table, index and replica identity, and leave our marker."""
     conn.execute(Path(__file__).with_name("shop.sql").read_bytes())
     conn.execute(f"COMMENT ON SCHEMA warehouse IS '{MARKER}'")

@@ -95,7 +95,6 @@ class Outage:
 
 
 def one_line(error: Exception) -> str:
-    """The first line of what the server or libpq said."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -118,7 +117,6 @@ class Tally:
 
 
 def minute_line(counts: Counter[str], seconds: float) -> str:
-    """One line in plain words for what happened in the last ``seconds``."""
     done = counts["committed"] + counts["rolled back"]
     parts = [f"{name} {counts[name]}" for name in FIRST]
     parts += [f"{name} {count}" for name, count in sorted(counts.items()) if name not in FIRST]

@@ -70,7 +70,6 @@ class RecordQuery:
 
 
 def wanted_of(request: HttpRequest) -> RecordQuery:
-    """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
     return RecordQuery(
         action=asked.choice("action", Action.values),

@@ -108,7 +108,6 @@ _SCOPE_WORDS = {
 @never_cache
 @require_GET
 def me(request: HttpRequest) -> HttpResponse:
-    """What this account may, and what belongs to it."""
     return _show(request)
 
 
@@ -193,7 +192,6 @@ def new_token(request: HttpRequest) -> HttpResponse:
 @page(role=SIGNED_IN, of={"token_id": None})
 @require_POST
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
-    """Good for nothing, at once."""
     user = account_of(request)
     row = get_object_or_404(user.api_tokens, pk=token_id, revoked_at=None)
     row.revoked_at = timezone.now()

@@ -29,7 +29,6 @@ _MOST = 500
 @page(role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
 @require_http_methods(["GET", "POST"])
 def listing(request: HttpRequest) -> HttpResponse:
-    """Everybody, and a form for one more."""
     errors: dict[str, str] = {}
     if request.method == "POST":
         typed = request.POST.get("password", "")
@@ -61,7 +60,6 @@ def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
 @page(role=ADMIN, nav="accounts", of={"user_id": None})
 @require_GET
 def account(request: HttpRequest, user_id: int) -> HttpResponse:
-    """One account: role, grants, sessions, tokens."""
     return _show(request, _find(user_id))
 
 
@@ -74,7 +72,6 @@ def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
 @page(role=ADMIN, of={"user_id": None})
 @require_POST
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
-    """A password, which the person should change."""
     typed = request.POST.get("password", "")
     return _do(request, user_id, lambda user: accounts.change_password(user, typed))
 
@@ -102,7 +99,6 @@ def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
 @page(role=ADMIN, of={"user_id": None, "token_id": None})
 @require_POST
 def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpResponse:
-    """Make one of its tokens good for nothing."""
 
     def revoke(user: User) -> None:
         found = ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None)
@@ -118,7 +114,6 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
 @page(role=ADMIN)
 @require_POST
 def give(request: HttpRequest) -> HttpResponse:
-    """A grant to an account or a group."""
     sent, name = Params(request.POST), request.POST.get("source", "")
     source = get_object_or_404(Source, name=name) if name else None
     tables = sent.text("tables", None).replace(",", "\n").splitlines()
@@ -203,7 +198,6 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _groups() -> list[dict[str, Any]]:
-    """Groups with their grants: those of the roles first."""
     groups = ensure_roles()
     rows = Group.objects.prefetch_related("grants__source").order_by("name")
     roles = {group.pk: role for role, group in groups.items()}

@@ -63,7 +63,6 @@ class ActorsQuery:
 
 
 def wanted_of(request: HttpRequest) -> ActorsQuery:
-    """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
     place, tilde, name = asked.text("after", 400, strip=False).partition("~")
     order = whole_number(place) if tilde else None

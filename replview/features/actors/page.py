@@ -229,7 +229,6 @@ class ActorPage:
 
     @property
     def name(self) -> str:
-        """What the page calls them."""
         return self.actor or "Nobody named"
 
     @property
@@ -251,7 +250,6 @@ class ActorPage:
 
     @property
     def transactions_url(self) -> str:
-        """All of their transactions in the span."""
         return _transactions(self.slot, self.actor, self.wanted.first_day(self.today))
 
     @property

@@ -19,7 +19,6 @@ from replview.ui.shell import no_slot, slot_view_of
 @page(role=VIEWER, nav=Nav(group="Browse", label="Actors", icon="actor", one_slot=True))
 @require_GET
 def actors(request: HttpRequest) -> HttpResponse:
-    """Everybody of one slot, nobody named among them."""
     view = slot_view_of(request)
     if view is None:
         return _no_slot(request)

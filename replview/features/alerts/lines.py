@@ -201,7 +201,6 @@ class RuleRow:
 
 
 def condition_words(rule: AlertRule) -> str:
-    """When a rule fires, and when it is over."""
     kind = KINDS[rule.kind]
     if kind.unit == Unit.YES_NO:
         return ", ".join(rule.tables) if kind.event and rule.tables else "when it is so"

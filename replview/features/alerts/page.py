@@ -83,7 +83,6 @@ class AlertsQuery:
 
 
 def wanted_of(request: HttpRequest) -> AlertsQuery:
-    """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
     return AlertsQuery(
         rule=asked.number("rule"),
@@ -179,7 +178,6 @@ class AlertsPage:
 
     @property
     def sentence(self) -> dict[str, object]:
-        """State, cause, next step."""
         if self.silent and self.rules_on:
             since = f"for {age_words(self.now - self.evaluated_at)}" if self.evaluated_at else "yet"
             return {

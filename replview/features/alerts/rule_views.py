@@ -130,7 +130,6 @@ _SLOTS_OFFERED = 500
 @page(role=VIEWER, nav="alerts")
 @require_GET
 def rules(request: HttpRequest) -> HttpResponse:
-    """All rules, those of a slot below what they stand for."""
     ensure()
     rows = rule_rows()
     kinds = [(name, kind.word) for name, kind in KINDS.items()]
@@ -149,7 +148,6 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
 @page(role=OPERATOR, nav="alerts")
 @require_http_methods(["GET", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
-    """A further rule of a kind, or one slot's instead of another."""
     return _answer(request, _unsaved(request.POST if request.method == "POST" else request.GET))
 
 

@@ -42,7 +42,6 @@ _DELIVERIES_SHOWN = 50
 @page(role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
 @require_GET
 def alerts(request: HttpRequest) -> HttpResponse:
-    """The whole page, or for htmx the part that changes."""
     page = read_alerts_page(wanted_of(request))
     htmx = request.headers.get("HX-Request") == "true"
     template = "alerts/now.html" if htmx else "alerts/alerts.html"
@@ -52,7 +51,6 @@ def alerts(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER, nav="alerts", of=OF_ALERT)
 @require_GET
 def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """One alert: its values, where to look, what to do, who was told."""
     line = find_line(alert_id)
     if line is None:
         raise Http404("there is no such alert")

@@ -39,7 +39,6 @@ def transaction(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER, record=ROWS)
 @require_GET
 def row(request: HttpRequest) -> HttpResponse:
-    """A row's changes in the archive."""
     slot = _slot(request)
     start = read_start(slot, request.GET)
     if start.table is None or start.key is None:

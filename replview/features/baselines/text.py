@@ -26,7 +26,6 @@ class BaselineRow:
 
     @property
     def name(self) -> str:
-        """``public.orders``."""
         return f"{self.baseline.schema}.{self.baseline.table}"
 
     @property
@@ -115,7 +114,6 @@ def rate_words(rows_per_second: int) -> str:
 
 
 def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
-    """State, cause, next step."""
     reading = [row for row in rows if row.baseline.state == Baseline.State.RUNNING]
     waiting = [row for row in rows if row.baseline.state == Baseline.State.WAITING]
     done = {row.name for row in rows if row.baseline.state == Baseline.State.DONE}

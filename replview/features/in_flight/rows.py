@@ -69,7 +69,6 @@ class OnSourceRow:
         return self.age is not None and self.age > LONG
 
     def passes(self, state: str, older_seconds: int, text: str) -> bool:
-        """Whether the page's filters let it through."""
         holder, age = self.holder, self.age
         if state and (state == "prepared") != (holder.kind == "prepared"):
             return False

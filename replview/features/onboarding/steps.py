@@ -60,7 +60,6 @@ def names_of(draft: SourceDraft) -> tuple[str, ...]:
 
 
 def is_answered(draft: SourceDraft, name: str) -> bool:
-    """Whether a step needs nothing any more."""
     answers = draft.answers
     match name:
         case "connection":
@@ -162,7 +161,6 @@ def go_on(draft: SourceDraft, name: str, **answers: Any) -> HttpResponse:
 
 
 def page_of(kind: str, name: str, draft: SourceDraft | None = None) -> dict[str, object]:
-    """What the page of every step shows."""
     words = KINDS[SourceDraft.Kind(kind)]
     page = {
         "kind": kind,

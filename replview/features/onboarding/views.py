@@ -224,7 +224,6 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @_READ
 @at_step("tables")
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Which tables; POST keeps them."""
     with _source_of(draft) as source:
         choice = table_choice.read_choice(source, draft.answers)
     status = 200

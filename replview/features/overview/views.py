@@ -196,7 +196,6 @@ def _alerts_sentence(alerts: AlertCounts, cause: str) -> dict[str, object]:
 
 
 def _open_rows(fleet: Fleet) -> list[OpenRow]:
-    """The oldest open transactions."""
     slots = {view.slot.incarnation_id: view.slot for view in fleet.slots}
     oldest = (
         Transaction.objects.filter(state__in=OPEN_STATES, incarnation_id__in=slots.keys() - {None})

@@ -59,7 +59,6 @@ class RelationsQuery:
 
 
 def wanted_of(request: HttpRequest) -> RelationsQuery:
-    """Read the address; whatever cannot be meant is left out."""
     asked = Params(request.GET)
     return RelationsQuery(
         q=asked.text("q"),
@@ -102,7 +101,6 @@ class TableRow:
 
     @property
     def name(self) -> str:
-        """``public.orders``."""
         return f"{self.schema}.{self.table}"
 
     @property

@@ -134,7 +134,6 @@ class VersionHistory:
 
     @property
     def first(self) -> Period | None:
-        """When it was first seen."""
         return self.periods[0] if self.periods else None
 
     @property

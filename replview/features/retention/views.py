@@ -158,7 +158,6 @@ def now(request: HttpRequest) -> HttpResponse:
 @page(role=ADMIN)
 @require_POST
 def off(request: HttpRequest) -> HttpResponse:
-    """Nothing more goes there."""
     switch_off(request.user.get_username())
     return _back()
 

@@ -159,7 +159,6 @@ class Sentence:
 
 
 def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Coverage) -> Sentence:
-    """The sentence of a row's page."""
     level, what = _state_words(start, now)
     sentence = Sentence(level, f"{start.short_name} {what}")
     entries = history.entries

@@ -39,7 +39,6 @@ _LISTED = 300
 @page(role=VIEWER, nav="sources")
 @require_GET
 def managed(request: HttpRequest) -> HttpResponse:
-    """What came of the last act."""
     outcome = kept_outcome(request)
     if outcome is None:
         return redirect("sources")

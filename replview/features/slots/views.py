@@ -152,7 +152,6 @@ REASONS = {
 @page(role=VIEWER, nav="slots", of=OF_SLOT)
 @require_GET
 def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """The whole page, or for htmx the part that changes."""
     view = find(request, source_name, slot_name)
     if view is not None:
         return show(request, view)
@@ -309,7 +308,6 @@ def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
 @page(role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))
 @require_GET
 def slots(request: HttpRequest) -> HttpResponse:
-    """The whole page, or for htmx the part that changes."""
     fleet = fleet_of(request)
     settings = read_failover_settings(view.source.pk for view in fleet.sources)
     waits = {pk: waits_for_none(facts) for pk, facts in settings.items()}

@@ -125,7 +125,6 @@ class SourcePage:
 
 
 def build_page(fleet: Fleet, source: Source) -> SourcePage:
-    """Out of the fleet, with who reads what."""
     view = next(one for one in fleet.sources if one.source.pk == source.pk)
     cluster = next(one for one in clusters_of(fleet) if view in one.sources)
     server = next(one for one in cluster.servers if view in one.sources)

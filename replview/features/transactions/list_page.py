@@ -268,7 +268,6 @@ def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
 )
 @require_GET
 def transactions(request: HttpRequest) -> HttpResponse:
-    """One page of the list. Every view of it is a link."""
     views = list(fleet_of(request).slots)
     if not views:
         return no_slot(

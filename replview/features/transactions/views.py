@@ -47,7 +47,6 @@ REFUSED = 409
 @page(role=VIEWER, nav="transactions", of={"transaction_id": None}, record=ROWS)
 @require_GET
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """One transaction: its lifecycle, who did it, what it touched, every change as a diff."""
     try:
         row = find_transaction(transaction_id)
     except Http404:
@@ -83,7 +82,6 @@ def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
 @page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 @require_GET
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """The live page's drawer."""
     row = find_transaction(transaction_id)
     slot = read_slot(row)
     scope_to(request, slot)
@@ -132,7 +130,6 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 @page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 @require_GET
 def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
-    """The change as the one JSON form."""
     change = _change(transaction_id, seq)
     row = find_transaction(transaction_id)
     incarnation = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
@@ -145,7 +142,6 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
 )
 @require_GET
 def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
-    """The change as a statement that does it again."""
     change = _change(transaction_id, seq)
     made = change_as_sql(
         change, before_images(reading_session(), [change]).get((transaction_id, seq))
@@ -159,7 +155,6 @@ def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 )
 @require_GET
 def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
-    """The SQL that takes the change back."""
     if problem := NOT_UNDONE.get(find_transaction(transaction_id).state):
         return _statement(None, f"No undo: {problem}.", "undo.sql")
     change = _change(transaction_id, seq)

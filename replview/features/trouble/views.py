@@ -126,7 +126,6 @@ class Card:
 
     @property
     def level(self) -> str:
-        """Of ``health.states``: how it looks."""
         if self.trouble.state == State.OFF:
             return "idle"
         return "now" if self.alerts else "look"
@@ -212,7 +211,6 @@ def trouble(request: HttpRequest) -> HttpResponse:
 @page(role=OPERATOR, of={"name": None, "action": None})
 @require_POST
 def ask(request: HttpRequest, name: str, action: str) -> HttpResponse:
-    """Ask for a trouble, or for its end."""
     _only_in_a_demo()
     if name not in troubles.NAMES or action not in ("start", "end"):
         raise Http404("there is no such trouble")

@@ -63,7 +63,6 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Write until the end, or with --follow until stopped."""
         slot = find_slot(options["slot"])
         selection = selection_of(slot, options)
         _check(selection, options)

@@ -181,7 +181,6 @@ def _root_line(root: Mapping[str, Any]) -> str:
 
 
 def listed(rows: Iterable[Erasure]) -> str:
-    """A table of acts, the newest first."""
     lines = [
         [
             str(row.pk),

@@ -265,7 +265,6 @@ def estimate_lines(outlook: Outlook) -> list[str]:
 
 
 def ended_lines(row: Export) -> list[str]:
-    """What one that is done has written."""
     size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
     rows = "unknown" if row.rows is None else count_words(row.rows)
     return [f"export {row.pk}: {rows} rows in {plural(row.files or 0, 'file')}{size}",
@@ -273,7 +272,6 @@ def ended_lines(row: Export) -> list[str]:
 
 
 def listed(rows: Iterable[Export]) -> str:
-    """A table of exports, the newest first."""
     lines = [
         [
             str(row.pk),

@@ -41,7 +41,6 @@ class Command(PlainCommand):
         parser.add_argument("job", nargs=REMAINDER, metavar="JOB …")
 
     def handle(self, *_: str, **options: Any) -> None:
-        """Run the job; its result is our output."""
         words = list(options["job"])
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
         log = Path(settings.DATA_DIR) / "spark-logs" / f"{words[0]}-{stamp}.log"

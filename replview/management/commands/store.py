@@ -82,7 +82,6 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """Change what was given, then show what holds."""
         numbers = (options["after_hours"], options["every_seconds"])
         if options["archive"] or numbers != (None, None):
             self.say(*archive_command(options))

@@ -79,7 +79,6 @@ class ChangeEncoder:
         self.asides: list[LargeText] = []
 
     def flush(self) -> None:
-        """Write the bytes that have not been written yet."""
         if self._parts:
             self._write(b"".join(self._parts))
             self._parts.clear()

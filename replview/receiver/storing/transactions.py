@@ -37,7 +37,6 @@ def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
 
 
 def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
-    """Store transactions that the store does not have yet."""
     if rows:
         stored_at_us = now_us()
         with connection.cursor().copy(copy_rows.COPY_TRANSACTIONS) as copy:
@@ -46,7 +45,6 @@ def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionR
 
 
 def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
-    """Store what has become of transactions that the store has."""
     if rows:
         connection.cursor().executemany(_UPDATE_TRANSACTION, [_parameters(row) for row in rows])
 

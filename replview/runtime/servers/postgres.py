@@ -174,7 +174,6 @@ class EmbeddedPostgres:
         return password
 
     def is_ready(self) -> bool:
-        """Whether it accepts our connections now."""
         try:
             psycopg.connect(self.dsn(), connect_timeout=2).close()
         except psycopg.OperationalError:
@@ -182,7 +181,6 @@ class EmbeddedPostgres:
         return True
 
     def create_database(self, name: str) -> None:
-        """Make the database unless it is there."""
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             known = "SELECT FROM pg_database WHERE datname = %s"
             if connection.execute(known, [name]).fetchone() is None:

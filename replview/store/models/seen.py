@@ -52,7 +52,6 @@ class Seen(models.Manager[M]):
     of_none: ClassVar[bool] = False
 
     def get_queryset(self) -> Any:
-        """All rows, or those of the sources that are seen."""
         rows = super().get_queryset()
         seen = seen_sources()
         if seen is None:

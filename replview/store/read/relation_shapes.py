@@ -86,7 +86,6 @@ def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShap
 
 
 def shapes_of_slot(session: ReadSession, slot: Slot) -> list[VersionShape]:
-    """Read all versions of all tables of a slot's stream."""
     return _read(session, "r.slot_id = %s", [slot.pk])
 
 

@@ -76,7 +76,6 @@ class WantedChanges:
         return self._shapes or []
 
     def table(self, session: ReadSession) -> tuple[str, str] | None:
-        """Schema and name, where one table is asked for."""
         if len(self.filter.tables) != 1:
             return None
         readings = table_readings(self.filter.tables[0])

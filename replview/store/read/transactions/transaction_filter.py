@@ -105,7 +105,6 @@ class TransactionFilter:
 
     @property
     def until_at(self) -> dt.datetime | None:
-        """The moment ``until`` means now."""
         return read_time(self.until)
 
     @property
