@@ -8,7 +8,7 @@ wherever a file is written, so that this process and Spark's executors write the
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
 
@@ -19,6 +19,8 @@ from replview.text.parsing import table_text
 STATES = ("committed", "snapshot", "message")
 _LISTS = ("states", "searched")
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
+Before = Literal["sent", "derived", "full"]
+BEFORE: tuple[Before, ...] = get_args(Before)
 #: A place in history: commit_seq, and the change's seq within that transaction.
 Place = tuple[int, int]
 #: Tables and their masked columns, both in order; a table under every name it has had.
@@ -110,8 +112,9 @@ class Slice:
     operations: tuple[str, ...] = ()
     #: Exactly these actors; empty: all, and nobody.
     actors: tuple[str, ...] = ()
-    #: Rows before an update: only those the server sent, or from the record too (slower).
-    before: Literal["sent", "derived"] = "sent"
+    #: Rows before an update: only those the server sent, or from the record too (slower), or these
+    #: and whole rows: what was not sent of a row after an update, or deleted, is from the record.
+    before: Before = "sent"
     #: Of these the values are left out, with a mark in their place.
     masked: Masked = ()
     #: What else is asked of its transactions.

@@ -16,7 +16,7 @@ from replview.parquet.reading import connect, cut, read_typed, read_untyped
 from replview.parquet.reading.connecting import Connection, StoreProblem, did_you_mean, store_dsn
 from replview.parquet.reading.masks import asked_masks, with_rules
 from replview.parquet.reading.resolving import known_tables
-from replview.parquet.slices import STATES, Masked, Narrowing, Range, Slice, SliceTable
+from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Range, Slice, SliceTable
 from replview.text.parsing import whole_number
 
 ROWS_PER_PARTITION = 250_000
@@ -147,9 +147,10 @@ def _excluded(text: str, relation: str) -> tuple[str, ...]:
 
 def _before(text: str) -> str:
     found = text.strip().lower() or "sent"
-    if found not in ("sent", "derived"):
+    if found not in BEFORE:
         raise StoreProblem(
-            f"before is sent or derived, not {text!r}", "derived: also from the record (slower)"
+            f"before is sent, derived or full, not {text!r}",
+            "derived: rows before updates also from the record (slower); full: whole rows",
         )
     return found
 

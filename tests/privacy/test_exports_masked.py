@@ -101,9 +101,13 @@ def written(shop: Shop, folder: Path, **wanted) -> tuple[Slice, list[dict]]:
     return part, [r for p in paths for r in pq.read_table(p, partitioning=None).to_pylist()]
 
 
-@pytest.mark.parametrize("before", ["sent", "derived"])
+@pytest.mark.parametrize("before", ["sent", "derived", "full"])
 def test_an_export_holds_no_masked_value_and_says_which(shop: Shop, tmp_path, before) -> None:
     masked("status", "note")
+    if before == "full":
+        # What this one did not send is the record's, and masked like all of it.
+        unsent = {"op": "U", "new": {"id": "1", "note": "777003"}, "key_hash": signed_hash(["1"])}
+        shop.commit(unsent, relations={str(shop.orders.relation_id): [0, 1, 0, 0]})
     part, rows = written(shop, tmp_path / "out", before=before)
     orders = next((tmp_path / "out").glob("*/*/public.orders"))
     assert files_holding(PLANTED, orders) == files_holding("777001", orders) == []
@@ -111,7 +115,8 @@ def test_an_export_holds_no_masked_value_and_says_which(shop: Shop, tmp_path, be
     told = json.loads(next((tmp_path / "out").glob("*/*/_manifest.json")).read_text())
     assert told["masked"] == {"public.orders": ["note", "status"]}
     marks = [dict(row["_pg_raw"]) for row in rows if row["id"] == 1]
-    assert len(marks) == (3 if before == "derived" else 2)
+    assert len(marks) == {"sent": 2, "derived": 3, "full": 5}[before]
+    assert not any(row["_not_sent"] for row in rows)
     assert all(set(mark) == {"note", "status"} for mark in marks)
     assert {row["status"] for row in rows} == {row["note"] for row in rows} == {None}
     # SQL NULL stays NULL, as where a value is masked before it is stored.

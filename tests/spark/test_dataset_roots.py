@@ -167,15 +167,16 @@ def test_programs_read_all_roots(whole: Slice, store_dsn: str, tmp_path: Path) -
         (str(tmp_path / incarnation_folder(whole) / name), document)
         for name, document in roots(tmp_path, whole).items()
     )
-    texts = {each.name: each.text for each in snippets(*last, before=before)}
+    texts = {each.name: each.text for each in snippets(*last, before=before, events=False)}
     for name in ("pandas", "polars"):
         names: dict[str, Any] = {}
-        exec(compile(texts[name], name, "exec"), names)
+        exec(compile(texts[f"{name}-table"], name, "exec"), names)
         rows = names["rows"].to_dict("records") if name == "pandas" else names["rows"].to_dicts()
         assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
+        exec(compile(texts[name], name, "exec"), names)
         assert len(names["changes"]) == 8
     with duckdb.connect() as session:
-        rows = session.sql(texts["duckdb"]).to_arrow_table().to_pylist()
+        rows = session.sql(texts["duckdb-table"]).to_arrow_table().to_pylist()
     assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST
 
 
@@ -213,7 +214,8 @@ def test_spark_reads_all_roots_as_one_table(
         (str(tmp_path / incarnation_folder(whole) / name), document)
         for name, document in roots(tmp_path, whole).items()
     )
-    text = next(each.text for each in snippets(*last, before=before) if each.name == "spark")
+    programs = snippets(*last, before=before, events=False)
+    text = next(each.text for each in programs if each.name == "spark-table")
     names: dict[str, Any] = {"spark": spark}
     exec(compile(text, "spark", "exec"), names)
     assert sorted((r["id"], r["v"], r["w"]) for r in names["rows"].collect()) == LATEST

@@ -1,134 +1,294 @@
-"""The snippets run as they are: deletes, key changes, values not sent again, odd names."""
+"""The programs run as they are printed, over a source's worst, and give the source's own table."""
 
-import ast
+import decimal
+from pathlib import Path
 from typing import Any
 
+import orjson
+import psycopg
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from psycopg import sql
 
+from replview.parquet import reading
+from replview.parquet.pg_values import pg_text
+from replview.parquet.slice_schemas import TIMESTAMPTZ
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing.datasets import table_document
-from replview.spark.snippets import snippets
+from replview.parquet.writing.exporting import export
+from replview.parquet.writing.targets import Target
+from replview.spark.snippets import Snippet, below, snippets, why_no_table
+from tests.receiver.baselines import take
 
 ODD = "a \"b`.c'\\"
-KEY = {"name": "id", "type_oid": 23, "type": "integer", "typmod": -1}
-FIRST = TableVersion(id=1, number=1, columns=(KEY, {"name": ODD, "type": "text"}),
-                     key_columns=("id",))  # fmt: skip
-SECOND = TableVersion(
-    id=2, number=2, key_columns=("id",),
-    columns=({**KEY, "type_oid": 20, "type": "bigint"}, *FIRST.columns[1:],
-             {"name": "big", "type": "text"}),
-)  # fmt: skip
+LONG = "repeat('long', 3000)"
+PROGRAMS = ("pandas", "polars", "duckdb", "spark", "delta", "iceberg")
 
 
-def table(*versions: TableVersion) -> SliceTable:
-    return SliceTable(relation_id=1, oid=7, schema="public", table="t", versions=versions)
+def statements() -> list[str]:
+    """Keys beyond 2^53 that move, unchanged TOAST, deletes, TRUNCATE, identities, new columns."""
+    odd = '"' + ODD.replace('"', '""') + '"'
+    big = 9007199254740993
+    return [
+        f"INSERT INTO t (id, mail, {odd}, big) SELECT n, 'm' || n, 'x' || n, {LONG} || n"
+        " FROM generate_series(1, 20) n",
+        "UPDATE t SET price = 'NaN' WHERE id <= 2",
+        "TRUNCATE t",
+        f"INSERT INTO t (id, mail, {odd}, big, price) SELECT n, 'm' || n, 'x' || n, {LONG} || n, n"
+        " FROM generate_series(1, 30) n",
+        f"INSERT INTO t (id, mail, big) VALUES ({big}, 'far', {LONG}), ({big} + 2, 'farther', 'b')",
+        "UPDATE t SET price = price + 1 WHERE id <= 5",
+        "UPDATE t SET price = 'NaN', at = 'infinity' WHERE id IN (1, 7)",
+        # A key that moves, with a value that is not sent, and its place taken by another row.
+        "BEGIN; UPDATE t SET id = 1000 WHERE id = 3; UPDATE t SET id = 3 WHERE id = 4; COMMIT",
+        f"UPDATE t SET id = {big} + 4 WHERE id = {big}",
+        "UPDATE t SET mail = 'moved' || id WHERE id IN (5, 6, 1000)",
+        "DELETE FROM t WHERE id IN (8, 9)",
+        "INSERT INTO t (id, mail, big) VALUES (9, 'again', NULL)",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+        "UPDATE t SET price = 3 WHERE id IN (10, 11)",
+        "UPDATE t SET id = 2000 WHERE id = 12",
+        "DELETE FROM t WHERE id = 13",
+        "ALTER TABLE t ADD COLUMN extra text",
+        "UPDATE t SET extra = 'e' WHERE id IN (14, 15)",
+        "ALTER TABLE t REPLICA IDENTITY USING INDEX t_mail",
+        "UPDATE t SET price = 5, mail = 'm' || mail WHERE id IN (16, 17)",
+        "DELETE FROM t WHERE id IN (18, 2000)",
+        "UPDATE t SET price = 6 WHERE id IN (19, 1000)",
+    ]
 
 
-def change(seq: int, kind: str, key: int, version: int = 2, **more: Any) -> dict[str, Any]:
-    return {
-        "id": key, ODD: f"x{key}", "big": "b", "_change_type": kind, "_commit_version": 10,
-        "_lsn": "0/A", "_xid": 5, "_seq": seq, "_relation_version": version, "_derived": False,
-        "_not_sent": [], "_pg_raw": {}, **more,
-    }  # fmt: skip
+def held(source: Any) -> dict[str, dict[str, str | None]]:
+    """The source's own rows, in its own words, by mail."""
+    with source.connect(row_factory=psycopg.rows.dict_row) as connection:
+        names = [c.name for c in connection.execute("SELECT * FROM t LIMIT 0").description or ()]
+        texts = sql.SQL(", ").join(
+            sql.SQL("{0}::text AS {0}").format(sql.Identifier(name)) for name in names
+        )
+        found = connection.execute(sql.SQL("SELECT {} FROM t").format(texts)).fetchall()
+    return {row["mail"]: row for row in found}
 
 
-CHANGES = [
-    # A baseline of the same position as the first transaction.
-    change(9, "insert", 1, _xid=None),
-    change(1, "update_preimage", 1),
-    change(1, "update_postimage", 1, **{ODD: "new"}),
-    change(2, "insert", 2),
-    change(3, "delete", 2, big=None),
-    change(4, "insert", 3, big="kept"),
-    # The key moves from 3 to 4, then what was not sent stays as it was.
-    change(5, "update_preimage", 3, big=None, **{ODD: None}, _not_sent=[ODD, "big"]),
-    change(5, "update_postimage", 4, big="kept"),
-    change(6, "update_postimage", 4, big=None, _not_sent=["big"], **{ODD: "newer"}),
-]
-ROWS = [(0, "x0", None), (1, "new", "b"), (4, "newer", "kept")]
+def exported(store_dsn: str, slot: str, root: Path, **chosen: Any) -> tuple[str, dict, list]:
+    """The table's folder, what it publishes, and the manifest's tables, of one more slice."""
+    with reading.connect(store_dsn) as store:
+        part = reading.resolve(store, slot=slot, **chosen)
+    manifest = export(part, Target.of(str(root)), dsn=store_dsn)
+    [schema] = root.glob("*/*/public.t/_schema.json")
+    document = orjson.loads(schema.read_bytes())
+    return str(schema.parent), document, list(manifest.document["tables"])
+
+
+def run(program: Snippet, spark: Any = None) -> Any:
+    """What a program leaves in ``rows``, or ``changes``."""
+    if program.name.startswith("duckdb"):
+        duckdb = pytest.importorskip("duckdb")
+        with duckdb.connect() as session:
+            session.execute("SET timezone = 'UTC'")
+            return session.sql(program.text).to_arrow_table()
+    names: dict[str, Any] = {"spark": spark}
+    exec(compile(program.text, program.name, "exec"), names)
+    return names["changes" if program.purpose == "changes" else "rows"]
+
+
+def as_arrow(found: Any) -> pa.Table:
+    """The rows of any engine."""
+    if isinstance(found, pa.Table):
+        return found
+    if hasattr(found, "toArrow"):
+        return found.toArrow()
+    if hasattr(found, "to_arrow"):
+        return found.to_arrow()
+    return pa.Table.from_pandas(found, preserve_index=False)
+
+
+def in_words(table: pa.Table) -> tuple[dict[str, dict[str, str | None]], dict[str, list[str]]]:
+    """Rows as the source would write them, by mail; and what is not known of each."""
+    rows, unknown = {}, {}
+    for row in table.to_pylist():
+        raw = dict(row.pop("_pg_raw") or [])
+        mail = row["mail"]
+        assert mail not in rows, "a row is there twice"
+        missing = row.pop("_unknown")
+        if missing:
+            unknown[mail] = list(missing)
+        rows[mail] = {
+            name: raw.get(name, _text(value, table.schema.field(name).type))
+            for name, value in row.items()
+        }
+    return rows, unknown
+
+
+def _text(value: Any, kind: pa.DataType) -> str | None:
+    if isinstance(value, decimal.Decimal):
+        return f"{value:f}"
+    return pg_text(value, TIMESTAMPTZ if pa.types.is_timestamp(kind) else kind)
 
 
 @pytest.fixture
-def dataset(tmp_path):
-    """Two slices' files: before a column was added and the key became wider, and after."""
-    before, after = table(FIRST), table(FIRST, SECOND)
-    for number, (schema, rows) in enumerate([
-        (before.arrow_schema(), [change(1, "insert", 0, 1, _commit_version=1)]),
-        (after.arrow_schema(), CHANGES),
-    ]):  # fmt: skip
-        folder = tmp_path / "out" / "public.t" / f"commit_date=2026-11-2{number}"
-        folder.mkdir(parents=True)
-        named = [{name: row.get(name) for name in schema.names} for row in rows]
-        for row in named:
-            row["_pg_raw"] = []
-        pq.write_table(pa.Table.from_pylist(named, schema), folder / "part-1-2.zstd.parquet")
-    document = table_document(after, table_document(before, None))
-    destination = str(tmp_path / "copy")
-    return {
-        each.name: each.text
-        for each in snippets(str(tmp_path / "out" / "public.t"), document, destination)
-    }, destination
+def copies(tmp_path, monkeypatch) -> Path:
+    """Where Iceberg's catalogue, and Delta's table, stand."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    return tmp_path
 
 
-def as_tuples(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return sorted((row["id"], row[ODD], row["big"]) for row in rows)
+def copied(name: str, copies: Path) -> pa.Table:
+    if name == "delta":
+        deltalake = pytest.importorskip("deltalake")
+        return pa.table(deltalake.DeltaTable(str(copies / "copy")).to_pyarrow_table())
+    catalog = pytest.importorskip("pyiceberg.catalog").load_catalog("default")
+    return catalog.load_table("default.t").scan().to_arrow()
 
 
-#: Where only the latest row counts, what it did not send is unknown.
-LATEST = [*ROWS[:2], (4, "newer", None)]
-
-
-def run(text: str, **names: Any) -> dict[str, Any]:
-    exec(compile(text, "snippet", "exec"), names)
-    return names
-
-
-def test_pandas_and_polars(dataset) -> None:
-    pytest.importorskip("polars")
-    texts, _ = dataset
-    frame = run(texts["pandas"])["rows"]
-    assert as_tuples(frame.astype(object).where(frame.notna(), None).to_dict("records")) == LATEST
-    assert as_tuples(run(texts["polars"])["rows"].to_dicts()) == LATEST
-
-
-def test_duckdb(dataset) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    texts, _ = dataset
-    with duckdb.connect() as session:
-        assert as_tuples(session.sql(texts["duckdb"]).to_arrow_table().to_pylist()) == LATEST
-
-
-def test_deltalake_twice(dataset) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    texts, destination = dataset
-    for _ in range(2):
-        run(texts["deltalake"])
-        found = pa.table(deltalake.DeltaTable(destination).to_pyarrow_table())
-        assert as_tuples(found.to_pylist()) == ROWS
+@pytest.fixture
+def recording(source, record):
+    odd = '"' + ODD.replace('"', '""') + '"'
+    source.run(
+        f"CREATE TABLE t (id bigint PRIMARY KEY, mail text NOT NULL, {odd} text, big text,"
+        " price numeric(12,2), at timestamptz)",
+        "ALTER TABLE t ALTER big SET STORAGE EXTERNAL",
+        "CREATE UNIQUE INDEX t_mail ON t (mail)",
+        "INSERT INTO t (id, mail) VALUES (-1, 'before the record'), (-2, 'and more')",
+    )
+    return record(source)
 
 
 @pytest.mark.slow
-def test_spark_and_its_merges(dataset, spark) -> None:
-    texts, _ = dataset
-    rows = run(texts["spark"], spark=spark)["rows"]
-    assert as_tuples(rows.toArrow().to_pylist()) == LATEST
-    parser = spark._jsparkSession.sessionState().sqlParser()
-    for kind in ("delta", "iceberg"):
-        calls = [node for node in ast.walk(ast.parse(texts[kind])) if isinstance(node, ast.Call)]
-        statements = [c.args[0].value for c in calls if getattr(c.func, "attr", "") == "sql"]
-        plans = [parser.parsePlan(each).toString() for each in statements]
-        assert ["CreateTable" in plans[0], "MergeIntoTable" in plans[1]] == [True, True]
-        # What is merged, too, without the target that no engine here has.
-        using = statements[1].split("USING (", 1)[1].split(") AS s ON", 1)[0]
-        merged = {row["id"]: row for row in spark.sql(using).toArrow().to_pylist()}
-        assert merged[4]["big"] == {"v": "kept"}
-        assert (merged[2]["_last"], merged[3]["_last"]) == ("delete", "update_preimage")
+def test_every_program_gives_the_sources_table(source, recording, store_dsn, spark, copies) -> None:
+    *first, last = statements()
+    for statement in first:
+        source.run(statement)
+        # Read later, the catalog does not tell whether a shape is the same.
+        recording.caught_up()
+    out = copies / "out"
+    folder, _, _ = exported(store_dsn, recording.slot.name, out, before="full", through_seq=9)
+    source.run(last)
+    recording.caught_up()
+    recording.end()
+    folder, document, tables = exported(
+        store_dsn, recording.slot.name, out, before="full", after_seq=9
+    )
+    wanted = held(source)
+    assert len(wanted) > 20
+    # Known by another key since, a row cannot be followed back: what was not sent is unknown.
+    not_followed = {mail for mail, row in wanted.items() if row["id"] in ("16", "17", "19", "1000")}
+    destination = str(copies / "copy")
+    found = snippets(folder, document, destination)
+    programs = {each.name: each for each in found if each.purpose == "table"}
+    assert [*programs] == [f"{name}-table" for name in PROGRAMS]
+    for name in PROGRAMS:
+        if name == "iceberg":
+            pytest.importorskip("pyiceberg")
+            [program] = [e for e in snippets(folder, document, "t") if e.name == "iceberg-table"]
+        else:
+            program = programs[f"{name}-table"]
+        for _ in range(2 if name in ("delta", "iceberg") else 1):
+            rows = run(program, spark)
+        table = copied(name, copies) if name in ("delta", "iceberg") else as_arrow(rows)
+        told, unknown = in_words(table)
+        # Of a column that came later nobody said what older rows have: its default, or nothing.
+        assert {name for names in unknown.values() for name in names} == {"big", "extra"}, name
+        assert {mail for mail, names in unknown.items() if "big" in names} == not_followed, name
+        shown = {
+            mail: {**row, **dict.fromkeys(unknown.get(mail, ()))} for mail, row in wanted.items()
+        }
+        assert told == shown, name
+    assert tables[0]["unknown"] >= len(not_followed)
 
 
-def test_a_table_without_a_key_can_be_read(tmp_path) -> None:
-    keyless = TableVersion(id=1, number=1, columns=FIRST.columns)
-    found = snippets("s3://b/'x", table_document(table(keyless), None))
+@pytest.mark.slow
+def test_what_is_not_known_is_named(source, recording, store_dsn, tmp_path) -> None:
+    """As the server sent it, the programs say what they lack; without a record, so does full."""
+    source.run(
+        f"INSERT INTO t (id, mail, big) VALUES (1, 'a', {LONG})",
+        "UPDATE t SET price = 1 WHERE id = 1",
+        "DELETE FROM t WHERE id = -1",
+    )
+    recording.caught_up()
+    wanted = held(source)
+    folder, document, _ = exported(store_dsn, recording.slot.name, tmp_path / "sent")
+    for program in snippets(folder, document, events=False):
+        if program.name in ("pandas-table", "polars-table", "duckdb-table"):
+            assert "--images full" in program.text
+            told, unknown = in_words(as_arrow(run(program)))
+            assert unknown == {"a": ["big"]}, program.name
+            assert told == {"a": {**wanted["a"], "big": None}}, program.name
+    # Nobody told of the rows that were there before; a deleted one has but its key.
+    _, _, tables = exported(store_dsn, recording.slot.name, tmp_path / "full", before="full")
+    assert tables[0]["unknown"] == 1
+
+    source.run("ALTER TABLE t REPLICA IDENTITY USING INDEX t_mail", "DELETE FROM t WHERE id = 1")
+    recording.caught_up()
+    recording.end()
+    folder, document, _ = exported(store_dsn, recording.slot.name, tmp_path / "more")
+    assert [each.purpose for each in snippets(folder, document)] == ["changes"] * 4
+    assert "--images full" in why_no_table([(folder, document)])
+    # The deleted row without its record cannot be found by its new key.
+    folder, document, _ = exported(
+        store_dsn, recording.slot.name, tmp_path / "whole", before="full"
+    )
+    for program in snippets(folder, document, events=False):
+        if program.name in ("pandas-table", "duckdb-table"):
+            with pytest.raises(Exception, match="of which row they are"):
+                run(program)
+
+
+@pytest.mark.slow
+def test_a_baseline_is_where_the_table_begins(source, recording, store_dsn, tmp_path) -> None:
+    source.run("INSERT INTO t (id, mail) VALUES (1, 'a'), (2, 'b')", "DELETE FROM t WHERE id = -1")
+    recording.caught_up()
+    take(recording, "t")
+    source.run("UPDATE t SET price = 2 WHERE id IN (1, -2)")
+    recording.caught_up()
+    recording.end()
+    folder, document, _ = exported(store_dsn, recording.slot.name, tmp_path, before="full")
+    for program in snippets(folder, document, events=False):
+        if program.name in ("pandas-table", "polars-table", "duckdb-table"):
+            assert in_words(as_arrow(run(program))) == (held(source), {}), program.name
+
+
+@pytest.mark.slow
+def test_changes_are_read_in_their_order(source, recording, store_dsn, spark, tmp_path) -> None:
+    for statement in statements()[:10]:
+        source.run(statement)
+    recording.caught_up()
+    recording.end()
+    folder, document, _ = exported(store_dsn, recording.slot.name, tmp_path)
+    with reading.connect(store_dsn) as store:
+        part = reading.resolve(store, slot=recording.slot.name)
+        [table] = reading.tables_of(store, part)
+        stored = [row for b in reading.read_typed(store, part, table) for row in b.to_pylist()]
+    columns = ("id", "mail", "_change_type", "_commit_seq", "_seq")
+    wanted = [tuple(row[name] for name in columns) for row in stored]
+    assert max(row[0] for row in wanted) > 1 << 53
+    for program in snippets(folder, document):
+        if program.purpose == "changes":
+            rows = as_arrow(run(program, spark)).select(columns).to_pylist()
+            assert [tuple(row.values()) for row in rows] == wanted, program.name
+
+
+def test_a_table_without_a_key_can_be_read() -> None:
+    columns = ({"name": "id", "type_oid": 23, "type": "integer", "typmod": -1},)
+    keyless = TableVersion(id=1, number=1, columns=columns)
+    table = SliceTable(relation_id=1, oid=7, schema="public", table="t", versions=(keyless,))
+    found = snippets("s3://b/'x", table_document(table, None))
     assert [each.name for each in found] == ["pandas", "polars", "duckdb", "spark"]
     assert "'s3://b/''x/*/*.parquet'" in found[2].text
+
+
+def test_options_of_an_address_stay_out_of_the_path() -> None:
+    target = "s3://lake/out?endpoint_override=minio:9000&scheme=http&region=eu-1"
+    folder = below(target, "shop/r-1/public.t")
+    columns = ({"name": "id", "type_oid": 23, "type": "integer", "typmod": -1},)
+    version = TableVersion(id=1, number=1, columns=columns, key_columns=("id",))
+    table = SliceTable(relation_id=1, oid=7, schema="public", table="t", versions=(version,))
+    found = {e.name: e.text for e in snippets(folder, table_document(table, None))}
+    options = "endpoint_override=minio:9000&scheme=http&region=eu-1"
+    assert f'read("s3://lake/out/shop/r-1/public.t?{options}")' in found["pandas-table"]
+    assert f'read("s3://lake/out/shop/r-1/events?{options}")' in found["pandas-table"]
+    assert "'s3://lake/out/shop/r-1/public.t/*/*.parquet'" in found["duckdb-table"]
+    assert "ENDPOINT 'minio:9000'" in found["duckdb-table"]
+    assert "USE_SSL false" in found["duckdb-table"]
+    assert '.parquet("s3a://lake/out/shop/r-1/public.t")' in found["spark-table"]
+    assert 'spark.conf.set("fs.s3a.endpoint", "http://minio:9000")' in found["spark-table"]

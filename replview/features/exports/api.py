@@ -10,13 +10,13 @@ from replview.access.rights import Role, may
 from replview.access.withheld import shown_slice, shown_words, visible_exports
 from replview.features.exports.outlook import outlook_of, spark_for
 from replview.features.exports.request import (
-    Before,
     ExportRequest,
     ask,
     over_a_gap,
     read_export_request,
 )
 from replview.jobs import exports
+from replview.parquet.slices import Before
 from replview.store.models import Export
 from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
@@ -28,6 +28,7 @@ from replview.ui.api.slots import slot_named
 
 router = Router(tags=["exports"])
 _MOST = 200
+_BEFORE = "rows before an update: `sent`, or `derived` too; `full`: also what else was not sent"
 
 
 class SliceWords(FilterWords):
@@ -35,7 +36,7 @@ class SliceWords(FilterWords):
 
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
     transaction: str = Field("", description="one transaction, by its id")
-    before: Before = Field("sent", description="rows before an update: `sent`, or `derived` too")
+    before: Before = Field("sent", description=_BEFORE)
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")
 

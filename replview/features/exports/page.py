@@ -16,12 +16,12 @@ from replview.features.exports.reading_back import (
     schema_tabs,
 )
 from replview.features.exports.request import (
-    Before,
     ExportRequest,
     nothing_words,
     over_a_gap,
     read_export_request,
 )
+from replview.parquet.slices import BEFORE, Before
 from replview.store.models import Export, Relation, Slot
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
@@ -300,7 +300,7 @@ def _look_ahead(page: ExportPage) -> Refused | None:
 def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
     """The slice the page's words ask for. Raises ``Refused``."""
     given = {name: word for name, word in words.items() if name not in OWN_WORDS}
-    before: Before = "derived" if words.get("before") == "derived" else "sent"
+    before: Before = next((each for each in BEFORE if each == words.get("before")), "sent")
     name, since_last = words.get("name", "").strip()[:100], bool(words.get("since_last"))
     return read_export_request(
         slot, given, name=name, since_last=since_last, before=before, strict=False

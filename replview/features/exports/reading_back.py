@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from replview.features.exports.outlook import Outlook
@@ -15,7 +14,9 @@ from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import table_document
-from replview.spark.snippets import Snippet, snippets
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
+from replview.spark.snippets import Root, Snippet, below, snippets, why_no_table
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import plural
@@ -34,6 +35,8 @@ class ReadingBack:
     #: The one that is shown.
     table: str
     snippets: list[Snippet]
+    #: Why there is none for the table as of the slice's end.
+    why_no_table: str = ""
 
 
 def reading_before(
@@ -46,34 +49,49 @@ def reading_before(
     named = {layout.decoded(folders[table.relation_id]): table for table in tables}
     name = chosen if chosen in named else next(iter(named))
     table = named[name]
-    folder = f"{target}/{layout.incarnation_folder(part)}/{folders[table.relation_id]}"
-    programs = snippets(folder, table_document(table, None), table.table)
-    return ReadingBack(tables=list(named), table=name, snippets=programs)
+    folder = below(target, f"{layout.incarnation_folder(part)}/{folders[table.relation_id]}")
+    document = table_document(table, None) | {"whole": part.before == "full"}
+    return _reading(list(named), name, [(folder, document)])
+
+
+def _reading(
+    names: list[str], name: str, roots: Sequence[Root], *, events: bool = True
+) -> ReadingBack:
+    *before, (folder, document) = roots
+    table = str(document["table"]["name"])
+    programs = snippets(folder, document, table, before=before, events=events)
+    why = why_no_table(roots)
+    return ReadingBack(tables=names, table=name, snippets=programs, why_no_table=why)
 
 
 def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
-    """Of what was written, where this machine can read it."""
+    """Of what was written, by what its dataset publishes."""
     result: Mapping[str, Any] = row.result or {}
     named = {
         layout.decoded(str(one["dataset"]).rpartition("/")[2]): one
         for one in result.get("tables") or []
     }
-    if not named or "://" in row.target:
+    if not named:
         return None
     name = chosen if chosen in named else next(iter(named))
+    dataset = str(named[name]["dataset"])
     try:
-        folder = written(row, str(named[name]["dataset"]))
-        document = orjson.loads((folder / layout.SCHEMA).read_bytes())
-        # The other roots of the folder's table, in their order.
-        names = [each.name for each in folder.parent.iterdir() if each.is_dir()]
-        roots = layout.roots_by_dataset(names).get(layout.root_of(folder.name)[0], [])
-        others = [folder.parent / name for name in roots if name != folder.name]
-        there = [each for each in others if (each / layout.SCHEMA).is_file()]
-        before = [(str(each), orjson.loads((each / layout.SCHEMA).read_bytes())) for each in there]
-    except (OSError, ValueError, Refused):
+        check_again(row.target, read_policy(), anywhere=row.anywhere)
+        target = Target.of(row.target)
+        if target.is_local:
+            written(row, dataset)
+        incarnation, _, own = dataset.rpartition("/")
+        folders = target.folders(incarnation)
+        # The other roots of the folder's table stand before it, in their order.
+        there = layout.roots_by_dataset(folders).get(layout.root_of(own)[0], [])
+        paths = [f"{incarnation}/{each}" for each in there if each != own] + [dataset]
+        documents = [(path, target.read_json(f"{path}/{layout.SCHEMA}")) for path in paths]
+    except (OSError, TargetProblem, ValueError, Refused):
         return None
-    programs = snippets(str(folder), document, str(named[name]["table"]), before=before)
-    return ReadingBack(tables=list(named), table=name, snippets=programs)
+    roots = [(below(row.target, path), found) for path, found in documents if found]
+    if not documents[-1][1]:
+        return None
+    return _reading(list(named), name, roots, events=layout.EVENTS in folders)
 
 
 def written(row: Export, path: str) -> Path:

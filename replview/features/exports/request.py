@@ -8,7 +8,7 @@ export is not narrowed by: it is refused, or named as left out, and never forgot
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from replview.access.visibility import current_visibility, reading_session
 from replview.access.withheld import is_erased_text
@@ -17,7 +17,7 @@ from replview.jobs.exports import AlreadyRunning
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.reading.masks import with_rules
 from replview.parquet.reading.resolving import ended_at_a_place
-from replview.parquet.slices import STATES, Narrowing, Slice
+from replview.parquet.slices import STATES, Before, Narrowing, Slice
 from replview.parquet.writing.manifests import gaps_of
 from replview.spark.sessions import SparkProblem, refuse_token
 from replview.store.connecting import store_conninfo
@@ -132,8 +132,6 @@ _OPERATION_OF = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "
                  "S": "snapshot"}  # fmt: skip
 #: It is not, since its files are counted and cut by what transactions tell of themselves.
 _NAMES = {"where": "a condition on values", "key": "a row"}
-
-Before = Literal["sent", "derived"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

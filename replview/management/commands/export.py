@@ -33,6 +33,7 @@ from replview.management.instance import (
     stopping_on_signals,
     table_of,
 )
+from replview.parquet.slices import Before
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, command_user, note
@@ -65,6 +66,9 @@ class Command(InstanceCommand):
                "one), s3://bucket/folder, …")  # fmt: skip
         option("--before", choices=["sent", "derived"], default="sent", help="rows before an "
                "update: as the server sent them, or from the record too (slower)")  # fmt: skip
+        option("--images", choices=["sent", "full"], default="sent", help="rows: of what the "
+               "server sent, or whole, with the rest from the record (slower): what programs need "
+               "that give the table as of the slice's end")  # fmt: skip
         option("--name", default="", metavar="NAME", help="name it, to continue it later")
         option("--since-last", action="store_true", help="what was committed since the last "
                "export of this name; filter and target default to its")  # fmt: skip
@@ -207,7 +211,8 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
             before = {word: text for word, text in last.words.items() if word not in _PLACES}
             words = (given or before) | ends
             target = target or last.target
-    export_request = read_export_request(slot, words, name=name, before=options["before"],
+    before: Before = "full" if options["images"] == "full" else options["before"]
+    export_request = read_export_request(slot, words, name=name, before=before,
                                          since_last=options["since_last"])  # fmt: skip
     return export_request, target
 
@@ -267,8 +272,11 @@ def estimate_lines(outlook: Outlook) -> list[str]:
 def ended_lines(row: Export) -> list[str]:
     size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
     rows = "unknown" if row.rows is None else count_words(row.rows)
+    tables = (row.result or {}).get("tables") or []
+    unknown = sum(table.get("unknown", 0) for table in tables)
+    told = [f"of {plural(unknown, 'row')} the record does not have all: see _not_sent"]
     return [f"export {row.pk}: {rows} rows in {plural(row.files or 0, 'file')}{size}",
-            f"in {row.target}"]  # fmt: skip
+            f"in {row.target}", *(told if unknown else [])]  # fmt: skip
 
 
 def listed(rows: Iterable[Export]) -> str:

@@ -5,10 +5,11 @@ with its whole JSON, since a mark read as text looks like a text that begins so.
 
 Where rows before updates are derived, the query gives an ``update_preimage`` for every update of a
 keyed row, with what the server sent of it (nothing, or the old key). Here each gets what the record
-tells; where that is nothing, it stays only if its update moved the row to another key.
+tells; where that is nothing, it stays only if its update moved the row to another key. Where whole
+rows are asked for, rows after updates and deleted ones also get what was not sent of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -137,7 +138,9 @@ def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 #: be, the old key stands alone.
 OWN_FIELDS: Fields = {"derivable": INT8}
 _PLACE = ["id", "seq", "version_id", "derivable"]
-#: Set here: whether the row was worked out.
+#: In ``kind``: the first that is a row after an update, or a deleted one.
+_AFTER = 2
+#: Set here: whether the row, or some of it, was worked out.
 DERIVED = "derived"
 
 #: Updates looked up together: few at first, since nobody knows how large their rows are.
@@ -172,6 +175,7 @@ class Derivation:
         self._session: _WholeSession | None = None
         self._shared = Shared()
         self._together = _FEWEST
+        self._whole = part.before == "full"
         self._masked = {*part.masked_of(table.name)}
         self._names = {
             version.id: {str(each["name"]) for each in version.columns}
@@ -180,7 +184,11 @@ class Derivation:
 
     def filled(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in parts of which none holds much more than what was looked up together."""
-        wanted = pc.indices_nonzero(pc.fill_null(batch.column("derivable"), 0)).to_pylist()
+        asked = pc.greater(pc.fill_null(batch.column("derivable"), 0), 0)
+        if self._whole:
+            after = pc.greater_equal(batch.column("kind"), _AFTER)
+            asked = pc.or_(asked, pc.and_(after, batch.column("missing").is_valid()))
+        wanted = pc.indices_nonzero(asked).to_pylist()
         start = done = 0
         while done < len(wanted):
             some = wanted[done : done + self._together]
@@ -198,16 +206,17 @@ class Derivation:
         order, derived = [], []
         by_place = dict(zip(places, at, strict=True))
         for place in range(batch.num_rows):
-            own = by_place.get(place)
-            past = None if own is None else pasts.get((own["id"], own["seq"]))
-            if past is not None and own is not None:
+            own = by_place.get(place, {"id": None, "seq": None, "derivable": 0})
+            past = pasts.get((own["id"], own["seq"]))
+            line = None if past is None else self._told(batch, place, past, own)
+            if line is not None:
                 order.append(batch.num_rows + len(lines))
-                lines.append(self._line(batch, place, past, own["version_id"]))
-            elif own is None or own["derivable"] == 2:
+                lines.append(line)
+            elif own["derivable"] != 1:
                 order.append(place)
             else:
                 continue
-            derived.append(past is not None)
+            derived.append(line is not None)
         made = pa.RecordBatch.from_pylist(lines, batch.schema)
         table = pa.Table.from_batches([batch, made]).take(pa.array(order, pa.int64()))
         [whole] = table.combine_chunks().to_batches() or [batch.slice(0, 0)]
@@ -217,12 +226,41 @@ class Derivation:
         if self._session is None:
             self._session = _WholeSession(self._beside.connection())
         self._session.read_characters = 0
-        found = before_at(self._session, keys, self._shared)
+        found = before_at(self._session, keys, self._shared, sent=self._whole)
         if self._session.read_characters > _CHARACTERS:
             self._together = max(1, self._together // 4)
         elif self._session.read_characters < _CHARACTERS // 4:
             self._together = min(_MOST, self._together * 2)
         return found
+
+    def _told(
+        self, batch: pa.RecordBatch, place: int, past: Before, own: Mapping[str, Any]
+    ) -> dict[str, object] | None:
+        """A row with what the record tells of it; None: nothing."""
+        if own["derivable"]:
+            return self._line(batch, place, past, own["version_id"])
+        line: dict[str, Any] = {
+            name: batch.column(name)[place].as_py() for name in batch.schema.names
+        }
+        missing = line["missing"].rstrip(",").split(",")
+        names = {number: self._columns[int(number)].source_name for number in missing}
+        found = self._shown(past, {*names.values()})
+        for number, name in names.items():
+            line[f"x{number}"] = _plain(found.get(name))
+        left = [f"{number}," for number in missing if names[number] not in found]
+        line["missing"] = "".join(left) or None
+        if any(isinstance(value, dict) for value in found.values()):
+            mine = orjson.loads(line["marked"] or "{}")
+            line["marked"] = _with_origins(past, {**mine, **found}, {*found})
+        return line if found else None
+
+    def _shown(self, past: Before, names: Collection[str]) -> dict[str, Any]:
+        """Of the row before these columns, those that are known, with the slice's masks."""
+        return {
+            name: MASKED if name in self._masked and value is not None else value
+            for name, value in past.image.items()
+            if name in names
+        }
 
     def _line(
         self, batch: pa.RecordBatch, place: int, past: Before, version_id: int
@@ -232,30 +270,30 @@ class Derivation:
         line |= {"version_id": version_id, "derivable": 0}
         missing, marked = [], False
         having = self._names[version_id]
-        image = {
-            name: MASKED if name in self._masked and value is not None else value
-            for name, value in past.image.items()
-        }
+        image = self._shown(past, past.image.keys())
         for number, column in enumerate(self._columns):
             name = column.source_name
             if name in image:
                 value = image[name]
                 marked = marked or isinstance(value, dict)
-                line[f"x{number}"] = (
-                    None if value is None or isinstance(value, dict) else str(value)
-                )
+                line[f"x{number}"] = _plain(value)
             elif name in having:
                 missing.append(f"{number},")
         line["missing"] = "".join(missing) or None
-        line["marked"] = _with_origins(past, image) if marked else None
+        line["marked"] = _with_origins(past, image, past.origins) if marked else None
         return line
 
 
-def _with_origins(past: Before, image: Mapping[str, object]) -> str:
-    """The row with where each value that is kept aside belongs."""
+def _plain(value: object) -> str | None:
+    """A value as the query gives it: a mark stands in another place."""
+    return None if value is None or isinstance(value, dict) else str(value)
+
+
+def _with_origins(past: Before, image: Mapping[str, object], of_past: Collection[str]) -> str:
+    """The row with where each value that is kept aside belongs; ``of_past``: those not its own."""
     found = {
         name: {**value, ORIGIN: list(past.origins[name])}
-        if isinstance(value, dict) and ASIDE in value and name in past.origins
+        if isinstance(value, dict) and ASIDE in value and name in past.origins and name in of_past
         else value
         for name, value in image.items()
     }

@@ -71,7 +71,7 @@ _EDGES = """
 def rows_of_update(part: Slice, table: SliceTable) -> int:
     """Under FULL an update has its row before."""
     whole = any(each.replica_identity == "FULL" for each in table.versions)
-    return 2 if whole or part.before == "derived" else 1
+    return 2 if whole or part.before != "sent" else 1
 
 
 @dataclass(frozen=True, slots=True)

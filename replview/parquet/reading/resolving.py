@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from psycopg import sql
 
@@ -23,6 +22,7 @@ from replview.parquet.reading.places import (
 from replview.parquet.slices import (
     NOT_NARROWED,
     OPERATIONS,
+    Before,
     Narrowing,
     Range,
     Slice,
@@ -76,7 +76,7 @@ def resolve(
     tables: Sequence[str] = (),
     operations: Sequence[str] = (),
     actors: Sequence[str] = (),
-    before: Literal["sent", "derived"] = "sent",
+    before: Before = "sent",
     narrowed: Narrowing = NOT_NARROWED,
 ) -> Slice:
     """The slice that this means now: open ends become what is stored at this moment.

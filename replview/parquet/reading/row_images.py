@@ -57,7 +57,7 @@ def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool
         return True
     if not any(version.key_columns for version in table.versions):
         return False
-    if part.before == "derived":
+    if part.before != "sent":
         return True
     return connection.execute(_MOVED, [table.relation_id]).fetchone() == (True,)
 
@@ -71,7 +71,7 @@ def row_images(
     """
     before = tells_before(connection, part, table)
     masked = part.masked_of(table.name)
-    derived = part.before == "derived"
+    derived = part.before != "sent"
     codes = operation_codes(wanted_operations(part, rows=True))
     never = sql.SQL(", 0 AS derivable" if derived else "")
     parts = {

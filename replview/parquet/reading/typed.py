@@ -37,7 +37,7 @@ def read_typed(
     An update that has its row before gives two. Memory holds one batch, whatever the range's size.
     """
     columns, schema = table.columns, table.arrow_schema()
-    derived = part.before == "derived"
+    derived = part.before != "sent"
     own = {**OWN_FIELDS, **(DERIVATION_FIELDS if derived else {})}
     values = {f"x{n}": PLAIN if is_plain(c.arrow) else TEXT for n, c in enumerate(columns)}
     images = row_images(connection, part, table)

@@ -84,7 +84,7 @@ def typed_query(
         ),
         "columns": sql.SQL(", ").join(sql.SQL("y.{}").format(place) for place in places),
         "values": sql.SQL(", ").join(values),
-        "derivable": sql.SQL(", y.derivable" if part.before == "derived" else ""),
+        "derivable": sql.SQL(", y.derivable" if part.before != "sent" else ""),
     }
     parts = {name: written_once(connection, each) for name, each in parts.items()}
     return lambda group: sql.SQL(_QUERY).format(**parts, images=images(group))

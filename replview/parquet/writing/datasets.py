@@ -210,6 +210,9 @@ def place(plan: Plan, target: Target) -> Placed:
         names = roots.get(first.rpartition("/")[2], [])
         there = _candidates(plan, relation, [f"{incarnation}/{name}" for name in names], target)
         folder, document = _root_for(plan, table, first, there)
+        if plan.part_of.before == "full" and there.get(folder, {"whole": True}).get("whole"):
+            # So are the rows of all its slices.
+            document["whole"] = True
         folders[relation] = folder
         documents[f"{folder}/{layout.SCHEMA}"] = document
         if folder not in there:

@@ -160,6 +160,8 @@ class Written:
     changes: int
     bytes: int
     sha256: str
+    #: Rows of which the record does not have all, where whole ones were asked for.
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +184,17 @@ class PartWriter:
         """
         if cancelled():
             raise Cancelled
-        rows = changes = 0
+        rows = changes = unknown = 0
 
         def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            nonlocal rows, changes
+            nonlocal rows, changes, unknown
             for batch in batches:
                 if cancelled():
                     raise Cancelled
                 more = _changes(batch) if part.kind == "table" else batch.num_rows
                 rows += batch.num_rows
                 changes += more
+                unknown += self._unknown(part, batch)
                 wrote(more)
                 yield batch
             _check(changes, part)
@@ -201,7 +204,7 @@ class PartWriter:
             groups = row_groups(counted(batches), schema)
             sink = write_file(self.target, part.path, schema, groups)
         return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-                       bytes=sink.bytes, sha256=sink.sha256)  # fmt: skip
+                       bytes=sink.bytes, sha256=sink.sha256, unknown=unknown)  # fmt: skip
 
     def schema(self, part: Part) -> pa.Schema:
         """Return the schema of this file, with the slice and the range that it belongs to."""
@@ -219,16 +222,18 @@ class PartWriter:
                 parquet = pq.ParquetFile(file)
                 if not self._is_ours(parquet, part):
                     return None
-                changes = rows = parquet.metadata.num_rows
+                changes, rows, unknown = (parquet.metadata.num_rows,) * 2 + (0,)
                 if part.kind == "table":
-                    changes = sum(map(_changes, parquet.iter_batches(columns=["_change_type"])))
+                    batches = [*parquet.iter_batches(columns=["_change_type", "_not_sent"])]
+                    changes = sum(map(_changes, batches))
+                    unknown = sum(self._unknown(part, batch) for batch in batches)
             except pa.ArrowException:
                 return None
             if changes != part.within.rows:
                 return None
             sha256, size = sha256_of(file)
         return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-                       bytes=size, sha256=sha256)  # fmt: skip
+                       bytes=size, sha256=sha256, unknown=unknown)  # fmt: skip
 
     def is_ours(self, part: Part) -> bool | None:
         """Whether the file that is there was written for this slice; None: it is broken."""
@@ -241,6 +246,11 @@ class PartWriter:
     def _is_ours(self, parquet: pq.ParquetFile, part: Part) -> bool:
         found = (parquet.schema_arrow.metadata or {}).get(_PART_KEY)
         return bool(found == self.schema(part).metadata[_PART_KEY])
+
+    def _unknown(self, part: Part, batch: pa.RecordBatch) -> int:
+        if part.kind != "table" or self.part_of.before != "full":
+            return 0
+        return pc.sum(pc.greater(pc.list_value_length(batch["_not_sent"]), 0)).as_py() or 0
 
     def _table(self, part: Part) -> SliceTable:
         assert part.relation_id is not None

@@ -28,7 +28,7 @@ _NATIVE: dict[str, Kind] = {
     "s3": "objects", "gs": "objects", "abfs": "objects", "abfss": "objects",
     "hdfs": "hdfs", "viewfs": "hdfs",
 }  # fmt: skip
-_SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 #: What else fsspec can write to → the package it needs, and fsspec's word for it.
 _PACKAGES = {
     "s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "abfs"),
@@ -69,7 +69,7 @@ def open_address(url: str) -> Address:
     if name == "file":
         return _local(Path(unquote(urlsplit(url).path)))
     _refuse_secrets(url)
-    native = _SAME.get(name, name)
+    native = SAME_SCHEMES.get(name, name)
     if native in _NATIVE:
         try:
             return _native(url, f"{native}{url[len(scheme[1]) :]}", _NATIVE[native])

@@ -170,7 +170,7 @@ _BEGIN_SECONDS = 0.5
 _ROWS_PER_SECOND = 150_000.0
 _STREAM_BYTES_PER_SECOND = 30_000_000.0
 _SPARK_SECONDS = 6.0
-#: Updates whose row before is looked up in the record.
+#: Changes whose row before is looked up in the record.
 _DERIVED_PER_SECOND = 2_500.0
 
 _NEAREST = """
@@ -233,10 +233,12 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
 
 
 def _looked_up(connection: Connection, part: Slice) -> int:
-    """Updates whose row before must be worked out; the server sends it under FULL alone."""
-    if part.before == "sent" or (part.operations and "update" not in part.operations):
+    """Changes whose row before must be worked out; the server sends it under FULL alone."""
+    looked_up = {"sent": (), "derived": ("update",), "full": ("update", "delete")}[part.before]
+    asked = tuple(each for each in looked_up if each in (part.operations or OPERATIONS))
+    if not asked:
         return 0
-    tables = tables_of(connection, replace(part, operations=("update",)))
+    tables = tables_of(connection, replace(part, operations=asked))
     whole = [all(v.replica_identity == "FULL" for v in table.versions) for table in tables]
     return sum(table.rows or 0 for table, full in zip(tables, whole, strict=True) if not full)
 

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pytest
 
+from replview.features.exports.reading_back import reading_after
 from replview.features.exports.request import ask, read_export_request
 from replview.parquet.slices import Slice
 from replview.parquet.writing import planning, targets
@@ -142,6 +144,36 @@ def test_an_export_is_whole_there_and_success_comes_last(
         format="parquet", partitioning="hive",
     )  # fmt: skip
     assert found.to_table()["id"].to_pylist() == ["1", "2", "3", "3"]
+
+
+def test_the_printed_programs_read_it_there(
+    whole: Slice, history: History, bucket: Bucket, tmp_path: Path
+) -> None:
+    pytest.importorskip("polars")
+    manifest = export(whole, Target.of(bucket.url), dsn=store_conninfo())
+    row = ask(read_export_request(history.slot, {}), bucket.url, by="alice",
+              how=Export.How.PAGE, anywhere=True)  # fmt: skip
+    row.result = dict(manifest.document)
+    reading = reading_after(row, "public.orders")
+    assert reading is not None
+    assert (reading.why_no_table, reading.table) == ("", "public.orders")
+    programs = {each.name: each.text for each in reading.snippets}
+    wanted = ["1", "2", "3"]
+    for name in ("pandas-table", "polars-table"):
+        names: dict[str, Any] = {}
+        exec(compile(programs[name], name, "exec"), names)
+        assert sorted(names["rows"]["id"]) == wanted, name
+    copy = programs["delta-table"].replace('"orders"', repr(str(tmp_path / "copy")))
+    exec(compile(copy, "delta", "exec"), {})
+    duckdb = pytest.importorskip("duckdb")
+    try:
+        with duckdb.connect() as session:
+            session.execute("INSTALL httpfs; INSTALL aws; LOAD httpfs; LOAD aws")
+    except duckdb.Error:
+        return  # They are fetched from a server that is not to be reached from here.
+    with duckdb.connect() as session:
+        rows = session.sql(programs["duckdb-table"]).fetchall()
+    assert sorted(each[0] for each in rows) == wanted
 
 
 def test_cancelling_leaves_nothing_there(

@@ -160,9 +160,11 @@ def before_columns(
 
 
 def before_at(
-    session: ReadSession, places: Sequence[tuple[int, int]], shared: Shared
+    session: ReadSession, places: Sequence[tuple[int, int]], shared: Shared, *, sent: bool = False
 ) -> dict[tuple[int, int], Before]:
-    """Derive the rows before committed changes, by (transaction, seq)."""
+    """Derive the rows before committed changes, by (transaction, seq); ``sent``: where the server
+    sent a whole old row, that one.
+    """
     ids, seqs = (array_text(place[part] for place in places) for part in (0, 1))
     found = session.prepared_rows(_AT, [ids, seqs])
     steps = [step_of(row, session.visibility) for row in found]
@@ -173,6 +175,10 @@ def before_at(
         if version is not None:
             past = past_of_step(step, version.key_columns, version.columns)
             pasts += [] if past is None else [past]
+    for past in pasts:
+        if sent and past.change.old_kind == "O":
+            past.origins = dict.fromkeys(past.change.old or {}, (*_at(past), "old"))
+            past.ended, past.last = True, past.change
     _look_back(session, pasts, shapes, shared)
     return {_at(past): _before(past, past.last) for past in pasts if past.last is not None}
 
