@@ -51,16 +51,19 @@ def reading_before(
     table = named[name]
     folder = below(target, f"{layout.incarnation_folder(part)}/{folders[table.relation_id]}")
     document = table_document(table, None) | {"whole": part.before == "full"}
-    return _reading(list(named), name, [(folder, document)])
+    return _reading(part, list(named), name, [(folder, document)])
 
 
 def _reading(
-    names: list[str], name: str, roots: Sequence[Root], *, events: bool = True
+    part: Slice, names: list[str], name: str, roots: Sequence[Root], *, events: bool = True
 ) -> ReadingBack:
     *before, (folder, document) = roots
     table = str(document["table"]["name"])
     programs = snippets(folder, document, table, before=before, events=events)
     why = why_no_table(roots)
+    if part.operations or part.actors or part.narrowed:
+        why = "the slice is narrowed, and has not all that changed the table"
+        programs = [one for one in programs if one.purpose == "changes"]
     return ReadingBack(tables=names, table=name, snippets=programs, why_no_table=why)
 
 
@@ -91,7 +94,8 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
     roots = [(below(row.target, path), found) for path, found in documents if found]
     if not documents[-1][1]:
         return None
-    return _reading(list(named), name, roots, events=layout.EVENTS in folders)
+    part = Slice.from_json(row.slice)
+    return _reading(part, list(named), name, roots, events=layout.EVENTS in folders)
 
 
 def written(row: Export, path: str) -> Path:

@@ -149,3 +149,8 @@ def test_files_and_values_that_were_not_sent_are_told_before(
     page = client.get("/exports/?read=public.stock").content.decode()
     assert "/shop/replview-1/public.stock" in page.split('id="snippets-title"')[1]
     assert "/shop/replview-1/public.orders" not in page.split('id="snippets-title"')[1]
+    assert "Have the table as of" in page
+    # Of a part of the changes there is no table.
+    page = client.get("/exports/?ops=I").content.decode()
+    assert "Have the table as of" not in page
+    assert "the slice is narrowed" in page
