@@ -208,8 +208,8 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
         if last is not None:
             ends = {word: text for word, text in words.items() if word in _ENDS}
             given = {word: text for word, text in words.items() if text and word not in _PLACES}
-            before = {word: text for word, text in last.words.items() if word not in _PLACES}
-            words = (given or before) | ends
+            its = {word: text for word, text in last.words.items() if word not in _PLACES}
+            words = (given or its) | ends
             target = target or last.target
     before: Before = "full" if options["images"] == "full" else options["before"]
     export_request = read_export_request(slot, words, name=name, before=before,
