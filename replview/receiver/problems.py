@@ -33,6 +33,11 @@ TROUBLES = {
         "the server does not answer any more (its host, or the network before it, is gone)",
         _BY_ITSELF,
     ),
+    "beyond_wal": (
+        "the stream told the position {told}, but the server's WAL ends at {end}",
+        "Find out what stands between replview and the server, and whether the address leads to "
+        "one server alone: nothing of it was stored or confirmed",
+    ),
     # The same address leads to another server, or to another timeline.
     "other_server": (
         "the connection leads to another server than before (a failover, or a pooler that was "

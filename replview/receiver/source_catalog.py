@@ -10,10 +10,11 @@ from psycopg import conninfo as libpq
 
 from decoder.binary import UserType
 from decoder.messages import Column, Relation
+from decoder.scalars import LSN
 from replview.catalog.columns import format_types, read_user_types, type_bases
 from replview.catalog.connections import connect, cut_after
 from replview.catalog.publications import read_publications
-from replview.catalog.server import ServerFacts, read_server_facts
+from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.stream_shape import columns_made
 from replview.catalog.tables import NamedTable, primary_key_columns, read_named_table
@@ -22,6 +23,8 @@ from replview.receiver.connecting import given_up_after
 Answer = TypeVar("Answer")
 #: A source that takes longer for one question has frozen.
 _ANSWER_SECONDS = 20.0
+#: The same of its position, for which a batch waits.
+_POSITION_SECONDS = 3.0
 
 
 class SourceCatalog:
@@ -80,12 +83,20 @@ class SourceCatalog:
 
         return self._ask(count)
 
-    def _ask(self, question: Callable[[psycopg.Connection[Any]], Answer]) -> Answer | None:
+    def position(self) -> LSN | None:
+        """How far the server's WAL goes; None where the catalog cannot be asked."""
+        return self._ask(read_position, _POSITION_SECONDS)
+
+    def _ask(
+        self,
+        question: Callable[[psycopg.Connection[Any]], Answer],
+        seconds: float = _ANSWER_SECONDS,
+    ) -> Answer | None:
         """Ask once more if the connection was lost: idle for long, it may have been for long."""
         for _ in range(2):
             with suppress(psycopg.Error):
                 connection = self.connection()
-                with cut_after(_ANSWER_SECONDS, connection):
+                with cut_after(seconds, connection):
                     return question(connection)
             if self._connection is not None and not self._connection.closed:
                 break

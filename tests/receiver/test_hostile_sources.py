@@ -1,6 +1,8 @@
 """Nothing a source can hold stops its receiver, and nothing is invented on the way."""
 
+import re
 import time
+from functools import partial
 
 import psycopg
 import pytest
@@ -9,6 +11,7 @@ from psycopg import sql
 from replview.store.connecting import connect_store
 from replview.store.models import Relation
 from tests.conftest import SourceDatabase
+from tests.crashes.proxy import Proxy
 from tests.receiver.conftest import unused, wait_for
 
 pytestmark = pytest.mark.slow
@@ -196,3 +199,41 @@ def test_very_many_subtransactions_are_stored_in_bounded_time(
     assert time.process_time() - began < 20
     [transaction] = recording.transactions(state="committed")
     assert transaction.inserts == 10_000
+
+
+#: What stands before a position that a server tells: of a keepalive, of data, of a commit.
+POSITIONS = {
+    "keepalive": rb"(d\0\0\0\x16k).{8}",
+    "data": rb"(d\0\0\0.w.{8}).{8}",
+    "commit": rb"(d\0\0\0\x37w.{24}C\0.{8}).{8}",
+}
+
+
+@pytest.mark.parametrize("told", POSITIONS)
+def test_a_position_beyond_the_servers_wal_is_never_taken(
+    source: SourceDatabase, record, told: str
+) -> None:
+    """Once confirmed, the slot would be lost: nothing that comes ends after it."""
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    recording = record(source, start=False)
+    tampered = re.compile(POSITIONS[told], re.DOTALL)
+    with Proxy(source.server.port) as proxy:
+        recording.dsn = proxy.dsn(source.dsn)
+        proxy.to_client.rewrite = partial(tampered.sub, rb"\1" + b"\xff" * 8)
+        recording.start()
+        source.run("INSERT INTO t VALUES (1)")
+        slot = recording.problem("beyond_wal")
+        assert "FFFFFFFF/FFFFFFFF" in slot.problem_cause
+        with source.connect() as session:
+            query = """
+                SELECT pg_current_wal_lsn() >= ALL (ARRAY[confirmed_flush_lsn, %s, %s]::pg_lsn[])
+                FROM pg_replication_slots WHERE slot_name = %s
+            """
+            positions = [str(slot.checkpoint_lsn or "0/0"), str(slot.server_lsn or "0/0")]
+            assert session.execute(query, [*positions, slot.name]).fetchone() == (True,)
+
+        proxy.to_client.rewrite = None
+        source.run("INSERT INTO t VALUES (2)")
+        recording.caught_up()
+        recording.end()
+    assert [(t.commit_seq, t.inserts) for t in recording.transactions()] == [(1, 1), (2, 1)]

@@ -16,6 +16,7 @@ from replview.receiver.connecting import codec_of, encodings_for
 from replview.receiver.incarnation import SystemIdentity, incarnation_of, temporary_incarnation
 from replview.receiver.plugins import Decoder, StreamOptions, choose, new_decoder, plugin_arguments
 from replview.receiver.problems import lost, no_logical, trouble
+from replview.receiver.sessions.pacing import WalEnd
 from replview.receiver.sessions.polling import PollingSession
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.receiver.source_catalog import NamedTables, SourceCatalog
@@ -48,6 +49,8 @@ class OpenSession:
     wanted: Mapping[str, object]
     #: Tables of plugins that tell no oids.
     tables: NamedTables
+    #: Nothing beyond it is stored.
+    wal_end: WalEnd
     #: What types that are not built in are made of; needed to read a binary stream.
     user_types: Mapping[int, UserType] = field(default_factory=dict)
     #: Some transaction was stored: the next trouble is a new one.
@@ -106,7 +109,8 @@ def open_session(
         raise
     return OpenSession(
         session, options, incarnation, identity.system_identifier, encoding, catalog,
-        slot.plugin, slot.options, NamedTables(catalog.named_table), user_types,
+        slot.plugin, slot.options, NamedTables(catalog.named_table),
+        WalEnd(identity.xlog_position, catalog.position), user_types,
     )  # fmt: skip
 
 

@@ -7,9 +7,11 @@ decoding from ``restart_lsn`` on, whatever it gives.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from decoder.scalars import LSN
+from replview.receiver.problems import trouble
 from replview.receiver.sessions.slot_functions import WAL_PAGE_BYTES
 
 #: Confirm progress at most this often: each status update makes the server write its slot.
@@ -56,6 +58,30 @@ def idle_position(keepalive_lsn: int, stored_lsn: int, *, pending: bool) -> int 
     stream does not count: the server sends it whole again.
     """
     return keepalive_lsn if not pending and keepalive_lsn > stored_lsn else None
+
+
+#: What a server's WAL may have grown while its catalog cannot be asked.
+_GROWN_BYTES = 1 << 30
+
+
+@dataclass(slots=True)
+class WalEnd:
+    """How far the server's WAL goes. A position of the stream beyond it is false: once stored and
+    confirmed, nothing that comes would be taken for new.
+    """
+
+    #: As the server last said.
+    known_lsn: int
+    ask: Callable[[], LSN | None]
+
+    def check(self, lsn: int) -> None:
+        """Raise ``SourceProblem`` where a position that the stream told lies beyond it."""
+        if lsn <= self.known_lsn:
+            return
+        said = self.ask()
+        self.known_lsn = max(self.known_lsn, said or 0)
+        if lsn > self.known_lsn + (_GROWN_BYTES if said is None else 0):
+            raise trouble("beyond_wal", told=LSN(lsn), end=LSN(self.known_lsn))
 
 
 #: After so long without a word the next status update asks for one.

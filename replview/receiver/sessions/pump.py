@@ -299,7 +299,7 @@ def record(
         skips=skips,
         first_seen=incarnation.first_seen,
     )
-    writing = WritingThread(writer, recorder, session_log.stored)
+    writing = WritingThread(writer, recorder, session_log.stored, opened.wal_end.check)
     writing.stored_lsn = incarnation.checkpoint_lsn
     writing.start()
     loop = Pump(opened, writing, stop, skips, recorder, before)

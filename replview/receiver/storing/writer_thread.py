@@ -16,6 +16,7 @@ import psycopg
 
 from decoder.events import Event
 from decoder.scalars import now_us
+from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Unstorable
 from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion
@@ -43,13 +44,18 @@ class Batch:
 
 #: Told after each store transaction: the portion and the last commit_seq.
 StoredListener = Callable[[Portion, int], None]
+#: Raises ``SourceProblem`` where the server's WAL does not go as far as a position.
+WalCheck = Callable[[int], None]
 
 
 class WritingThread:
     """Runs a ``StoreWriter`` beside the reading loop."""
 
-    def __init__(self, writer: StoreWriter, recorder: Recorder, on_stored: StoredListener) -> None:
+    def __init__(
+        self, writer: StoreWriter, recorder: Recorder, on_stored: StoredListener, check: WalCheck
+    ) -> None:
         self._writer = writer
+        self._check = check
         self._recorder = recorder
         self._on_stored = on_stored
         self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
@@ -122,7 +128,7 @@ class WritingThread:
     def _write(self, batch: Batch) -> None:
         try:
             self._store(batch)
-        except (Fenced, psycopg.OperationalError, psycopg.InterfaceError):
+        except (Fenced, SourceProblem, psycopg.OperationalError, psycopg.InterfaceError):
             raise
         except Exception as error:
             self._began_at = None  # the search may take its time
@@ -136,6 +142,7 @@ class WritingThread:
         if batch.idle_lsn is not None and batch.idle_lsn > portion.checkpoint_lsn:
             portion.checkpoint_lsn = batch.idle_lsn
             self._recorder.checkpoint_lsn = batch.idle_lsn
+        self._check(max(portion.checkpoint_lsn, batch.server_lsn))
         self.desired = self._writer.write(portion, batch.server_lsn)
         self.stored_lsn = max(self.stored_lsn, portion.checkpoint_lsn)
         self.last_write_at = time.monotonic()
