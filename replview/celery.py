@@ -35,6 +35,12 @@ app.autodiscover_tasks(["replview.acts"], related_name="slot_sweeping")
 
 
 @worker_init.connect
+def _keep_files_private(**_: object) -> None:
+    """Exports and archives are for their user alone, whoever starts the worker."""
+    os.umask(os.umask(0o077) | 0o077)
+
+
+@worker_init.connect
 def _keep_connections(**_: object) -> None:
     """A new one costs more than most of what is done on it."""
     from replview.store.connecting import keep_connections

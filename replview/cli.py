@@ -9,6 +9,8 @@ import replview
 
 def main() -> None:
     """Run one of replview's commands; ``replview help`` lists them."""
+    # What is written (exports, an instance's data) is for its user alone.
+    os.umask(os.umask(0o077) | 0o077)
     if sys.argv[1:] in (["--version"], ["version"]):
         # Django would tell its own.
         print(replview.__version__)

@@ -1,8 +1,12 @@
-"""A worker loads what its tasks need, and no pages: its memory is for transactions."""
+"""A worker loads what its tasks need, and no pages: its memory is for transactions. What it writes
+is private.
+"""
 
 import os
 import subprocess
 import sys
+
+import pytest
 
 LOAD = """
 import django, sys
@@ -21,3 +25,24 @@ def test_a_worker_loads_no_pages() -> None:
         [sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+#: What begins as ``replview …`` and ``celery worker`` do, started with whatever umask.
+STARTS = {
+    "command": "from replview.cli import main; sys.argv[1:] = ['version']; main()",
+    "worker": "import replview.celery; worker_init.send(None)",
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(("given", "wanted"), [("0o022", "0o77"), ("0o177", "0o177")])
+def test_files_are_for_their_user_alone(start: str, given: str, wanted: str) -> None:
+    text = (
+        "import os, sys, django; from celery.signals import worker_init; django.setup(); "
+        f"os.umask({given}); {STARTS[start]}; print(oct(os.umask(0)))"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "replview.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == wanted
