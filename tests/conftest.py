@@ -253,9 +253,11 @@ def fresh_database(server: EmbeddedPostgres, options: str = "") -> Iterator[Sour
         if options
         else f"CREATE DATABASE {name}"
     )
-    yield SourceDatabase(server, name)
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        _remove_database(connection, server, name)
+    try:
+        yield SourceDatabase(server, name)
+    finally:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            _remove_database(connection, server, name)
 
 
 def _remove_database(connection: psycopg.Connection, server: EmbeddedPostgres, name: str) -> None:
