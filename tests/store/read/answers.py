@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Played:
 
     def rows_of(self, table: Table) -> TableRows | None:
         """The table as the record has it; None: it has nothing of it."""
-        relations = Relation.objects.filter(slot=self.recording.slot)
+        relations = Relation.objects.filter(slot=self.recording.slot).order_by("-pk")
         for relation in relations:
             if of_table(relation.table) == table.name:
                 return table_of(reading_session(), self.recording.slot, relation.pk)
@@ -74,6 +75,18 @@ class Played:
         """Those of which the record tells rows apart."""
         found = [(table, self.rows_of(table)) for table in self.histories.tables]
         return [(table, rows) for table, rows in found if rows is not None and rows.key_columns]
+
+    def named(self, *names: str) -> set[int]:
+        """The oids of the tables that had one of these names when something of them was sent."""
+        return {fact.oid for _, fact in self.pairs if fact.called in names}
+
+    def rids(self, table: Table, rows: TableRows) -> set[int]:
+        """The rows of the tables that are asked under a name: others had it, or will have it."""
+        found = Relation.objects.filter(pk__in=rows.relation_ids).values_list("oid", flat=True)
+        facts = (fact for commit in self.histories.timeline for fact in commit.facts)
+        mine = [fact for fact in facts if fact.table == table.name and fact.oid in found]
+        rids = {fact.rid for fact in mine if fact.rid is not None}
+        return rids | set(table.begun() if table.oid in found else ())
 
     def finder(self, table: Table, rows: TableRows, key: int) -> RowFinder:
         hashes = rows.hashes(table.key(key))
@@ -126,6 +139,8 @@ def hold(played: Played, program: Client, browser: Client) -> None:
     _hold_records(played)
     _hold_counts(played, program)
     _hold_filters(played, program)
+    _hold_messages(played, program)
+    _hold_snapshots(played, program)
     _hold_find(played, program)
     _hold_search(played, program, browser)
     _hold_ends(played)
@@ -165,19 +180,22 @@ def hold_values(played: Played) -> None:
 
 
 def _hold_before_images(played: Played) -> None:
-    """The row before each change is known whole of a row that the record saw made."""
+    """The row before each change is known whole of a row that the record saw made; but a table that
+    is gone may have been altered before its catalog was read.
+    """
     found = before_images(reading_session(), [change for change, _ in played.pairs])
     for change, fact in played.pairs:
         before = found.get((change.transaction_id, change.seq))
         if fact.op in "UD" and (fact.rid or 0) > 0 and change.old_kind != "O":
             assert before is not None, (change, fact)
-            assert _base(dict(before.image)) == _base(fact.old or {}), (change, fact)
+            is_whole = _base(dict(before.image)) == _base(fact.old or {})
+            assert is_whole or fact.oid not in played.histories.there, (change, fact)
 
 
 _OPS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
 
 
-def _perhaps(played: Played, commit: Commit) -> bool:
+def perhaps(played: Played, commit: Commit) -> bool:
     """Whether the stream does not say of a claim if it was rolled back."""
     transaction = played.transactions[commit.xid]
     grades = [part["grade"] for part in transaction.actors or ()]
@@ -194,7 +212,7 @@ def _hold_records(played: Played) -> None:
     for record, (commit, fact) in zip(mine, facts, strict=True):
         told = record["xid"], record["table"], record["op"]
         assert told == (commit.xid, fact.called, _OPS[fact.op]), record
-        assert _perhaps(played, commit) or (record["actor"] or "") == fact.actor, (record, commit)
+        assert perhaps(played, commit) or (record["actor"] or "") == fact.actor, (record, commit)
     seqs = {commit.xid: played.transactions[commit.xid].commit_seq for commit in
             played.histories.commits}  # fmt: skip
     for table, _ in played.tables:
@@ -202,13 +220,14 @@ def _hold_records(played: Played) -> None:
             continue  # two rows may have one key at once
         of_it = [r for r in records if r["table"] and of_table(r["table"]) == table.name]
         replay = Replay(table.key_columns).play(of_it)
-        for commit, (content, _) in zip(
-            played.histories.commits, played.histories.contents(table), strict=True
+        unseen = played.histories.unseen(table)
+        for commit, (content, _), (gone, _) in zip(
+            played.histories.commits, played.histories.contents(table), unseen[:-1], strict=True
         ):
             rows = replay.moments.get(seqs[commit.xid] or 0)
             if rows is None:
                 continue
-            there = {key: _base(row) for key, row in rows.items() if row is not None}
+            there = {k: _base(r) for k, r in rows.items() if r and int(r.get("rid", 0)) not in gone}
             held = {table.key_of(row): _base(row) for row in content.values()}
             for key, row in there.items():
                 _known(row, held.get(key), (table, commit.xid, key))
@@ -246,10 +265,10 @@ def _hold_counts(played: Played, program: Client) -> None:
         told = listed[played.transactions[commit.xid].pk]
         counts = {word: told["counts"][word] for word in _OPS.values()}
         assert counts == _tally(commit.changes), (commit.xid, told)
-        by_table = {of_table(each["table"]): each for each in told["tables"] if each["table"]}
         for name in {fact.table for fact in commit.changes}:
             mine = _tally([fact for fact in commit.changes if fact.table == name])
-            assert {word: by_table[name][word] for word in _OPS.values()} == mine, (told, name)
+            of_it = [each for each in told["tables"] if of_table(each["table"] or "") == name]
+            assert {word: sum(e[word] for e in of_it) for word in _OPS.values()} == mine, told
     for state in {t["state"] for t in listed.values()}:
         found = _items(program, "/api/v1/transactions", slot=slot, states=state)
         assert {t["id"] for t in found} == {i for i, t in listed.items() if t["state"] == state}
@@ -260,11 +279,12 @@ def _hold_counts(played: Played, program: Client) -> None:
     assert played.recording.slot.changes == len(everything) + messages + baselines
     relations = program.get("/api/v1/relations", {"slot": slot}).json()["items"]
     assert {of_table(r["table"]) for r in relations} >= {fact.table for fact in everything}
-    for relation in relations:
-        mine = _tally([fact for fact in everything if fact.table == of_table(relation["table"])])
-        assert {word: relation[f"{word}s"] for word in _OPS.values()} == mine, relation
+    for name in {of_table(relation["table"]) for relation in relations}:
+        mine = _tally([fact for fact in everything if fact.table == name])
+        of_it = [relation for relation in relations if of_table(relation["table"]) == name]
+        assert {word: sum(e[f"{word}s"] for e in of_it) for word in _OPS.values()} == mine, of_it
     actors = program.get("/api/v1/actors", {"slot": slot}).json()["items"]
-    if any(_perhaps(played, commit) for commit in commits):
+    if any(perhaps(played, commit) for commit in commits):
         return
     assert {actor["actor"] or "" for actor in actors} >= {fact.actor for fact in everything}
     for actor in actors:
@@ -308,31 +328,72 @@ def _hold_filters(played: Played, program: Client) -> None:
         assert sorted(found_changes) == sorted(expected), words
 
 
+def _hold_messages(played: Played, program: Client) -> None:
+    """The messages alone, under ``ops=M``: those that count, and of a stream perhaps more."""
+    slot, transactions = str(played.recording.slot), played.recording.transactions()
+    by_xid = {t.xid: t for t in transactions if t.state == "committed"}
+    for address, order in (("history", 1), ("changes", -1)):
+        found: dict[int, list[str]] = {}
+        for record in list(_items(program, f"/api/v1/{address}", slot=slot, ops="M"))[::order]:
+            assert (record["op"], record["prefix"]) == ("message", "replview"), record
+            actor = json.loads(record["content"])["actor"]
+            found.setdefault(record["xid"], []).append(actor)
+        claimed = {xid: claims for xid, claims in played.histories.claims.items() if claims}
+        in_order = [xid for xid in found if xid in claimed]
+        assert in_order == list(claimed)
+        for xid, actors in found.items():
+            if by_xid[xid].streamed:
+                rest = iter(actors)
+                assert all(actor in rest for actor in claimed.get(xid, [])), (xid, actors)
+            else:
+                assert actors == claimed[xid], xid
+    items = _items(program, "/api/v1/transactions", slot=slot, states="committed", ops="M")
+    assert {t["xid"] for t in items} == found.keys()
+
+
+def _hold_snapshots(played: Played, program: Client) -> None:
+    """The rows that baselines read, under ``ops=S``: what the tables held then."""
+    slot, tables = str(played.recording.slot), played.histories.baselines
+    found: dict[str, list[Row]] = {name: [] for name in tables}
+    for record in _items(program, "/api/v1/changes", slot=slot, ops="S"):
+        assert record["op"] == "snapshot", record
+        found[of_table(record["table"])].append(record["new"])
+    for name, content in tables.items():
+        held = sorted(content.values(), key=str)
+        assert sorted(map(_sorted, found[name]), key=str) == sorted(map(_sorted, held), key=str)
+    items = _items(program, "/api/v1/transactions", slot=slot, ops="S")
+    assert [t["state"] for t in items] == ["snapshot"] * len(tables)
+
+
+def _sorted(row: Row) -> Row:
+    return dict(sorted(row.items()))
+
+
 def _filters(played: Played, ordered: list[Transaction]) -> Iterator[Asked]:
     random, commits = played.histories.random, played.histories.commits
     low, high = sorted(random.sample(range(len(ordered)), 2))
     names = sorted({f.called for commit in commits for f in commit.changes})
     name, other = random.choice(names), random.choice(names)
-    one, two = of_table(name), of_table(other)
+    one, both = played.named(name), played.named(name, other)
     letters = "".join(random.sample("IUDT", 2))
     at_least, size = random.randrange(2, 6), random.choice(ordered).size_bytes
     some = random.choice(commits)
 
-    def touches(number: int, tables: Collection[str], ops: str = "IUDT") -> bool:
-        return any(f.table in tables and f.op in ops for f in commits[number].changes)
+    def touches(number: int, tables: Collection[int], ops: str = "IUDT") -> bool:
+        return any(f.oid in tables and f.op in ops for f in commits[number].changes)
 
     def every(fact: Fact) -> bool:
         return True
 
     # A table is found under all names that it had.
-    yield ({"tables": f"public.{name}"}, lambda n: touches(n, {one}), lambda f: f.table == one)
-    yield ({"tables": f"public.{name},public.{other}"}, lambda n: touches(n, {one, two}),
-           lambda f: f.table in (one, two))  # fmt: skip
-    yield ({"tables": f"public.{name}", "ops": letters}, lambda n: touches(n, {one}, letters),
-           lambda f: f.table == one and f.op in letters)  # fmt: skip
+    yield ({"tables": f"public.{name}"}, lambda n: touches(n, one), lambda f: f.oid in one)
+    yield ({"tables": f"public.{name},public.{other}"}, lambda n: touches(n, both),
+           lambda f: f.oid in both)  # fmt: skip
+    yield ({"tables": f"public.{name}", "ops": letters}, lambda n: touches(n, one, letters),
+           lambda f: f.oid in one and f.op in letters)  # fmt: skip
     yield ({"ops": letters}, lambda n: any(f.op in letters for f in commits[n].changes),
            lambda f: f.op in letters)  # fmt: skip
-    sure = not any(_perhaps(played, commit) for commit in commits)
+    sure = not any(perhaps(played, commit) for commit in commits)
     for actor in sorted(set().union(*(commit.actors for commit in commits))) if sure else ():
         yield ({"actor": actor or "?"}, lambda n, a=actor: a in commits[n].actors,
                lambda f, a=actor: f.actor == a)  # fmt: skip
@@ -403,6 +464,7 @@ def _hold_condition(
 ) -> None:
     words = {"slot": str(played.recording.slot), "tables": f"public.{of.called}",
              "where": where, "ops": "IUD"}  # fmt: skip
+    oids = played.named(of.called)
     found: set[Place] = set()
     unknown = 0
     for page in _pages(program, "/api/v1/changes", **words):
@@ -411,7 +473,7 @@ def _hold_condition(
     expected = set()
     for change, fact in played.pairs:
         row = fact.old if fact.op == "D" else fact.new
-        if fact.table == of.table and row is not None:
+        if fact.oid in oids and row is not None:
             both = fact.old if fact.op == "U" else None
             if holds(both, row):
                 expected.add((change.transaction_id, change.seq))
@@ -446,6 +508,14 @@ def _hold_search(played: Played, program: Client, browser: Client) -> None:
                  *(f"public.{f.called} public.{f.table}" for f in commit.changes)]
             ).lower(), (value, pk)  # fmt: skip
         assert transaction_id in found
+        # The same text asked of changes: all of the transactions that have it.
+        all_changes = _items(program, "/api/v1/changes", **words)
+        places = {(r["transaction"], r["seq"]) for r in all_changes if r["op"] in _OPS.values()}
+        assert places == {
+            (change.transaction_id, change.seq)
+            for change, _ in played.pairs
+            if change.transaction_id in found
+        }, value
 
 
 def _hold_ends(played: Played) -> None:
@@ -464,6 +534,7 @@ def _hold_ends(played: Played) -> None:
             coverage = coverage_of(reading_session(), slot, table=("public", rows.relation.table))
             _, dropped = next(iter(list(played.histories.contents(table))[-1:]), ({}, set()))
             altered = played.histories.defined_since(table.name, len(played.histories.commits))
+            gone, _ = played.histories.unseen(table)[-1]
             for key in KEYS:
                 words = table.key(key)
                 now = row_as_of(reading_session(), slot, relation, words)
@@ -476,7 +547,7 @@ def _hold_ends(played: Played) -> None:
                     # The record does not tell of what ALTER TABLE did after its last change.
                     _known(_base(values) if altered else values, row, where)
                     assert rid < 0 or _base(values) == _base(row), where
-                elif row is None:
+                elif row is None and int(now.values.get("rid") or 0) not in gone:
                     assert not now.exists or now.key != tuple(words.values()), where
             words = table.key(played.histories.random.choice(KEYS))
             for at in ({"lsn": int(slot.checkpoint_lsn) + 1}, {"moment": last + _HOUR}):
@@ -555,14 +626,15 @@ def _hold_page(played: Played, program: Client, table: Table, rows: TableRows) -
         assert last["op"] == "insert"
         story = [_OPS[fact.op] for fact in stories[int(last["after"]["rid"])]]
         assert [each["op"] for each in page["items"] if each["op"] != "snapshot"] == story[::-1]
-    for moment in _moments(played, table, 1):
+    for moment in _moments(played, table, rows, 1):
         at = {"lsn": str(LSN(moment.at["lsn"]))} if "lsn" in moment.at else {
             "at": moment.at["moment"].isoformat()}  # fmt: skip
         answer = program.get("/api/v1/rows/as-of", {**words, **at}).json()
         held = {table.key_of(row): row for row in moment.content.values()}
         row = held.get(tuple(table.key(key).values()))
         values = {n: v for n, v in answer["values"].items() if n not in moment.dropped}
-        if row is not None and (int(row["rid"] or 0) > 0 or answer["exists"] is not None):
+        is_told = row is not None and int(row["rid"] or 0) > 0 and not moment.is_last
+        if row is not None and (is_told or answer["exists"] is not None):
             assert answer["exists"], (table, words, at, answer)
             _known(values, row, (table, words, at, answer))
 
@@ -591,13 +663,14 @@ def _noted(table: Table, facts: list[Fact], first: tuple[Any, ...]) -> Story:
     return story
 
 
-def _stories(played: Played, table: Table) -> dict[int, list[Fact]]:
+def _stories(played: Played, table: Table, rows: TableRows) -> dict[int, list[Fact]]:
     """Those of rows that keys lead to; bulk rows are too many to ask for each."""
-    found = played.histories.stories(table.name)
+    found, rids = played.histories.stories(table.name), played.rids(table, rows)
     return {
         rid: facts
         for rid, facts in found.items()
-        if not any(row and row["a"] == "bulk" for row in (facts[0].old, facts[0].new))
+        if rid in rids
+        and not any(row and row["a"] == "bulk" for row in (facts[0].old, facts[0].new))
     }
 
 
@@ -608,7 +681,7 @@ def _first_key(table: Table, rid: int) -> tuple[Any, ...]:
 
 def _hold_histories(played: Played, table: Table, rows: TableRows) -> None:
     """Every history is of one row, from its birth (or the record's beginning) to its end."""
-    facts = _stories(played, table)
+    facts = _stories(played, table, rows)
     stories = {rid: _noted(table, each, _first_key(table, rid)) for rid, each in facts.items()}
     told: dict[int, Story] = {}
     nameless: list[Story] = []
@@ -622,7 +695,7 @@ def _hold_histories(played: Played, table: Table, rows: TableRows) -> None:
             if rids:
                 rid = rids.pop()
                 told[rid] = story
-                _hold_entries(entries, facts.get(rid, []))
+                _hold_entries(played, entries, facts.get(rid, []))
             elif story not in nameless:
                 nameless.append(story)
     # Of a row from before the record of which nothing but keys was sent the number is not told.
@@ -633,7 +706,7 @@ def _hold_histories(played: Played, table: Table, rows: TableRows) -> None:
     assert sorted(kept) == sorted(s for s in nameless if [op for op, _ in s] != ["T"]), table
 
 
-def _hold_entries(entries: list[Entry], facts: list[Fact]) -> None:
+def _hold_entries(played: Played, entries: list[Entry], facts: list[Fact]) -> None:
     """Each entry has the row before and after the change."""
     mine = [entry for entry in reversed(entries) if entry.step.op != "S"]
     assert len(mine) == len(facts), (mine, facts)
@@ -642,7 +715,8 @@ def _hold_entries(entries: list[Entry], facts: list[Fact]) -> None:
             _known(entry.before.values, fact.old, entry)
         if fact.op in "IU":
             _known(entry.after.values, fact.new, entry)
-            assert (fact.rid or 0) < 0 or _base(entry.after.values) == _base(fact.new or {}), entry
+            if (fact.rid or 0) > 0 and fact.oid in played.histories.there:
+                assert _base(entry.after.values) == _base(fact.new or {}), entry
 
 
 @dataclass(frozen=True)
@@ -654,34 +728,49 @@ class Moment:
     content: Content
     #: Columns it no longer had. The record tells of that only with the table's next change.
     dropped: set[str]
+    #: Rows that went with their table. The same.
+    gone: set[int]
+    #: The table is made anew before anything else is recorded of it: whether its rows were still
+    #: there is unknown.
+    is_last: bool
+    #: It was made anew at some time.
+    anew: bool
 
     def holds(self, state: RowState, rid: int, where: object, *, limited: bool = False) -> None:
         """What is told of a row is so; all is, of one that was made within the record."""
         where = (where, self.at, state)
-        if rid < 0 and state.exists is None:
+        if state.exists is None and (rid < 0 or (self.is_last and state.why == "table")):
             return
         assert state.exists, where
         row = self.content[rid]
         values = {n: v for n, v in state.values.items() if n not in self.dropped}
         _known(values, row, where)
-        assert rid < 0 or limited or _base(values) == _base(row), where
+        # Of a table that was dropped before its catalog was read, columns may have been altered.
+        unsure = {name for name, why in state.unknown.items() if why == "altered"}
+        whole = {n: v for n, v in _base(row).items() if n not in (unsure if self.anew else ())}
+        assert rid < 0 or limited or _base(values) == whole, where
 
 
-def _moments(played: Played, table: Table, number: int) -> Iterator[Moment]:
+def _moments(played: Played, table: Table, rows: TableRows, number: int) -> Iterator[Moment]:
     """Some commits, by position or by time."""
-    all_of_them = list(zip(played.histories.commits, played.histories.contents(table), strict=True))
-    for commit, (content, dropped) in played.some(all_of_them, number):
+    histories, rids = played.histories, played.rids(table, rows)
+    contents, unseen = histories.contents(table), histories.unseen(table)[:-1]
+    all_of_them = list(zip(histories.commits, contents, unseen, strict=True))
+    for commit, (content, dropped), last in played.some(all_of_them, number):
         at: dict[str, Any] = {"lsn": played.lsn(commit.xid)}
         if played.histories.random.random() < 0.5:
             at = {"moment": played.transactions[commit.xid].commit_time}
-        yield Moment(at, content, dropped)
+        content = {rid: row for rid, row in content.items() if rid in rids}
+        anew = any(fact.op == "d" and fact.table == table.name
+                   for each in histories.timeline for fact in each.facts)  # fmt: skip
+        yield Moment(at, content, dropped, *last, anew)
 
 
 def hold_keys(played: Played, table: Table, rows: TableRows, *, limited: bool = False) -> None:
     """The row that had a key as of a commit is the one that the table held; ``limited``: or it is
     said that not everything was looked at.
     """
-    for moment in _moments(played, table, 8):
+    for moment in _moments(played, table, rows, 8):
         held = {table.key_of(row): rid for rid, row in moment.content.items()}
         for key in KEYS:
             words, slot = table.key(key), played.recording.slot
@@ -693,14 +782,14 @@ def hold_keys(played: Played, table: Table, rows: TableRows, *, limited: bool = 
             if mine in held:
                 moment.holds(state, held[mine], where, limited=limited)
                 assert state.key in (mine, None), (where, moment.at, state)
-            elif state.exists and "rid" in state.values:
+            elif state.exists and int(state.values.get("rid") or 0) not in {0, *moment.gone}:
                 moment.holds(state, int(state.values["rid"]), where, limited=limited)
 
 
 def _hold_rows(played: Played, table: Table, rows: TableRows) -> None:
     """Rows as of commits, each asked for by the last key it had."""
-    stories = list(_stories(played, table).items())
-    moments = list(_moments(played, table, 6))
+    stories = list(_stories(played, table, rows).items())
+    moments = list(_moments(played, table, rows, 6))
     keys = {tuple(table.key(n).values()): n for n in (*KEYS, BETWEEN)}
     for rid, facts in played.some(stories, 6):
         last = _noted(table, facts, _first_key(table, rid))[-1][1]
@@ -716,7 +805,7 @@ def _hold_rows(played: Played, table: Table, rows: TableRows) -> None:
             )
             if rid in moment.content:
                 moment.holds(state, rid, (table, rid))
-            else:
+            elif rid not in moment.gone:
                 assert not state.exists, (table, rid, moment.at, state)
 
 
@@ -729,7 +818,8 @@ def _rid(finder: RowFinder, row: FoundRow) -> int | None:
 def _hold_before_changes(played: Played) -> None:
     """The row just before a change, which may be in the middle of a transaction."""
     tables = {table.name: (table, rows) for table, rows in played.tables if not table.deferrable}
-    asked = [(c, f) for c, f in played.pairs if f.op in "UD" and f.table in tables]
+    rids = {name: played.rids(*each) for name, each in tables.items()}
+    asked = [(c, f) for c, f in played.pairs if f.op in "UD" and f.rid in rids.get(f.table, ())]
     for change, fact in played.some(asked, 25):
         table, rows = tables[fact.table]
         key = {name: (fact.old or {})[name] for name in table.key_columns}
@@ -740,7 +830,8 @@ def _hold_before_changes(played: Played) -> None:
         where = (change, fact, state)
         if (fact.rid or 0) > 0:
             assert state.exists, where
-            assert _base(dict(state.values)) == _base(fact.old or {}), where
+            is_whole = _base(dict(state.values)) == _base(fact.old or {})
+            assert is_whole or fact.oid not in played.histories.there, where
         assert state.exists is not False, where
         _known(dict(state.values), fact.old, where)
 
@@ -874,13 +965,16 @@ def _hold_table_around(gapped: Gapped, table: Table, rows: TableRows) -> None:
     slot.refresh_from_db()
     coverage = coverage_of(reading_session(), slot, table=("public", rows.relation.table))
     contents = list(enumerate(played.histories.contents(table)))
+    unseen, rids = played.histories.unseen(table), played.rids(table, rows)
     recorded = [pair for pair in contents if pair[0] not in range(*gapped.lost)]
     for number, (content, dropped) in played.some(recorded, 12):
         lsn = played.lsn(played.histories.commits[number].xid)
-        held = {table.key_of(row): row for row in content.values()}
+        held = {table.key_of(row): row for rid, row in content.items() if rid in rids}
         for key in KEYS:
             words = table.key(key)
             state = _as_of(played, rows, words, coverage, lsn=lsn)
+            if int(state.values.get("rid") or 0) in unseen[number][0]:
+                continue
             where = (table, words, number, state)
             assert not state.beyond, where
             row = held.get(tuple(words.values()))

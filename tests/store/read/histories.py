@@ -9,9 +9,9 @@ before: so any of them can be left out, and the others do what they did (``named
 """
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -53,6 +53,11 @@ _EXPECTED = (
     psycopg.DataError,
     psycopg.errors.UndefinedTable,
 )
+_CHANGED = """
+    SELECT tab, op, count(*) FROM truth.fact
+    WHERE xid = pg_current_xact_id()::text::bigint AND op = ANY ('{I,U,D,T}') GROUP BY 1, 2
+"""
+_WAS_FULL = "SELECT 1 FROM truth.fact WHERE tab = %s AND op = 'i' LIMIT 1"
 _EXTRA = """
     SELECT attname FROM pg_attribute
     WHERE attrelid = %s::regclass AND attname LIKE 'extra%%' AND NOT attisdropped ORDER BY attnum
@@ -82,9 +87,19 @@ class _Session:
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    gid: str
+class Open:
+    """A transaction that is in progress or prepared, as its own session knows it."""
+
     xid: int
+    pid: int
+    #: By table and operation: the changes that count by now.
+    changes: Counter[tuple[str, str]]
+    gid: str = ""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    open: Open
     #: It ends once a transaction of this number has begun.
     until: int
     commits: bool
@@ -101,6 +116,12 @@ class Histories:
     timeline: list[Commit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        #: The claims that count of all that committed, in that order; none: nobody was named.
+        self.claims: dict[int, list[str]] = {}
+        #: The oids of the tables that are there now.
+        self.there: set[int] = set()
+        #: What tables held when a baseline of them was read.
+        self.baselines: dict[str, Content] = {}
         #: For those who compare: what is looked at.
         self.random = self._dice("compared")
         self._all_tables: list[Table] = []
@@ -125,9 +146,17 @@ class Histories:
             if number in self.name.tables:
                 self.source.run(*table.made_by())
                 self.tables.append(table)
+        with self.source.connect() as session:
+            for table in self.tables:
+                table.oid = _oid(session, table)
 
-    def play(self, transactions: int) -> None:
-        """Go on until so many more transactions have begun, and read what was noted."""
+    def play(
+        self, transactions: int, meanwhile: Callable[[list[Open]], object] | None = None
+    ) -> None:
+        """Go on until so many more transactions have begun, and read what was noted.
+
+        ``meanwhile`` is called once with those that are open in the end.
+        """
         until = self._begun + transactions
         with (
             self.source.connect() as one,
@@ -141,6 +170,9 @@ class Histories:
                 turn = next(self._turns)
                 self._take(sessions[turn.session], turn)
                 self._end_prepared(third, [p for p in self._prepared if p.until <= self._begun])
+            if meanwhile is not None:
+                third.execute("COMMENT ON SCHEMA truth IS 'meanwhile'")
+                meanwhile(self._open(sessions))
             for session in sessions:
                 if session.transaction is not None:
                     session.connection.execute("ROLLBACK")
@@ -148,6 +180,11 @@ class Histories:
             # A commit has the WAL flushed, which a ROLLBACK alone leaves for later.
             third.execute("COMMENT ON SCHEMA truth IS 'played'")
         self._read_notes()
+
+    def _open(self, sessions: list[_Session]) -> list[Open]:
+        begun = [session.connection for session in sessions if session.transaction is not None]
+        running = [_known_open(connection) for connection in begun]
+        return [*(each for each in running if each), *(each.open for each in self._prepared)]
 
     @property
     def commits(self) -> list[Commit]:
@@ -177,6 +214,28 @@ class Histories:
         later = (fact for commit in self.timeline[begin:] for fact in commit.facts)
         return any(f.table == table and f.defines and f.op != "i" for f in later)
 
+    def unseen(self, table: Table) -> list[tuple[set[int], bool]]:
+        """After each of the ``commits`` and in the end: rows that went with their table, of which
+        nothing was recorded since; and whether it is made anew before anything else is.
+        """
+        after, content, gone = [], table.begun(), set[int]()
+        for commit in self.timeline:
+            for fact in (fact for fact in commit.facts if fact.table == table.name):
+                gone = (
+                    gone | content.keys() if fact.op == "d" else set() if not fact.defines else gone
+                )
+                apply(content, fact)
+            if commit.changes:
+                after.append(gone)
+        after.append(gone)
+        ends, is_next = [False], False
+        for commit in reversed(self.timeline):
+            if commit.changes:
+                ends.append(is_next)
+            mine = [f for f in commit.facts if f.table == table.name and f.op in "IUDTd"]
+            is_next = mine[0].op == "d" if mine else is_next
+        return list(zip(after, reversed(ends), strict=True))
+
     def held(self, session: psycopg.Connection, table: Table) -> Content:
         """What a table holds."""
         sql = f"SELECT rid, truth.words(to_jsonb(t)) FROM {table.called} AS t"
@@ -195,7 +254,11 @@ class Histories:
         """By the number of the row: its changes, its truncation the last."""
         found: dict[int, list[Fact]] = defaultdict(list)
         there = {-1, -2, -3}
-        for fact in (f for commit in self.commits for f in commit.changes if f.table == table):
+        for fact in (f for commit in self.timeline for f in commit.facts if f.table == table):
+            if fact.op == "d":
+                there = set()
+            if fact.defines:
+                continue
             if fact.rid is None:
                 for rid in there:
                     found[rid].append(fact)
@@ -263,33 +326,36 @@ class Histories:
 
     def _end(self, session: _Session, turn: Turn) -> None:
         dice = self._turn_random.random()
-        found = session.connection.execute("SELECT pg_current_xact_id_if_assigned()").fetchone()
-        assert found is not None
-        if found[0] is None or dice < 0.12:
+        found = _known_open(session.connection)
+        if found is None or dice < 0.12:
             session.connection.execute("ROLLBACK")
         elif dice < 0.32:
             gid = f"histories-{self.name.seed}-{turn.transaction}"
             session.connection.execute(f"PREPARE TRANSACTION '{gid}'")
             until = turn.transaction + self._turn_random.randrange(2, 12)
             commits = self._turn_random.random() < 0.8
-            self._prepared.append(_Prepared(gid, int(found[0]), until, commits))
+            self._prepared.append(_Prepared(replace(found, gid=gid), until, commits))
         else:
             session.connection.execute("COMMIT")
-            self._committed.append(int(found[0]))
+            self._committed.append(found.xid)
         session.transaction = None
 
     def _end_prepared(self, connection: psycopg.Connection, ending: list[_Prepared]) -> None:
         for each in ending:
             self._prepared.remove(each)
             end = "COMMIT" if each.commits else "ROLLBACK"
-            connection.execute(f"{end} PREPARED '{each.gid}'")
+            connection.execute(f"{end} PREPARED '{each.open.gid}'")
             if each.commits:
-                self._committed.append(each.xid)
+                self._committed.append(each.open.xid)
 
     def _define(self, session: _Session, turn: Turn) -> None:
         """A transaction of its own that changes a table's definition."""
         session.connection.execute("BEGIN")
-        self._alter(session, self._table(session.connection))
+        table = self._table(session.connection)
+        if table is not None and self._turn_random.random() < 0.15:
+            self._make_anew(session.connection, table)
+        else:
+            self._alter(session, table)
         found = session.connection.execute("SELECT pg_current_xact_id_if_assigned()").fetchone()
         session.connection.execute("COMMIT")
         if found and found[0] is not None:
@@ -332,6 +398,19 @@ class Histories:
         noted = [None if each is None else Jsonb(each) for each in (old, new)]
         connection.execute(NOTE_DEFINED, [table.name, op, *noted])
 
+    def _make_anew(self, connection: psycopg.Connection, table: Table) -> None:
+        """Another table under the same name, without rows. One that was renamed stays, and one that
+        is or was under FULL: its key is not sent, and the catalog may be asked when it is gone.
+        """
+        if table.called != table.name or table.identity == "FULL":
+            return
+        connection.execute(f"LOCK TABLE {table.called}")
+        if connection.execute(_WAS_FULL, [table.name]).fetchone() is None:
+            connection.execute(f"DROP TABLE {table.called}")
+            for statement in table.made_by(rows=()):
+                connection.execute(statement)
+            connection.execute(NOTE_DEFINED, [table.name, "d", None, None])
+
     def _table(self, connection: psycopg.Connection) -> Table | None:
         """One of them under its present name; None: it is left out."""
         table = self._turn_random.choice(self._all_tables)
@@ -350,6 +429,9 @@ class Histories:
             self._alter(session, table)
             return
         if table is None:
+            return
+        if self._turn_random.random() < 0.004:
+            self._make_anew(connection, table)
             return
         extra = [name for (name,) in connection.execute(_EXTRA, [table.called])]
         made = session.made
@@ -445,8 +527,8 @@ class Histories:
         facts: dict[int, list[Fact]] = defaultdict(list)
         with self.source.connect() as session:
             noted = session.execute(
-                "SELECT xid, tab, coalesce(called, ''), rid, op, old, new, coalesce(actor, '') "
-                "FROM truth.fact ORDER BY n"
+                "SELECT xid, tab, coalesce(called, ''), rid, op, old, new, coalesce(actor, ''), "
+                "coalesce(oid, 0) FROM truth.fact ORDER BY n"
             ).fetchall()
             claims: dict[int, list[str]] = dict(
                 session.execute(
@@ -455,12 +537,29 @@ class Histories:
             )
             for table in self.tables:
                 table.called = _present_name(session, table)
+            self.there = {_oid(session, table) for table in self.tables}
         for xid, *fact in noted:
             facts[xid].append(Fact(*fact))
         assert facts.keys() <= set(self._committed)
+        self.claims = {xid: claims.get(xid, []) for xid in self._committed}
         self.timeline = [
             Commit(xid, claims.get(xid, []), facts[xid]) for xid in self._committed if xid in facts
         ]
+
+
+def _oid(session: psycopg.Connection, table: Table) -> int:
+    found = session.execute("SELECT %s::regclass::oid::bigint", [table.called]).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def _known_open(connection: psycopg.Connection) -> Open | None:
+    """The transaction that is open in a session; None: it has no xid."""
+    found = connection.execute("SELECT pg_current_xact_id_if_assigned()").fetchone()
+    if found is None or found[0] is None:
+        return None
+    changes = {(tab, op): number for tab, op, number in connection.execute(_CHANGED).fetchall()}
+    return Open(int(found[0]), connection.info.backend_pid, Counter(changes))
 
 
 def _present_name(session: psycopg.Connection, table: Table) -> str:

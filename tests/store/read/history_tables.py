@@ -24,7 +24,8 @@ NOTES = """
     CREATE SCHEMA truth;
     CREATE TABLE truth.fact (n bigserial, xid bigint DEFAULT pg_current_xact_id()::text::bigint,
                              actor text DEFAULT current_setting('truth.actor', true),
-                             tab text, called text, rid int, op text, old jsonb, new jsonb);
+                             oid bigint, tab text, called text, rid int, op text,
+                             old jsonb, new jsonb);
     CREATE TABLE truth.claim (n bigserial, xid bigint DEFAULT pg_current_xact_id()::text::bigint,
                               actor text);
     CREATE FUNCTION truth.claim(name text) RETURNS void LANGUAGE sql AS $$
@@ -36,14 +37,16 @@ NOTES = """
         $$ SELECT jsonb_object_agg(key, value) FROM jsonb_each_text($1) $$;
     CREATE FUNCTION truth.note() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        INSERT INTO truth.fact (tab, called, rid, op, old, new) VALUES (
-            TG_ARGV[0], TG_TABLE_NAME, CASE WHEN TG_OP = 'DELETE' THEN OLD.rid ELSE NEW.rid END,
+        INSERT INTO truth.fact (oid, tab, called, rid, op, old, new) VALUES (
+            TG_RELID::bigint, TG_ARGV[0], TG_TABLE_NAME,
+            CASE WHEN TG_OP = 'DELETE' THEN OLD.rid ELSE NEW.rid END,
             left(TG_OP, 1), truth.words(to_jsonb(OLD)), truth.words(to_jsonb(NEW)));
         RETURN NULL;
     END $$;
     CREATE FUNCTION truth.note_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        INSERT INTO truth.fact (tab, called, op) VALUES (TG_ARGV[0], TG_TABLE_NAME, 'T');
+        INSERT INTO truth.fact (oid, tab, called, op)
+        VALUES (TG_RELID::bigint, TG_ARGV[0], TG_TABLE_NAME, 'T');
         RETURN NULL;
     END $$;
 """
@@ -57,7 +60,8 @@ class Fact:
 
     A column that is added (``+``, with what rows then have in it in ``new``), dropped (``-``),
     renamed (``r``, from the name in ``old``) or rewritten as one more (``w``) is no change of a
-    row, nor is another name (``n``) or replica identity (``i``) of the table.
+    row, nor is another name (``n``) or replica identity (``i``) of the table, nor that it was
+    dropped and made anew (``d``).
     """
 
     table: str
@@ -69,10 +73,12 @@ class Fact:
     new: Row | None
     #: Whom the transaction had named by then; empty: nobody.
     actor: str = ""
+    #: The table's, which is another one once it was made anew.
+    oid: int = 0
 
     @property
     def defines(self) -> bool:
-        return self.op in "+-rwni"
+        return self.op in "+-rwnid"
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,8 @@ class Table:
     #: Without a primary key, only the whole old row tells rows apart.
     keyless: bool = False
     called: str = ""
+    #: Of the first one of that name.
+    oid: int = 0
 
     def __post_init__(self) -> None:
         self.called = self.called or self.name
@@ -132,8 +140,8 @@ class Table:
             return {"id": str(number // 2), "part": _TEXTS[number % 2]}
         return {"id": str(number) if self.key_type == "int" else text}
 
-    def made_by(self) -> Iterator[str]:
-        """The statements that create it, with three rows that no record begins with."""
+    def made_by(self, rows: tuple[int, ...] = (1, 2, 3)) -> Iterator[str]:
+        """The statements that create it, at first with three rows that no record begins with."""
         of_id = "text" if self.key_type == "text" else "int"
         key = ", ".join(self.key_columns)
         late = " DEFERRABLE INITIALLY DEFERRED" if self.deferrable else ""
@@ -148,7 +156,7 @@ class Table:
             yield f"CREATE UNIQUE INDEX {self.name}_named ON {self.name} ({key})"
         index = f" {self.name}_named" if named else ""
         yield f"ALTER TABLE {self.name} REPLICA IDENTITY {self.identity}{index}"
-        for number in (1, 2, 3):
+        for number in rows:
             yield self.insert(number, -number, "before")
         yield (
             f"CREATE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON {self.name} "
@@ -211,7 +219,7 @@ def apply(content: Content, fact: Fact) -> None:
     elif fact.op == "w":
         for row, name in itertools.product(content.values(), fact.new or {}):
             row[name] = str(int(row[name] or 0) + 1) if row[name] else None
-    elif fact.defines:
+    elif fact.defines and fact.op != "d":
         return
     elif fact.rid is None:
         content.clear()

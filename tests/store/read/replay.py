@@ -27,6 +27,8 @@ class Replay:
     after: dict[Place, Row] = field(default_factory=dict)
     #: The same as ``rows``, after each transaction.
     moments: dict[int, dict[Key, Row | None]] = field(default_factory=dict)
+    #: The table's: another one of the same name begins without what was known of the former.
+    _oid: int | None = None
 
     def play(self, records: Iterable[dict[str, Any]]) -> "Replay":
         """All of them, in the order of history."""
@@ -37,6 +39,8 @@ class Replay:
 
     def _apply(self, record: dict[str, Any]) -> None:
         place = (record["commit_seq"], record["seq"])
+        if record["relation_oid"] != self._oid:
+            self.rows, self._oid = {}, record["relation_oid"]
         match record["op"]:
             case "truncate":
                 self.rows = dict.fromkeys(self.rows)

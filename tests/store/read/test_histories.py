@@ -8,6 +8,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from traceback import extract_tb
 from typing import Any
 
@@ -26,8 +27,8 @@ from tests.store.read.named_histories import Named, chosen
 from tests.ui.api.conftest import program as program  # a fixture
 from tests.ui.api.conftest import user as user  # a fixture
 
-pytest.register_assert_rewrite("tests.store.read.answers")
-from tests.store.read import answers  # noqa: E402
+pytest.register_assert_rewrite("tests.store.read.answers", "tests.store.read.shown")
+from tests.store.read import answers, shown  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def _hold(name: Named, play: Callable[[Named], None]) -> None:
         raise
 
 
-def _fails_at(name: Named, play: Callable[[Named], None]) -> int | None:
+def _fails_at(name: Named, play: Callable[[Named], None]) -> str | None:
     try:
         play(name)
     except Exception as error:
@@ -83,20 +84,23 @@ def _fails_at(name: Named, play: Callable[[Named], None]) -> int | None:
     return None
 
 
-def _place(error: Exception) -> int | None:
+def _place(error: Exception) -> str:
     """The line of the comparison that failed: what fails elsewhere is another failure."""
-    lines = (f.lineno for f in extract_tb(error.__traceback__) if f.filename == answers.__file__)
-    return next(iter(lines), -1)
+    compared = (answers.__file__, shown.__file__)
+    found = (f for f in extract_tb(error.__traceback__) if f.filename in compared)
+    return next((f"{f.filename}:{f.lineno}" for f in found), "")
 
 
 def _play(
     name: Named, stage: Stage, program: Client, browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stage(name) as (histories, recording):
-        histories.play(90)
+        histories.play(90, partial(shown.hold_in_flight, recording, browser))
         recording.caught_up()
         for table in histories.random.sample(histories.tables, min(2, len(histories.tables))):
             take(recording, f"public.{table.called}")
+            with histories.source.connect() as session:
+                histories.baselines[table.name] = histories.held(session, table)
         histories.play(90)
         recording.end()
         # The receiver reads this later than the source's catalog has come to be.
@@ -110,6 +114,7 @@ def _play(
         played = answers.played(histories, recording)
         limited = answers.hold_in_parts(played, monkeypatch)
         answers.hold(played, program, browser)
+        shown.hold_pages(played, browser)
         if histories.name.is_whole:
             assert limited > 2
             _is_streamed(played)
