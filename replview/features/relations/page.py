@@ -223,12 +223,11 @@ def _row(
 
 
 def _mark_former(rows: list[TableRow]) -> None:
-    """Of tables of one name, the one that was seen first last is the one of now."""
-    newest: dict[str, int] = {}
+    """Of tables of one name, the one that took it last is the one of now."""
+    ordered = sorted(rows, key=lambda row: (str(row.version_since or ""), row.relation_id or 0))
+    newest = {row.name: row for row in ordered}
     for row in rows:
-        newest[row.name] = max(newest.get(row.name, 0), row.relation_id or 0)
-    for row in rows:
-        row.former = row.relation_id != newest[row.name]
+        row.former = row is not newest[row.name]
 
 
 def _never_changed(

@@ -18,7 +18,7 @@ from replview.store.models import (
     Slot,
 )
 from replview.store.write.partitions import ensure_partitions
-from tests.pages.reading import spaced
+from tests.pages.reading import elements, spaced
 from tests.store.history_rows import History, insert
 
 LIST = "/relations/?slot=shop/replview"
@@ -97,6 +97,19 @@ def test_sorting(signed_in: Client, history: History, sort: str, first: str) -> 
     places = {name: page.index(f"public.</span>{name}<") for name in ("log", "orders")}
 
     assert min(places, key=lambda name: places[name]) == first
+
+
+def test_the_table_that_took_a_name_last_has_it_now(signed_in: Client, history: History) -> None:
+    later = history.table("orders", 17001, ["id"])
+    for version, hours in ((history.orders, 1), (later, 2)):
+        version.intervals = [{"at": (timezone.now() - dt.timedelta(hours=hours)).isoformat()}]
+        version.save()
+        Relation.objects.filter(pk=version.relation_id).update(current_version=version)
+    listed = elements(text_of(signed_in.get(LIST)))
+    former = listed.one("tr", "former").one("td", "col-table")
+
+    assert former.text == "public.orders earlier oid"
+    assert former.one("a").attributes["href"] == f"/relations/{later.relation_id}/"
 
 
 def test_published_tables_that_never_changed(signed_in: Client, history: History) -> None:
