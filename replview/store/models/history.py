@@ -4,7 +4,7 @@ from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import CharCodeField, LSNField
+from replview.store.fields import CharCodeField, LSNField, index_where
 from replview.store.models.seen import SeenOfIncarnation, SeenOfRelation, SeenOfSlot
 from replview.store.models.sums import RowCounts
 
@@ -182,40 +182,33 @@ class Transaction(RowCounts):
     class Meta:
         db_table = "transaction"
         indexes = [
-            models.Index(
-                fields=["incarnation", "state"],
-                name="transaction_open",
-                condition=models.Q(state__in=["receiving", "streaming", "prepared", "discarded"]),
+            index_where(
+                "transaction_open", "incarnation", "state",
+                state__in=["receiving", "streaming", "prepared", "discarded"],
             ),
-            models.Index(
-                fields=["gid"], name="transaction_gid", condition=models.Q(gid__isnull=False)
-            ),
+            index_where("transaction_gid", "gid", gid__isnull=False),
             models.Index(fields=["xid"], name="transaction_xid"),
-            models.Index(
-                fields=["incarnation", "stored_at"],
-                name="transaction_ended",
-                condition=models.Q(state__in=["aborted", "rolled back", "unknown"]),
+            index_where(
+                "transaction_ended", "incarnation", "stored_at",
+                state__in=["aborted", "rolled back", "unknown"],
             ),
             # The transactions of one actor, one origin, and those of two phases, in order.
-            models.Index(
-                fields=["incarnation", "actor", "commit_seq"],
-                name="transaction_by_actor",
-                condition=models.Q(actor__isnull=False, commit_seq__isnull=False),
+            index_where(
+                "transaction_by_actor", "incarnation", "actor", "commit_seq",
+                actor__isnull=False, commit_seq__isnull=False,
             ),
             GinIndex(
                 OpClass("actors", "jsonb_path_ops"),
                 name="transaction_by_actors",
                 condition=models.Q(actors__isnull=False),
             ),
-            models.Index(
-                fields=["incarnation", "origin", "commit_seq"],
-                name="transaction_by_origin",
-                condition=models.Q(origin__isnull=False, commit_seq__isnull=False),
+            index_where(
+                "transaction_by_origin", "incarnation", "origin", "commit_seq",
+                origin__isnull=False, commit_seq__isnull=False,
             ),
-            models.Index(
-                fields=["incarnation", "commit_seq"],
-                name="transaction_two_phase",
-                condition=models.Q(gid__isnull=False, commit_seq__isnull=False),
+            index_where(
+                "transaction_two_phase", "incarnation", "commit_seq",
+                gid__isnull=False, commit_seq__isnull=False,
             ),
             # Those that were open long enough to be seen so, once they have ended.
             models.Index(
@@ -226,7 +219,7 @@ class Transaction(RowCounts):
                     state__in=["committed", "aborted", "rolled back", "skipped", "unknown"],
                 ),
             ),
-        ]
+        ]  # fmt: skip
         constraints = [
             models.UniqueConstraint(
                 fields=["incarnation", "commit_seq"],
@@ -324,8 +317,4 @@ class AbortedSubtransaction(models.Model):
 
     class Meta:
         db_table = "aborted_subtransaction"
-        indexes = [
-            models.Index(
-                fields=["transaction_id"], name="tombstone_unswept", condition=models.Q(swept=False)
-            )
-        ]
+        indexes = [index_where("tombstone_unswept", "transaction_id", swept=False)]
