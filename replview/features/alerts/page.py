@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
+from replview.access.reading import Place
 from replview.features.alerts.evaluation import EVALUATED_AT
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.lines import AlertLine
@@ -17,7 +18,6 @@ from replview.health.states import Level
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Source
 from replview.text.formats import age_words, plural
-from replview.text.parsing import whole_number
 from replview.ui.params import RANGES, Params
 
 _DEFAULT_RANGE = "7d"
@@ -36,7 +36,7 @@ class AlertsQuery:
     slot: str = ""
     range: str = _DEFAULT_RANGE
     #: When the last alert shown before fired, and its number.
-    after: tuple[str, int] | None = None
+    after: Place | None = None
 
     @property
     def filtered(self) -> bool:
@@ -51,7 +51,7 @@ class AlertsQuery:
             "source": asked.source,
             "slot": asked.slot,
             "range": asked.range if asked.range != _DEFAULT_RANGE else "",
-            "after": f"{asked.after[0]}~{asked.after[1]}" if asked.after else "",
+            "after": str(asked.after or ""),
         }
         query = urlencode({name: word for name, word in words.items() if word}, safe="/:")
         return f"{reverse('alerts')}{'?' if query else ''}{query}"
@@ -75,9 +75,9 @@ class AlertsQuery:
         if length is not None:
             alerts = alerts.filter(fired_at__gte=now - length)
         if self.after is not None:
-            at, number = dt.datetime.fromisoformat(self.after[0]), self.after[1]
+            at = self.after.at
             alerts = alerts.filter(fired_at__lte=at).filter(
-                Q(fired_at__lt=at) | Q(fired_at=at, pk__lt=number)
+                Q(fired_at__lt=at) | Q(fired_at=at, pk__lt=self.after.number)
             )
         return alerts.order_by("-fired_at", "-pk")
 
@@ -90,18 +90,8 @@ def wanted_of(request: HttpRequest) -> AlertsQuery:
         source=asked.text("source", _TEXT_LIMIT),
         slot=asked.text("slot", _TEXT_LIMIT),
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),
-        after=_place(request.GET.get("after", "")),
+        after=Place.parse(request.GET.get("after", "")),
     )
-
-
-def _place(text: str) -> tuple[str, int] | None:
-    at, _, number = text.partition("~")
-    try:
-        moment = dt.datetime.fromisoformat(at)
-    except ValueError:
-        return None
-    found = whole_number(number)
-    return None if moment.tzinfo is None or found is None else (moment.isoformat(), found)
 
 
 PAGE_ALERTS = 50
@@ -128,7 +118,7 @@ class AlertsPage:
             return ""
         last = self.history[-1].alert
         assert last.fired_at is not None
-        return self.wanted.url(after=(last.fired_at.isoformat(), last.pk))
+        return self.wanted.url(after=Place(last.fired_at, last.pk))
 
     @property
     def clear_url(self) -> str:
