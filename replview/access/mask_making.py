@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from django.db import connection, transaction
+from django.db import transaction
 
 from replview.access import visibility
 from replview.access.rights import Visitor
+from replview.store.django_session import rows
 from replview.store.models import MaskRule, Source
 from replview.store.read.mask_rules import LONGEST_PATTERN, NamedColumn, Rule
 from replview.store.write.access_record import note
@@ -61,11 +62,9 @@ class Matched:
 
 def matched_by(rule: Rule) -> list[Matched]:
     """The recorded tables that a rule matches, by source, slot and name."""
-    with connection.cursor() as cursor:
-        cursor.execute(_VERSIONS, {"source": rule.source_id})
-        rows = cursor.fetchall()
+    versions = rows(_VERSIONS, {"source": rule.source_id})
     found: dict[tuple[str, str, str, str], Matched] = {}
-    for source_id, source, slot, schema, table, number, now, columns, keys in rows:
+    for source_id, source, slot, schema, table, number, now, columns, keys in versions:
         if not rule.matches_table(source_id, schema, table):
             continue
         named = [NamedColumn(str(c["name"]), c.get("type")) for c in _loaded(columns)]

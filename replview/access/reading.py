@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from replview.access.rights import Visitor
+from replview.store.django_session import rows
 from replview.store.models import AccessRecord
 from replview.store.read.changes.records import utc_text
 from replview.store.write.access_record import Action, note
@@ -159,15 +160,11 @@ def forget(before: dt.date, *, user: Visitor = None) -> Forgotten:
 
 
 def _months() -> list[tuple[dt.date, str]]:
-    with connection.cursor() as cursor:
-        cursor.execute(_MONTHS)
-        return [(month, str(name)) for month, name in cursor.fetchall()]
+    return [(month, str(name)) for month, name in rows(_MONTHS)]
 
 
 def _count(table: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 (a partition of ours)
-        return int(cursor.fetchone()[0])
+    return int(rows(f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 (a partition of ours)
 
 
 def _next(month: dt.date) -> dt.date:

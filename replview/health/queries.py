@@ -3,13 +3,12 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from replview.health.conditions import GROWTH_WINDOWS, growth_of
 from replview.health.states import Level, Prepared, Reading
+from replview.store.django_session import rows
 from replview.store.models import Slot, Source, Transaction
 from replview.store.models.seen import seen_ids
 
@@ -125,10 +124,7 @@ def _pace(*rates: float | None) -> Pace:
     *growths, wal, behind = rates
     growth, *between = growth_of(growths) or (None,)
     return Pace(
-        growth=growth,
-        between=(between[0], between[1]) if between else None,
-        wal=wal,
-        behind=behind,
+        growth=growth, between=(between[0], between[1]) if between else None, wal=wal, behind=behind
     )
 
 
@@ -141,9 +137,7 @@ def _bounds(now: datetime) -> dict[str, datetime]:
 
 def read_paces(now: datetime) -> dict[int, Pace]:
     """How fast things went at a moment, of every slot that is on its server, by its samples' id."""
-    with connection.cursor() as cursor:
-        cursor.execute(_PACES, _bounds(now))
-        return {row[1]: _pace(*row[6:]) for row in cursor}
+    return {row[1]: _pace(*row[6:]) for row in rows(_PACES, _bounds(now))}
 
 
 def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
@@ -152,49 +146,38 @@ def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
     """
     now = timezone.now()
     since = now - timedelta(days=1)
-    bounds = {
-        "since": since,
-        "since_rate": since - timedelta(minutes=1),
-        **_bounds(now),
-    }
+    bounds = {"since": since, "since_rate": since - timedelta(minutes=1), **_bounds(now)}
     readings, paces = {}, {}
-    with connection.cursor() as cursor:
-        cursor.execute(_PRESENT, bounds)
-        for ours, slot_id, at, retained, safe, status, *rates in cursor:
-            if ours:
-                rate, p50, p99 = rates[:3]
-                readings[slot_id] = Reading(
-                    sampled_at=at,
-                    retained_wal_bytes=retained,
-                    safe_wal_bytes=safe,
-                    wal_status=status,
-                    transactions_per_second=rate,
-                    stored_after_p50_us=p50,
-                    stored_after_p99_us=p99,
-                )
-            else:
-                paces[slot_id] = _pace(*rates)
+    for ours, slot_id, at, retained, safe, status, *rates in rows(_PRESENT, bounds):
+        if ours:
+            rate, p50, p99 = rates[:3]
+            readings[slot_id] = Reading(
+                sampled_at=at,
+                retained_wal_bytes=retained,
+                safe_wal_bytes=safe,
+                wal_status=status,
+                transactions_per_second=rate,
+                stored_after_p50_us=p50,
+                stored_after_p99_us=p99,
+            )
+        else:
+            paces[slot_id] = _pace(*rates)
     return readings, paces
 
 
 def read_history(now: datetime, window: timedelta, buckets: int) -> dict[int, dict[int, int]]:
     """``{slot id: {bucket: retained bytes}}``; a bucket without a sample is absent."""
-    since = now - window
+    parameters = {"since": now - window, "bucket": window.total_seconds() / buckets}
     history: dict[int, dict[int, int]] = defaultdict(dict)
-    with connection.cursor() as cursor:
-        parameters: dict[str, Any] = {"since": since, "bucket": window.total_seconds() / buckets}
-        cursor.execute(HISTORY, parameters)
-        for slot_id, bucket, retained in cursor:
-            history[slot_id][min(bucket, buckets - 1)] = retained
+    for slot_id, bucket, retained in rows(HISTORY, parameters):
+        history[slot_id][min(bucket, buckets - 1)] = retained
     return dict(history)
 
 
 def read_window(now: datetime) -> timedelta:
     """How far back it is worth drawing: 15 minutes, an hour or three."""
     longest = timedelta(hours=3)
-    with connection.cursor() as cursor:
-        cursor.execute(FIRST_SAMPLE, [now - longest])
-        first = cursor.fetchone()[0]
+    first = rows(FIRST_SAMPLE, [now - longest])[0][0]
     age = timedelta(0) if first is None else now - first
     windows = (timedelta(minutes=15), timedelta(hours=1))
     return next((window for window in windows if age <= window), longest)
@@ -225,13 +208,11 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
 
 def read_open() -> tuple[Open, AlertCounts]:
     """Return what is open now, and the alerts that fire."""
-    with connection.cursor() as cursor:
-        # Open transactions are looked up by the incarnations of the slots that are seen.
-        cursor.execute(_OPEN, {"seen": seen_ids()})
-        (_, firing, now, *_), *rows = cursor.fetchall()
+    # Open transactions are looked up by the incarnations of the slots that are seen.
+    (_, firing, now, *_), *transactions = rows(_OPEN, {"seen": seen_ids()})
     found: Open = {
         incarnation: (number, Prepared(gid=gid or "", prepared_at=since) if since else None)
-        for _, incarnation, number, gid, since in rows
+        for _, incarnation, number, gid, since in transactions
     }
     return found, AlertCounts(firing, now)
 
@@ -244,17 +225,17 @@ _OF_SLOT = [f"slots__{name}" for name in _SLOT]
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:
     """Sources by their id, whether they have slots or not; and all slots, each with its source."""
-    rows = Source.objects.order_by("name", "slots__name")
+    joined = Source.objects.order_by("name", "slots__name")
     sources: dict[int, Source] = {}
     slots: list[Slot] = []
-    for row in rows.values_list(*_SOURCE, *_OF_SLOT):
+    for row in joined.values_list(*_SOURCE, *_OF_SLOT):
         of_source, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
         # A source stands in the row of each of its slots.
         source = sources.get(of_source[_SOURCE_ID])
         if source is None:
-            source = sources[of_source[_SOURCE_ID]] = Source.from_db(rows.db, _SOURCE, of_source)
+            source = sources[of_source[_SOURCE_ID]] = Source.from_db(joined.db, _SOURCE, of_source)
         if values[0] is not None:
-            slot = Slot.from_db(rows.db, _SLOT, values)
+            slot = Slot.from_db(joined.db, _SLOT, values)
             slot.source = source
             slots.append(slot)
     return sources, slots

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from replview.features.alerts import built_in, messages, schema_changes
 from replview.features.alerts.kinds import kind_of
@@ -20,6 +20,7 @@ from replview.features.alerts.measures import Measured, Measures
 from replview.features.alerts.messages import fired_message
 from replview.features.alerts.snapshot import Snapshot
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.models import Alert, AlertRule
 
 
@@ -161,9 +162,7 @@ EVALUATE_LOCK = 0x7265706C616C32
 def one_evaluator() -> Iterator[bool]:
     """A transaction that only one process is in; yields False where another one is."""
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [EVALUATE_LOCK])
-            (mine,) = cursor.fetchone()
+        ((mine,),) = rows("SELECT pg_try_advisory_xact_lock(%s)", [EVALUATE_LOCK])
         yield bool(mine)
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from django.db import connection
-
 from replview.features.alerts.snapshot import Snapshot
 from replview.health import conditions
+from replview.store.django_session import rows
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
 from replview.store.slot_control import DROPPED
@@ -211,9 +210,7 @@ def store_size(snapshot: Snapshot) -> Iterator[Measured]:
     budget = read("store.budget_bytes", None)
     if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_database_size(current_database())")
-        (size,) = cursor.fetchone()
+    ((size,),) = rows("SELECT pg_database_size(current_database())")
     detail = {"store_bytes": size, "budget_bytes": budget}
     yield Measured(subject="store", value=size / budget, name="The store", detail=detail)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from django.db import connection
 from django.db.models import Max
 
 from replview.health.queries import Pace, read_paces
 from replview.health.source_state import stale_after
+from replview.store.django_session import rows
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
 from replview.store.same_server import one_a_server, one_a_slot
 
@@ -35,10 +35,7 @@ def past_samples(
     """Samples of these slots, oldest first of each, thinned out to one in ``apart``."""
     parameters: dict[str, Any] = {"bin": apart, "since": since, "until": until}
     parameters["slots"] = list(slot_ids)
-    with connection.cursor() as cursor:
-        cursor.execute(_PAST, parameters)
-        for values in cursor:
-            yield dict(zip(_COLUMNS, values, strict=True))
+    return (dict(zip(_COLUMNS, values, strict=True)) for values in rows(_PAST, parameters))
 
 
 #: How long ago a source may last have answered for us to say when that was.

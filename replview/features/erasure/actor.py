@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import orjson
 from django.db import connection, transaction
 
+from replview.store.django_session import rows
 from replview.store.models import Export, HistoryJob, SavedFilter, Slot, SlotIncarnation
 from replview.store.sums.activity import ADDED_TO_ACTOR
 
@@ -86,12 +87,7 @@ def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
         "quoted": _quoted(name),
     }
     after = 0
-    while True:
-        with connection.cursor() as cursor:
-            cursor.execute(_NAMING, {**wanted, "after": after})
-            page = list(cursor.fetchall())
-        if not page:
-            return
+    while page := rows(_NAMING, {**wanted, "after": after}):
         after = page[-1][0]
         yield page
 

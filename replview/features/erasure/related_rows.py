@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db import connection
 from django.db.models.functions import Now
 
 from replview.access.withheld import is_erased_text
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure.rows import Found
 from replview.features.erasure.trails import Key
+from replview.store.django_session import rows
 from replview.store.models import Export, HistoryJob, Quarantine, SavedFilter, Slot, SlotPeek
 from replview.store.read.row_history.keys import KeyProblem, parse_key
 from replview.targets.policy import read_policy
@@ -86,9 +86,7 @@ def filters_with_values(
         "seqs": [each.seq for each in page], "low": min(ids), "high": max(ids), "telling": TELLING,
         "all": not columns, "columns": list(columns),
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_NAMED_BY, wanted)
-        return {row[0] for row in cursor.fetchall()}
+    return {pk for (pk,) in rows(_NAMED_BY, wanted)}
 
 
 def delete_filters(identifiers: Collection[int]) -> int:
@@ -105,14 +103,12 @@ def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> 
         if of_table and (slot.options or {}).get("binary"):
             found.append(row.pk)
             continue
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT EXISTS (SELECT FROM quarantine q, unnest(%s::bytea[]) AS t (text)"
-                " WHERE q.id = %s AND position(t.text IN q.raw) > 0)",
-                [list(texts if of_table else telling), row.pk],
-            )
-            if cursor.fetchone()[0]:
-                found.append(row.pk)
+        holding = (
+            "SELECT FROM quarantine q, unnest(%s::bytea[]) AS t (text)"
+            " WHERE q.id = %s AND position(t.text IN q.raw) > 0 LIMIT 1"
+        )
+        if rows(holding, [list(texts if of_table else telling), row.pk]):
+            found.append(row.pk)
     return found
 
 

@@ -23,6 +23,7 @@ from django.db import connection, transaction
 
 from decoder.scalars import LSN
 from replview.features.erasure.trails import Key, Place, Span, Touch, key_of, touch_of
+from replview.store.django_session import rows
 from replview.store.read.days import day_of
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.rows import NOT_ABORTED, OPEN_END
@@ -164,9 +165,7 @@ class ErasedTable:
         return {"relations": list(self.table.relation_ids), "names": self.names}
 
     def _read(self, statement: str, wanted: Mapping[str, Any]) -> list[Found]:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, wanted)
-            return [self._found(row) for row in cursor.fetchall()]
+        return [self._found(row) for row in rows(statement, wanted)]
 
     def _found(self, row: Sequence[Any]) -> Found:
         identifier, seq, incarnation, lsn, commit, op, version_id = row[:7]
@@ -283,9 +282,7 @@ class Eraser:
 
     def large_values(self, page: Sequence[Found]) -> int:
         """How many would go along."""
-        with connection.cursor() as cursor:
-            cursor.execute(_LARGE_COUNT, self._asked(page))
-            return int(cursor.fetchone()[0])
+        return int(rows(_LARGE_COUNT, self._asked(page))[0][0])
 
     def _asked(self, page: Sequence[Found]) -> dict[str, Any]:
         return {

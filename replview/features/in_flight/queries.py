@@ -7,13 +7,12 @@ here counts changes or ended transactions.
 import datetime as dt
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from django.db import connection
 from django.db.models import Case, Count, F, Min, Q, QuerySet, When
 from django.db.models.functions import Coalesce
 
 from decoder.scalars import LSN
+from replview.store.django_session import rows
 from replview.store.models import AbortedSubtransaction, Relation, Slot, Transaction
 from replview.text.parsing import whole_number
 
@@ -24,8 +23,7 @@ _TABLES_LIMIT = 500
 
 #: Since when it is in its state: prepared, or first heard of.
 SINCE = Case(
-    When(state="prepared", then=Coalesce("prepared_at", "received_at")),
-    default=F("received_at"),
+    When(state="prepared", then=Coalesce("prepared_at", "received_at")), default=F("received_at")
 )
 
 
@@ -188,9 +186,8 @@ def recorded(
     """Find them in the record: (gid, or None of a running one, xid) → (id, incarnation's id)."""
     if not incarnations or not (prepared or running):
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_RECORDED, [list(incarnations), list(prepared), list(running)])
-        return {(gid, xid): (pk, incarnation) for gid, xid, pk, incarnation in cursor.fetchall()}
+    found = rows(_RECORDED, [list(incarnations), list(prepared), list(running)])
+    return {(gid, xid): (pk, incarnation) for gid, xid, pk, incarnation in found}
 
 
 # Differs whenever anything of the page does: a few index lookups, however much is open.
@@ -210,9 +207,7 @@ _REVISION = """
 
 def revision() -> str:
     """Another text whenever what is in flight may have changed."""
-    with connection.cursor() as cursor:
-        cursor.execute(_REVISION)
-        row: tuple[Any, ...] = cursor.fetchone()
     return "-".join(
-        f"{part.timestamp():.6f}" if isinstance(part, dt.datetime) else str(part) for part in row
+        f"{part.timestamp():.6f}" if isinstance(part, dt.datetime) else str(part)
+        for part in rows(_REVISION)[0]
     )

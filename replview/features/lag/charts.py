@@ -5,17 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
-
-from replview.features.lag.figures import (
-    DRAWN,
-    drawn,
-    retained_wal,
-    table_rates,
-    transaction_sizes,
-)
+from replview.features.lag.figures import DRAWN, drawn, retained_wal, table_rates, transaction_sizes
 from replview.features.lag.page import LagSlot
 from replview.features.lag.series import MINUTE, Series, SlotSeries, read_series, step_of
+from replview.store.django_session import rows
 from replview.ui.charts.figure import Chart, SlotValues
 
 #: What is told by name; the others are one.
@@ -65,13 +58,11 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
     value = _VALUES[by]
     step = step_of(until - since, MINUTE, _POINTS)
     words: dict[str, Any] = {"slot": slot_id, "since": since, "until": until, "step": step}
-    with connection.cursor() as cursor:
-        cursor.execute(_BUSIEST.format(value=value), words)
-        names = dict(cursor.fetchall())
-        if not names:
-            return TableRates()
-        cursor.execute(_BY_TABLE.format(value=value), words | {"tables": list(names)})
-        found = {(relation, bucket): much for relation, bucket, much in cursor}
+    names: dict[int, str] = dict(rows(_BUSIEST.format(value=value), words))
+    if not names:
+        return TableRates()
+    changed = rows(_BY_TABLE.format(value=value), words | {"tables": list(names)})
+    found = {(relation, bucket): much for relation, bucket, much in changed}
     first, last = int(since.timestamp() // step), int((until.timestamp() - 1e-6) // step)
     # The minutes that are not summed up yet are unknown, not zero.
     last = min(last, max(bucket for _, bucket in found))
@@ -87,9 +78,7 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
 
 def read_transaction_sizes(slot_id: int, since: dt.datetime, until: dt.datetime) -> dict[int, int]:
     """Transactions by the power of two of their changes; -1: of none."""
-    with connection.cursor() as cursor:
-        cursor.execute(_BY_SIZE, {"slot": slot_id, "since": since, "until": until})
-        return dict(cursor.fetchall())
+    return dict(rows(_BY_SIZE, {"slot": slot_id, "since": since, "until": until}))
 
 
 #: Points of a line; where many lines cross each other fewer tell as much, and are drawn sooner.

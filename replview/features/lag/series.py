@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from django.db import connection
-
+from replview.store.django_session import rows
 from replview.store.models import SampleMark, Setting
 
 
@@ -213,9 +212,7 @@ def _rows(
         f"{', '.join(_aggregates(fields))} FROM ({' UNION ALL '.join(parts)}) samples"
         f" GROUP BY slot_id, {binned} ORDER BY slot_id, {binned}"
     )
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())
+    return rows(sql, values)
 
 
 def _aggregates(fields: Iterable[str]) -> Iterator[str]:

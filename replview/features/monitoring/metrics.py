@@ -43,6 +43,7 @@ from replview.access.page import EVERYONE, page
 from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, Measure, labels_text
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
 from replview.store.connecting import redis_prefix
+from replview.store.django_session import rows
 from replview.store.instance_settings import read_number
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of
@@ -143,9 +144,7 @@ def write_store(scrape: Exposition) -> None:
 def _size() -> int | None:
     known: int | None = cache.get("metrics-store-size")
     if known is None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_database_size(current_database())")
-            known = cursor.fetchone()[0]
+        known = rows("SELECT pg_database_size(current_database())")[0][0]
         cache.set("metrics-store-size", known, _SIZE_SECONDS)
     return known
 

@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
-from django.db import connection
 from django.utils.dateparse import parse_datetime
 
 from replview.access.visibility import current_visibility
+from replview.store.django_session import rows
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.rows import ACTOR, ACTOR_GRADE
-from replview.store.sums.relation_sums import TAIL
+from replview.store.sums.relation_sums import TAIL, RelationSum
 
 # A walsender tells no position of a Relation message, so its transaction is found by xid. An xid
 # comes again after four thousand million others: of several, the one nearest in time.
@@ -67,6 +67,8 @@ _COUNTS = """
         ORDER BY rank DESC LIMIT 1) b ON true
     WHERE t.counts IS NOT NULL GROUP BY 1
 """
+#: What it gives of each version, in its order.
+_COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "snapshots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +114,11 @@ class Period:
 
 
 @dataclass(slots=True)
-class VersionCounts:
-    transactions: int = 0
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    truncates: int = 0
-    snapshots: int = 0
-
-    @property
-    def changes(self) -> int:
-        return self.inserts + self.updates + self.deletes + self.truncates
-
-
-@dataclass(slots=True)
 class VersionHistory:
     version: RelationVersion
     #: The oldest first.
     periods: list[Period] = field(default_factory=list)
-    counts: VersionCounts = field(default_factory=VersionCounts)
+    counts: RelationSum = field(default_factory=RelationSum)
 
     @property
     def first(self) -> Period | None:
@@ -150,7 +138,7 @@ class SchemaHistory:
     #: In the order of time.
     periods: list[Period]
     #: Changes of which the record does not tell the version.
-    unplaced: VersionCounts
+    unplaced: RelationSum
 
     def number(self, number: int) -> VersionHistory | None:
         return next((v for v in self.versions if v.version.number == number), None)
@@ -174,11 +162,11 @@ def schema_history(relation: Relation) -> SchemaHistory:
     history = {version.pk: VersionHistory(version) for version in versions}
     for period in periods:
         history[period.version_id].periods.append(period)
-    unplaced = VersionCounts()
+    unplaced = RelationSum()
     for version_id, *counts in _count(relation.pk, periods):
         found = history.get(version_id)
         into = found.counts if found else unplaced
-        for name, number in zip(VersionCounts.__dataclass_fields__, counts, strict=True):
+        for name, number in zip(_COUNTED, counts, strict=True):
             setattr(into, name, getattr(into, name) + int(number or 0))
     return SchemaHistory(relation, list(history.values()), periods, unplaced)
 
@@ -208,7 +196,7 @@ def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Peri
         [period.noticed_at for _, period in wanted],
         _LOOKED_AT,
     ]
-    found = {row[0]: Found(*row[1:]) for row in _rows(_TRANSACTIONS, parameters)}
+    found = {row[0]: Found(*row[1:]) for row in rows(_TRANSACTIONS, parameters)}
     return [replace(period, found=found.get(n)) for n, period in enumerate(periods)]
 
 
@@ -240,13 +228,7 @@ def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]
         "seqs": [p.found.commit_seq if p.found else 0 for p in begun],
         "tail": TAIL,
     }
-    return _rows(_COUNTS, parameters)
-
-
-def _rows(sql: str, parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
+    return rows(_COUNTS, parameters)
 
 
 # The first updates under the later version are held against what was last stored of the same rows
@@ -305,12 +287,10 @@ def values_carried(
         return {}
     masked = current_visibility().masked(relation_id)
     pairs = [pair for pair in pairs if not masked.intersection(pair)]
-    with connection.cursor() as cursor:
-        cursor.execute(_PAIRS, parameters)
-        rows = [(orjson.loads(old), orjson.loads(new)) for old, new in cursor.fetchall()]
+    values = [(orjson.loads(old), orjson.loads(new)) for old, new in rows(_PAIRS, parameters)]
     carried = {}
     for before, after in pairs:
-        seen = [(old.get(before), new.get(after)) for old, new in rows]
+        seen = [(old.get(before), new.get(after)) for old, new in values]
         known = [(a, b) for a, b in seen if isinstance(a, str) and isinstance(b, str)]
         if known:
             carried[before, after] = len(known), sum(a == b for a, b in known)

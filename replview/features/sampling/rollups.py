@@ -20,6 +20,7 @@ import time
 from django.db import OperationalError, connection, transaction
 
 from replview.store import instance_settings
+from replview.store.django_session import rows
 from replview.store.looks import forget_gone
 from replview.store.models import SampleMark
 from replview.store.write.partitions import SAMPLES_BY_MONTH, ensure_partitions
@@ -159,9 +160,7 @@ def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
 
 def _first(period: str) -> dt.datetime | None:
     """When the first period begins that there is anything of."""
-    with connection.cursor() as cursor:
-        cursor.execute(_FIRST.format(_ORIGIN[period]))
-        first: dt.datetime | None = cursor.fetchone()[0]
+    first: dt.datetime | None = rows(_FIRST.format(_ORIGIN[period]))[0][0]
     if first is None:
         return None
     first = first.astimezone(dt.UTC).replace(second=0, microsecond=0)
@@ -169,11 +168,8 @@ def _first(period: str) -> dt.datetime | None:
 
 
 def _drop(parent: str, before: dt.datetime) -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(_PARTITIONS, [parent])
-        found = cursor.fetchall()
     dropped = []
-    for (name,) in found:
+    for (name,) in rows(_PARTITIONS, [parent]):
         end = _end_of(parent, name)
         if end is None or end > before:
             continue
