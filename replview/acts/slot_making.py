@@ -71,11 +71,7 @@ def make_slot(
 
 
 def _store(
-    slot: Slot,
-    source: Source,
-    plan: SlotPlan,
-    intention: SlotIntention,
-    draft: SourceDraft | None,
+    slot: Slot, source: Source, plan: SlotPlan, intention: SlotIntention, draft: SourceDraft | None
 ) -> None:
     """Save the slot, with its source where that is new, and fulfil the intention, all at once."""
     try:

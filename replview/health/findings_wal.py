@@ -4,12 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from replview.health.conditions import (
-    STEADY_BYTES_PER_SECOND,
-    WalLimit,
-    foreseen_loss,
-    limit_of,
-)
+from replview.health.conditions import STEADY_BYTES_PER_SECOND, WalLimit, foreseen_loss, limit_of
 from replview.health.holding import BEHIND_BYTES, SHARE, Cause
 from replview.health.open_transactions import LONG
 from replview.health.states import Health, Level, Reading

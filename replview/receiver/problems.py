@@ -132,19 +132,13 @@ TROUBLES = {
     ),
     "no_such_table": ("there is no table {table} any more", "Name another"),
     # None of its later changes would come.
-    "not_published": (
-        "{table} is not published to this slot (publications: {names})",
-        "{remedy}",
-    ),
+    "not_published": ("{table} is not published to this slot (publications: {names})", "{remedy}"),
     "locked": (
         "{table} is locked by another session (ALTER TABLE, TRUNCATE, VACUUM FULL …)",
         f"{_ASK_AGAIN} when that has ended",
     ),
     # The snapshot does not see its rows.
-    "moved": (
-        "{table} was truncated, rewritten or repartitioned at this very moment",
-        _ASK_AGAIN,
-    ),
+    "moved": ("{table} was truncated, rewritten or repartitioned at this very moment", _ASK_AGAIN),
     # Decoding needs no right to read, a baseline does.
     "may_not_read": (
         "role {role} may receive the changes of {table}, but not read it",

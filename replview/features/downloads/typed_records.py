@@ -22,13 +22,7 @@ import pyarrow as pa
 
 from decoder.scalars import LSN
 from replview.parquet.pg_values import convert
-from replview.parquet.slice_schemas import (
-    EVENTS,
-    TRANSACTIONS,
-    Column,
-    slice_columns,
-    table_schema,
-)
+from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, Column, slice_columns, table_schema
 from replview.text.parsing import table_text
 
 #: Rows in memory as Python objects.

@@ -29,12 +29,7 @@ from replview.features.in_flight.text import (
     work_mem_words,
 )
 from replview.health.holding import Holding, holding_of, vacuum_holder
-from replview.health.open_transactions import (
-    Statement,
-    Touched,
-    ends_of_prepared,
-    touched_by,
-)
+from replview.health.open_transactions import Statement, Touched, ends_of_prepared, touched_by
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, SlotIncarnation, Source, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of

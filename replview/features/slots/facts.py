@@ -169,12 +169,7 @@ class Fact:
     mono: bool = False
 
 
-def facts_of(
-    server: ServerSlot,
-    slot: Slot | None,
-    cause: Cause,
-    failover: Failover,
-) -> list[Fact]:
+def facts_of(server: ServerSlot, slot: Slot | None, cause: Cause, failover: Failover) -> list[Fact]:
     """The list, in the order of the questions: who reads, what holds it, where it stands."""
     pid, seen_at = server.text("active_pid"), server.first_seen_at
     return [

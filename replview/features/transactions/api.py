@@ -145,11 +145,7 @@ def changes(
     """The changes of one slot that match, newest first."""
     wanted, place = _wanted(words), _place(paging.cursor)
     found = find_changes(
-        reading_session(),
-        wanted,
-        cursor=place,
-        limit=paging.limit,
-        budget_seconds=BUDGET_SECONDS,
+        reading_session(), wanted, cursor=place, limit=paging.limit, budget_seconds=BUDGET_SECONDS
     )
     searched_changes(wanted)
     kept, hidden = without_unchanged(reading_session(), found.rows, asked=words.unchanged)

@@ -131,11 +131,7 @@ def transaction_sizes(spark: SparkSession, incarnation: Incarnation, span: Span 
 
 
 def transaction_rates(
-    spark: SparkSession,
-    incarnation: Incarnation,
-    span: Span = WHOLE,
-    *,
-    every: str = "minute",
+    spark: SparkSession, incarnation: Incarnation, span: Span = WHOLE, *, every: str = "minute"
 ) -> Result:
     """Transactions committed in each minute (hour, day …; UTC) that has some.
 

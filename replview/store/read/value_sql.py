@@ -17,13 +17,7 @@ from typing import Any
 
 from psycopg.errors import UndefinedFunction
 
-from replview.store.read.printed import (
-    FIRST_OWN_OID,
-    ColumnType,
-    NotOfTypeError,
-    checked,
-    type_of,
-)
+from replview.store.read.printed import FIRST_OWN_OID, ColumnType, NotOfTypeError, checked, type_of
 from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession

@@ -120,10 +120,7 @@ class PlacedStream(Stream):
         return found
 
     def take(
-        self,
-        ranges: list[Range],
-        found: list[list[tuple[dt.datetime, TransactionRow]]],
-        limit: int,
+        self, ranges: list[Range], found: list[list[tuple[dt.datetime, TransactionRow]]], limit: int
     ) -> None:
         """Each range's rows (``limit``: it may have more)."""
         kept: list[tuple[dt.datetime, TransactionRow]] = []
