@@ -1,3 +1,1 @@
-"""Everything that runs in the background on request: exports, history jobs, baselines,
-erasures, peeks.
-"""
+"""What runs in the background on request: exports, history jobs, baselines, erasures, peeks."""

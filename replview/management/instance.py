@@ -121,9 +121,7 @@ class PlainCommand(BaseCommand):
         empty: str,
         row: Callable[[Any], Mapping[str, Any]] = lambda fact: fact,
     ) -> None:
-        """The facts as JSON (``form``), else a table of what ``row`` shows of each, else
-        ``empty``.
-        """
+        """The facts as JSON (``form``), else a table of the ``row`` of each, else ``empty``."""
         if form == "json":
             self.say(json.dumps(facts, indent=2))
         elif not facts:

@@ -110,9 +110,7 @@ class TextDecoder:
 
     @property
     def passed_lsn(self) -> int:
-        """Where the last transaction ended: these plugins also send the begin and end of empty
-        ones.
-        """
+        """Where the last transaction ended: these plugins send begin and end of empty ones, too."""
         return self._assembler.last_end_lsn or 0
 
     @property

@@ -1,6 +1,4 @@
-"""Connections to the store outside the ORM, for the write path and for long streams; and which
-store it is.
-"""
+"""Connections to the store outside the ORM, for writing and long streams; and which store it is."""
 
 import hashlib
 import logging

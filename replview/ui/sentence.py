@@ -64,7 +64,5 @@ PLACES: Mapping[str, str] = {
 
 
 def sentence(text: str) -> str:
-    """Begun with a capital letter, unless its first word is a name: ``max_slot_wal_keep_size``,
-    ``replview``.
-    """
+    """Begun with a capital letter, unless with a name: ``max_slot_wal_keep_size``, ``replview``."""
     return text[:1].upper() + text[1:] if re.match(r"(?!replview)[a-z]+(?![\w.])", text) else text

@@ -1,6 +1,4 @@
-"""An order placed, paid, shipped, delivered or cancelled; visitors who do little; sales that come
-from tills.
-"""
+"""An order placed, paid, shipped, delivered or cancelled; visitors; sales that come from tills."""
 
 import datetime as dt
 from typing import LiteralString

@@ -50,9 +50,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
 
 
 def cleared_sentence(alert: Alert) -> str:
-    """That it is over, its worst, and why it is over or, where that is its own end, after how
-    long.
-    """
+    """That it is over, its worst, and why it is or, where that is its own end, after how long."""
     began, ended = alert.fired_at or alert.began_at, alert.cleared_at
     seconds = (ended - began).total_seconds() if ended is not None else None
     because = alert.detail.get("over_because")

@@ -27,9 +27,7 @@ _RENAMED = re.compile(r"The source (.+) is called .+ now\.")
 
 
 def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
-    """Every folder or URL that something of the slot was written to, with what an earlier try
-    found of it.
-    """
+    """Every folder or URL that the slot was written to, with what an earlier try found of it."""
     found: dict[str, RootState] = {}
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation__slot=slot).values_list("target", flat=True)

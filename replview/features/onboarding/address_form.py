@@ -111,9 +111,7 @@ def read_form(sent: Mapping[str, object], former: AddressForm | None = None) -> 
 
 
 def dsn_of(form: AddressForm) -> tuple[str, str]:
-    """``(DSN with the password, where the password is kept)``; a password that is kept is not in
-    it.
-    """
+    """``(DSN with the password, where that is kept)``; a password that is kept is not in it."""
     if form.how == STRING:
         return form.values["dsn"], ""
     sent = {parameter: form.values.get(name) for name, parameter in _PARAMETERS.items()}

@@ -42,9 +42,7 @@ class SimpleQueries:
         self.results: list[list[tuple[bytes | None, ...]]] = []
 
     def send(self, query: bytes) -> None:
-        """Begin to run a query string. Raises ``psycopg.OperationalError`` if the connection is
-        lost.
-        """
+        """Begin a query string. Raises ``psycopg.OperationalError`` if the connection is lost."""
         self.results = []
         self._error = None
         self._copying = False

@@ -53,9 +53,7 @@ class TablePlan:
     has_rules: bool = False
 
     def obey(self, rules: Mapping[str, str]) -> None:
-        """Leave columns out, and mask them, by these rules from now on: ``{column: "drop" |
-        "mask"}``.
-        """
+        """Leave columns out, and mask them, by these rules: ``{column: "drop" | "mask"}``."""
         names = self.names
         self.dropped = tuple(name for name in names if rules.get(name) == "drop")
         self.masked = tuple(name for name in names if rules.get(name) == "mask")

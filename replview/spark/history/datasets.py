@@ -191,9 +191,7 @@ def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame
 
 @dataclass(frozen=True)
 class Incarnation:
-    """One incarnation of a slot below an export's root: its tables, transactions, events,
-    manifests.
-    """
+    """One incarnation of a slot below an export's root: tables, transactions, events, manifests."""
 
     root: Target
     #: ``<source>/<slot>-<number>`` as the folders are named.

@@ -1,6 +1,4 @@
-"""Sources, their slots, the incarnations of those slots, what was published to them when, and what
-stopped one.
-"""
+"""Sources, their slots, incarnations of those, what was published to them, and what stopped one."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models

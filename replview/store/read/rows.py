@@ -225,9 +225,7 @@ class Step:
 
     @property
     def after(self) -> dict[str, Any]:
-        """The row after it as far as it tells, with columns of a whole old row that were not sent
-        again.
-        """
+        """The row after it as far as it tells, with columns of a whole old row not sent again."""
         if self.op == "D":
             return {}
         return {**self.old, **(self.new or {})} if self.old else self.new or {}

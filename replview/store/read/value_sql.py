@@ -186,9 +186,7 @@ class _Comparing:
     _made: dict[tuple[object, ...], str | _NoValueOfType] = field(default_factory=dict)
 
     def compared(self, text: str, column: dict[str, Any], operator: str, value: str) -> str:
-        """``text`` is SQL for a string; the comparison as the column's type. Raises
-        ``WhereProblem``.
-        """
+        """``text``: SQL for a string; compared as the column's type. Raises ``WhereProblem``."""
         if operator == "~":
             return f"{text} ILIKE {self._parameter(pattern_of(value))}"
         oid = int(column.get("type_oid") or 0)

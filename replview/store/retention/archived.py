@@ -91,9 +91,7 @@ def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | No
 
 
 def remember(low: int, high: int, incarnations: Sequence[int] | None = None) -> None:
-    """Note each transaction's place in the archive, of these incarnations or of all, before they
-    go.
-    """
+    """Note transactions' places in the archive, of these incarnations or all, before they go."""
     if archive.chosen().target is not None:
         listed = None if incarnations is None else list(incarnations)
         with connection.cursor() as cursor:
@@ -109,9 +107,7 @@ def place_of(identifier: int) -> Place | None:
 
 
 def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
-    """A place in history, in an archive that has it: best one that began before it, and is in
-    force.
-    """
+    """A place in history, in an archive that has it: best one begun before it, and in force."""
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation_id=incarnation_id, through_seq__gte=commit_seq)
     known = sorted(

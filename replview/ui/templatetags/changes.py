@@ -145,9 +145,7 @@ def _piece(piece: Piece, *, label: bool = True) -> str:
 
 @register.simple_tag
 def history_url(slot: Any, block: Block) -> str:
-    """The history of the row that a block's change is of; empty where its key or the slot is not
-    known.
-    """
+    """The history of the row of a block's change; empty where its key or the slot is not known."""
     if not slot or not block.key_values or block.op not in "IUDS":
         return ""
     change = {"row": f"{block.transaction_id}-{block.seq}"} if block.transaction_id else {}
