@@ -188,13 +188,16 @@ def _of_key(finder: RowFinder, at: Moment) -> RowState:
     if finder.limited and not any(at.covers(span.events[0]) for span in finder.spans):
         # Who had the key then was not looked at.
         return RowState(None, "limited")
-    states = (_State(finder, at, finder.follow(span)).read() for span in _meant(finder, at))
-    found = None
-    for state in states:
-        if state.exists:
-            return state
-        found = found or state
-    return found or _State(finder, at, Row()).read()
+    rows = [finder.follow(span) for span in _meant(finder, at)] or [Row()]
+    states = [_State(finder, at, row).read() for row in rows]
+    found = next((state for state in states if state.exists), states[0])
+    if found.why == "not created" and found.next and at.place and len(finder.relation_ids) > 1:
+        assert at.incarnation is not None
+        of_table = at.incarnation.id, found.next.relation_id, at.place
+        if versions_around(finder.session, finder.slot, *of_table)[0] is None:
+            # Another table had the name then, and may have had such a row.
+            return RowState(None, "no change", next=found.next)
+    return found
 
 
 def _meant(finder: RowFinder, moment: Moment) -> Iterator[Span]:
