@@ -152,6 +152,7 @@ class LongTransaction(Trouble):
                     connection.rollback()
 
     def end(self) -> None:
+        """End the session, should it have outlived the process that held it."""
         with self.place.shop("end") as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity"

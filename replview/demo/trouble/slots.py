@@ -104,6 +104,7 @@ def _leave_behind(connection: psycopg.Connection) -> bool:
 
 
 def _worst_of_others(connection: psycopg.Connection) -> tuple[str, int]:
+    """The slot that needs most, and how many bytes."""
     row = connection.execute(_WORST_OF_OTHERS, (LOST_SLOT,)).fetchone()
     return ("", 0) if row is None else (row[0], row[1])
 

@@ -59,6 +59,7 @@ class Review:
 
     @property
     def mended_in(self) -> str:
+        """The step to go back to; empty: none."""
         return _MENDED_IN.get(self.trouble.code, "") if self.trouble else ""
 
 
