@@ -14,6 +14,7 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.read.days import transaction_id
+from replview.store.read.rows import signed_hash
 
 WHEN = dt.datetime(2026, 11, 20, 7, 57, 11, 369827, tzinfo=dt.UTC)
 _KINDS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
@@ -113,5 +114,6 @@ def insert(number: int, **more: Any) -> dict[str, Any]:
     return {
         "op": "I",
         "new": {"id": str(number), "status": "new", "note": None},
+        "key_hash": signed_hash([str(number)]),
         **more,
     }

@@ -71,7 +71,8 @@ def _told(recording, key: str, *, table: str = "t") -> list[object]:
         row_as_of(reading_session(), recording.slot, relation.pk, {"id": key}, **at)
         for at in (*asked, {})
     ]
-    assert all(state.why in ("table", "no change") for state in states if state.exists is None)
+    why = {state.why for state in states if state.exists is None}
+    assert why <= {"table", "no change", "keyless"}
     found = [state.values["a"] if state.exists else state.why for state in states]
     by_lsn, by_time = found[: len(asked) // 2], found[len(asked) // 2 : -1]
     assert by_lsn == by_time
@@ -130,6 +131,31 @@ def test_a_row_is_of_the_table_that_had_the_name(source, record) -> None:
     assert _told(recording, "1") == ["of other", "of t", "table", *there]
     assert _told(recording, "2") == ["no change", "of t", *["table"] * 3]
     assert _told(recording, "3") == [*["not created"] * 3, *["of other"] * 2]
+
+
+def test_what_was_changed_while_rows_had_no_key_is_unknown(source, record) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, a text)")
+    recording = record(source)
+    for statements in (
+        ["INSERT INTO t VALUES (1, 'one'), (2, 'two'), (4, 'four')"],
+        ["ALTER TABLE t DROP CONSTRAINT t_pkey, REPLICA IDENTITY FULL",
+         "UPDATE t SET a = 'other' WHERE id = 2", "DELETE FROM t WHERE id = 4"],
+        ["ALTER TABLE t ADD PRIMARY KEY (id), REPLICA IDENTITY DEFAULT",
+         "INSERT INTO t VALUES (4, 'again')", "UPDATE t SET a = 'last' WHERE id = 1"],
+    ):  # fmt: skip
+        source.run(*statements)
+        recording.caught_up()
+    recording.end()
+
+    assert _told(recording, "1") == ["one", *["keyless"] * 3, "last", "last"]
+    assert _told(recording, "2") == ["two", *["keyless"] * 5]
+    assert _told(recording, "4") == [*["keyless"] * 2, "not created", *["again"] * 3]
+    relation = Relation.objects.get(slot=recording.slot)
+    found = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})
+    assert found.finder.is_keyless
+    assert [(e.step.op, e.before.why) for e in found.entries] == [("U", "keyless"), ("I", "")]
+    [last] = [t for t in _changing(recording) if t.updates and t.commit_seq > 3]
+    assert before_images(reading_session(), changes_of(reading_session(), last.pk)) == {}
 
 
 def test_before_images_are_those_that_identity_full_sends(played) -> None:

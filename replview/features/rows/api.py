@@ -105,7 +105,9 @@ def rows(
         **_named(found, of_table, wanted),
         "items": [_entry(entry, of_table) for entry in page.entries],
         "older": page.older,
-        "complete": page.older is None and page.row.begun == "insert",
+        "complete": page.older is None
+        and page.row.begun == "insert"
+        and not page.finder.is_keyless,
         "other_rows": [_other(span) for span in page.others],
     }
 

@@ -27,6 +27,8 @@ _ROUTINE = ("updated_at", "modified_at", "updated", "modified", "changed_at", "v
 UNKNOWN_WHY = {
     "gap": "the gap",
     "left out": "a transaction was left out",
+    "keyless": "the table was changed while its rows had no key",
+    "limited": "earlier changes of the table were not looked at",
     "unpublished": "not every operation of the table is published",
     "table": "the table was made anew",
     "": "no earlier change is recorded",
@@ -168,7 +170,7 @@ def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Cove
         sentence.changes = _change_words(history)
         sentence.since, sentence.last = entries[-1].step.commit_time, entries[0]
     elif history.older is None and history.searched_back_to is None:
-        sentence.no_change = coverage.says_no_change()
+        sentence.no_change = coverage.says_no_change() and not history.finder.is_keyless
         sentence.since, sentence.until = coverage.vouched_since, coverage.end
         sentence.why = "" if sentence.no_change else _why_not(coverage)
         if sentence.no_change and holes:
@@ -187,7 +189,7 @@ def _state_words(start: Start, now: RowState) -> tuple[str, str]:
         return "ok", f"is {state}." if state else "exists."
     if now.exists is False:
         return "idle", "is truncated." if now.why == "truncated" else "is deleted."
-    if now.why in ("gap", "left out", "unpublished", "table", "lost", "limited"):
+    if now.why in ("gap", "left out", "keyless", "unpublished", "table", "lost", "limited"):
         return "look", "is unknown now."
     return "idle", "has no recorded change."
 

@@ -311,13 +311,13 @@ class _State:
 
     def _from_next(self, following: Step, why: str) -> tuple[bool | None, str]:
         """What the next change says of a row of which nothing is known before it."""
-        if why == "left out" or self._unpublished:
+        if why in ("left out", "keyless", "limited") or self._unpublished:
             return None, why or "unpublished"
         at = self._moment
         here = FIRST if at.time is not None else at.before[1:]
         there = following.incarnation_id, here, following.place
-        if self._later.left_out_between(*there):
-            return None, "left out"
+        if unseen := self._later.unseen_between(following.relation_id, *there):
+            return None, unseen
         if self._later.truncated(following.relation_id, *there):
             # Another row may have had the key until then, and that it ended is not told by its key.
             return None, "no change"

@@ -225,6 +225,11 @@ class RowFinder(SoughtRow):
             self._breaks_low = low
         return self._breaks
 
+    @property
+    def is_keyless(self) -> bool:
+        """Whether the table was changed while its rows had no key: of any of them, perhaps."""
+        return bool(self.breaks(()).keyless)
+
     def steps(self, events: Iterable[Event]) -> list[Step]:
         """The changes with their values (long ones cut), oldest first."""
         named = {event.name: event for event in events}

@@ -27,7 +27,8 @@ class Known:
     #: The change that left it so.
     last: Step | None = None
     #: Why it does not exist, or cannot be told: ``deleted``, ``truncated``, ``gap``, ``left out``,
-    #: ``unpublished``, ``table``, or empty where no earlier change is recorded.
+    #: ``keyless``, ``limited``, ``unpublished``, ``table``, or empty where no earlier change is
+    #: recorded.
     why: str = ""
     #: Columns that are unknown because ALTER TABLE changed them since.
     altered: frozenset[str] = frozenset()
@@ -122,9 +123,9 @@ class Replay:
                 return Known(None, last=last, why="gap")
             spans = [(last.incarnation_id, last.place, LAST), (incarnation_id, FIRST, place)]
         for incarnation, after, before in spans:
-            if self._breaks.left_out_between(incarnation, after, before):
-                return Known(None, last=last, why="left out")
             table = last.relation_id
+            if why := self._breaks.unseen_between(table, incarnation, after, before):
+                return Known(None, last=last, why=why)
             if known.exists and self._breaks.truncated(table, incarnation, after, before):
                 return Known(False, last=last, why="truncated")
         return known

@@ -241,7 +241,7 @@ def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
         step.op == "D"
         or table in breaks.unpublished
         or breaks.truncated(table, incarnation, step.place, past.upper)
-        or breaks.left_out_between(incarnation, step.place, past.upper)
+        or breaks.unseen_between(table, incarnation, step.place, past.upper)
     ):
         return True
     past.last = past.last or step
