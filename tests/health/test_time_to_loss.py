@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from replview.health.conditions import (
     GROWTH_WINDOWS,
@@ -28,7 +29,7 @@ from replview.health.server_slot import server_slot
 from replview.health.states import Reading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, SlotSample, Source, SourceLook, WatchedSlot
-from replview.store.retention.tidy import make_partitions
+from replview.store.write.partitions import ensure_partitions
 
 RECORDED = json.loads((Path(__file__).parent / "recorded_wal.json").read_text())
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -115,8 +116,9 @@ def watched(**values: object) -> WatchedSlot:
 
 @pytest.mark.django_db
 def test_pages_and_alerts_have_the_same_estimate_and_slots_of_a_server_the_same_pace() -> None:
-    make_partitions()
     now = datetime.now(UTC)
+    connection.ensure_connection()
+    ensure_partitions(connection.connection, (now - timedelta(days=1)).date(), now.date())
     shop = Source.objects.create(name="shop", max_slot_wal_keep_bytes=10 * GB)
     samples = RECORDED["shop, 60 transactions a second"][:150]
     rows = []
