@@ -13,7 +13,8 @@ from tests.store.history_rows import History, insert
 
 def update(number: int, status: str) -> dict:
     """An update of which the server sent no old row."""
-    return {"op": "U", "new": {"id": str(number), "status": status, "note": None}}
+    new = {"id": str(number), "status": status, "note": None}
+    return {"op": "U", "new": new, "key_hash": signed_hash([str(number)])}
 
 
 @pytest.fixture
@@ -92,9 +93,8 @@ def test_what_cannot_be_asked_is_refused(program: Client, record: History, query
 
 @pytest.mark.parametrize("key", ["9", "id=9"])
 def test_a_row_has_a_history_and_a_state(program: Client, record: History, key: str) -> None:
-    hashed = signed_hash(["9"])
-    record.commit({**insert(9), "key_hash": hashed}, actor="alice")
-    record.commit({**update(9, "paid"), "key_hash": hashed})
+    record.commit(insert(9), actor="alice")
+    record.commit(update(9, "paid"))
     behind = program.get(f"/api/v1/rows/as-of?table=public.orders&key={key}").json()
     Slot.objects.update(last_commit_time=timezone.now())
 
