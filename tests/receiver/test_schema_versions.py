@@ -12,7 +12,14 @@ from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
 from replview.features.relations.schema_history import SchemaHistory, schema_history, values_carried
 from replview.store.looks import store_publication_look
-from replview.store.models import ActivityMark, Relation, RelationActivity, SlotEvent
+from replview.store.models import (
+    ActivityMark,
+    Relation,
+    RelationActivity,
+    RelationVersion,
+    SlotEvent,
+)
+from replview.store.read.rows import signed_hash
 from replview.store.sums.activity import roll
 from replview.store.sums.relation_sums import RelationSum, sums_of_slot
 from replview.ui.versions import shape_of, summary
@@ -111,6 +118,31 @@ def test_back_to_a_former_shape_is_an_interval(source, record, page: Client) -> 
     assert "public.orders is at version 1" in html
     assert "in force again" in html
     assert "Replica identity DEFAULT sends no old values" in html
+
+
+def test_another_primary_key_under_full_is_another_version(source, record) -> None:
+    """The stream tells of such a table the same as before: what its key is, only the catalog."""
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY, other int NOT NULL, a text)",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+    )
+    recording = record(source)
+    for statements in (
+        ["INSERT INTO t VALUES (1, 10, 'x')"],
+        ["ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (other)",
+         "INSERT INTO t VALUES (2, 20, 'y')"],
+        ["ALTER TABLE t DROP CONSTRAINT t_pkey", "INSERT INTO t VALUES (3, 20, 'z')"],
+        ["INSERT INTO t VALUES (4, 40, 'z')"],
+    ):  # fmt: skip
+        source.run(*statements)
+        recording.caught_up()
+    recording.end()
+
+    changes = [change for t in recording.transactions() for change in recording.changes(t)]
+    versions = {v.pk: v for v in RelationVersion.objects.filter(relation__table="t")}
+    told = [(versions[c.version_id].key_columns, c.key_hash) for c in changes]
+    expected = [(["id"], signed_hash(["1"])), (["other"], signed_hash(["20"])), ([], None)]
+    assert told == [*expected, ([], None)]
 
 
 def test_stored_rows_tell_a_rename_from_a_new_column(source, record) -> None:

@@ -155,7 +155,7 @@ class TablePlans:
         if known is not None and known[0].relation == relation and known[2] == made:
             # What this very transaction altered it may have altered again since it was sent.
             again = {name: one[:2] if one[1:2] == [xid] else one for name, one in made.items()}
-            if again == made:
+            if again == made and not self._has_other_key(known[0]):
                 # Sent once more: nothing has changed, in the store either.
                 plan = replace(known[0], relation=relation)
                 self._plans[id(relation)] = plan
@@ -218,6 +218,13 @@ class TablePlans:
             ],
             key_columns=key_columns,
         )
+
+    def _has_other_key(self, known: TablePlan) -> bool:
+        """Under FULL the key is the catalog's; the stream does not tell that it is another one."""
+        relation = known.relation
+        if relation.replica_identity != "FULL" or self._primary_key(relation.oid) is None:
+            return False
+        return list(self._key_columns(relation)) != list(known.key_columns)
 
     def _key_columns(self, relation: Relation) -> Sequence[str]:
         """The identity's columns; under FULL, and where nobody told, the catalog's key."""
