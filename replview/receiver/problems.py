@@ -34,7 +34,8 @@ TROUBLES = {
         _BY_ITSELF,
     ),
     "beyond_wal": (
-        "the stream told the position {told}, but the server's WAL ends at {end}",
+        "the stream told the position {told}, but the server's WAL ended at {end} when it was last "
+        "asked",
         "Find out what stands between replview and the server, and whether the address leads to "
         "one server alone: nothing of it was stored or confirmed",
     ),

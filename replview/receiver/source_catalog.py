@@ -12,7 +12,7 @@ from decoder.binary import UserType
 from decoder.messages import Column, Relation
 from decoder.scalars import LSN
 from replview.catalog.columns import format_types, read_user_types, type_bases
-from replview.catalog.connections import connect, cut_after
+from replview.catalog.connections import CONNECT_TIMEOUT_SECONDS, connect, cut_after
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
@@ -23,8 +23,10 @@ from replview.receiver.connecting import given_up_after
 Answer = TypeVar("Answer")
 #: A source that takes longer for one question has frozen.
 _ANSWER_SECONDS = 20.0
-#: The same of its position, for which a batch waits.
-_POSITION_SECONDS = 3.0
+#: The same of its position, for which a batch waits: tried twice and connected anew in between, it
+#: takes less than the time after which a lease is lost.
+_POSITION_SECONDS = 1.5
+_POSITION_CONNECT_SECONDS = 2
 
 
 class SourceCatalog:
@@ -34,12 +36,16 @@ class SourceCatalog:
         self._conninfo = libpq.make_conninfo(conninfo, **given_up_after(conninfo))
         self._connection: psycopg.Connection[Any] | None = None
 
-    def connection(self) -> psycopg.Connection[Any]:
+    def connection(
+        self, connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS
+    ) -> psycopg.Connection[Any]:
         """Return the connection; it is opened when first asked for, and again where it was lost.
         Raises ``psycopg.Error``.
         """
         if self._connection is None or self._connection.closed:
-            self._connection = connect(self._conninfo)
+            self._connection = connect(
+                self._conninfo, connect_timeout_seconds=connect_timeout_seconds
+            )
         return self._connection
 
     def facts(self, slot_name: str) -> tuple[ServerFacts, SlotFacts | None]:
@@ -84,18 +90,19 @@ class SourceCatalog:
         return self._ask(count)
 
     def position(self) -> LSN | None:
-        """How far the server's WAL goes; None where the catalog cannot be asked."""
-        return self._ask(read_position, _POSITION_SECONDS)
+        """How far the server's WAL goes; None where the catalog does not tell in about 5 s."""
+        return self._ask(read_position, _POSITION_SECONDS, _POSITION_CONNECT_SECONDS)
 
     def _ask(
         self,
         question: Callable[[psycopg.Connection[Any]], Answer],
         seconds: float = _ANSWER_SECONDS,
+        connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS,
     ) -> Answer | None:
         """Ask once more if the connection was lost: idle for long, it may have been for long."""
         for _ in range(2):
             with suppress(psycopg.Error):
-                connection = self.connection()
+                connection = self.connection(connect_timeout_seconds)
                 with cut_after(seconds, connection):
                     return question(connection)
             if self._connection is not None and not self._connection.closed:

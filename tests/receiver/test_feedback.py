@@ -1,10 +1,13 @@
 """What is confirmed, and when."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoder.scalars import LSN
+from replview.catalog.problems import SourceProblem
 from replview.receiver.plugins import choose
-from replview.receiver.sessions.pacing import ALIVE_SECONDS, Feedback, idle_position
+from replview.receiver.sessions.pacing import ALIVE_SECONDS, Feedback, WalEnd, idle_position
 
 LSNS = st.integers(min_value=0, max_value=2**64 - 1)
 
@@ -32,6 +35,21 @@ def test_nothing_is_confirmed_past_what_is_unstored() -> None:
     assert idle_position(9, 5, pending=True) is None
     assert idle_position(9, 5, pending=False) == 9
     assert idle_position(4, 5, pending=False) is None
+
+
+def test_a_position_is_held_against_the_wal_where_the_catalog_tells() -> None:
+    answers: list[LSN | None] = [None, None, LSN(1 << 40)]
+    end = WalEnd(1000, lambda: answers.pop(0))
+    end.check(1000)
+    # While it does not tell, it is not asked for every batch.
+    for lsn in (1001, 1002, 1 << 20):
+        end.check(lsn)
+    assert len(answers) == 2
+    # Unless it is much.
+    with pytest.raises(SourceProblem, match="when it was last asked"):
+        end.check(1 << 31)
+    end.check(1 << 31)
+    assert (answers, end.known_lsn) == ([], 1 << 40)
 
 
 def test_options_follow_the_servers_version() -> None:

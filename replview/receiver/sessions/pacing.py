@@ -62,6 +62,8 @@ def idle_position(keepalive_lsn: int, stored_lsn: int, *, pending: bool) -> int 
 
 #: What a server's WAL may have grown while its catalog cannot be asked.
 _GROWN_BYTES = 1 << 30
+#: So long it is not asked again then: it would hold up every batch.
+_ASK_AGAIN_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -73,14 +75,19 @@ class WalEnd:
     #: As the server last said.
     known_lsn: int
     ask: Callable[[], LSN | None]
+    _asks_at: float = 0.0
 
     def check(self, lsn: int) -> None:
         """Raise ``SourceProblem`` where a position that the stream told lies beyond it."""
-        if lsn <= self.known_lsn:
+        may_have = self.known_lsn + _GROWN_BYTES
+        if lsn <= self.known_lsn or (lsn <= may_have and time.monotonic() < self._asks_at):
             return
         said = self.ask()
-        self.known_lsn = max(self.known_lsn, said or 0)
-        if lsn > self.known_lsn + (_GROWN_BYTES if said is None else 0):
+        if said is None:
+            self._asks_at = time.monotonic() + _ASK_AGAIN_SECONDS
+        else:
+            self.known_lsn = may_have = max(self.known_lsn, said)
+        if lsn > may_have:
             raise trouble("beyond_wal", told=LSN(lsn), end=LSN(self.known_lsn))
 
 
