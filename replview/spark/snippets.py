@@ -6,18 +6,14 @@ by ``_commit_version`` and ``_step``: a baseline's rows are as of their position
 that begins there, and the row before an update precedes the row after it. Where a ``delete`` or an
 ``update_preimage`` comes last, the key is gone (an update moved it to another). Where it is not
 known which row a change was of, the programs end with an error.
-Of several roots, columns whose types no schema reads together are read as text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Literal
-from urllib.parse import parse_qsl
 
 from replview.parquet.writing import layout
-from replview.parquet.writing.datasets import document_oids, reads
-from replview.parquet.writing.filesystems import SAME_SCHEMES
+from replview.parquet.writing.datasets import document_oids
 from replview.spark.quoting import (
     double,
     literal,
@@ -28,47 +24,21 @@ from replview.spark.quoting import (
     spark_literal,
     tick,
 )
+from replview.spark.reading_programs import (
+    Root,
+    arrow_url,
+    below,
+    duckdb_secret,
+    one_document,
+    parquet_files,
+    read_by_arrow,
+    read_by_duckdb,
+    read_by_spark,
+    readable,
+    source_names,
+    spark_options,
+)
 
-#: A root's folder (a path or URL) and its ``_schema.json``.
-Root = tuple[str, Mapping[str, Any]]
-
-_READ = """\
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyarrow import fs
-
-
-def read(url):
-    filesystem, folder = fs.FileSystem.from_uri(url)
-    like = {{"filesystem": filesystem, "format": "parquet", "partitioning": "hive"}}
-    files = ds.dataset(folder, **like)
-    # Files may differ: columns came, went, or became wider.
-    schemas = [files.schema, *(each.physical_schema for each in files.get_fragments())]
-    schema = pa.unify_schemas(schemas, promote_options="permissive")
-    return ds.dataset(folder, schema, **like).to_table()
-
-
-"""
-_READ_ONE = "table = read({folder})\n"
-_READ_ALL = """\
-# Columns became of other types: each folder has the changes of its time. These are read as text.
-folders = {folders}
-as_text = {names}
-
-
-def read_as_text(folder):
-    found = read(folder)
-    for name in set(as_text) & set(found.column_names):
-        values = found[name].to_pylist()
-        texts = [v.hex() if isinstance(v, bytes) else v if v is None else str(v) for v in values]
-        place = found.schema.get_field_index(name)
-        found = found.set_column(place, name, pa.array(texts, pa.string()))
-    return found
-
-
-table = pa.concat_tables([read_as_text(each) for each in folders], promote_options="permissive")
-"""
 #: Leaves ``rows``: the table.
 _STATE = """
 # A baseline's rows are as of their position; a row before an update stands before the one after.
@@ -151,169 +121,6 @@ _AS_SENT = """\
 """
 #: Types whose values always stand in their column.
 _HELD = {"string", "boolean", "smallint", "int", "bigint"}
-
-
-def readable(roots: Sequence[Root]) -> list[Root]:
-    """Those that can be read together with the last: by one name a column, in all of them."""
-    own = _names(roots[-1][1])
-    return [each for each in roots if _agree(_names(each[1]), own)]
-
-
-def one_document(roots: Sequence[Root]) -> dict[str, object]:
-    """What a schema of all roots would publish: the last one's columns, then earlier ones'."""
-    last = roots[-1][1]
-    types = _types(roots)
-    found = {each["name"]: each for _, details in reversed(roots) for each in details["columns"]}
-    columns = [{**each, "type": _one(types[name])} for name, each in found.items()]
-    return {**last, "columns": columns}
-
-
-def below(target: str, path: str) -> str:
-    """A folder below a target; options of its address stay behind it."""
-    place, mark, options = target.partition("?") if "://" in target else (target, "", "")
-    return f"{place.rstrip('/')}/{path}{mark}{options}"
-
-
-def read_by_arrow(roots: Sequence[Root]) -> str:
-    """A program that leaves ``table``."""
-    folders = [_arrow_url(folder) for folder, _ in roots]
-    if len(folders) == 1:
-        return _READ.format() + _READ_ONE.format(folder=py(folders[0]))
-    names = py_list(retyped(roots))
-    return _READ.format() + _READ_ALL.format(folders=py_list(folders), names=names)
-
-
-def _arrow_url(url: str) -> str:
-    scheme, between, rest = url.partition("://")
-    return f"{SAME_SCHEMES.get(scheme, scheme)}://{rest}" if between else url
-
-
-def _options(url: str) -> dict[str, str]:
-    """What an address of S3 says of its server."""
-    return dict(parse_qsl(url.partition("?")[2])) if url.startswith("s3") else {}
-
-
-def read_by_duckdb(roots: Sequence[Root]) -> str:
-    """What stands behind FROM: all rows."""
-    if len(roots) == 1:
-        return _parquet(roots[0][0])
-    parts = []
-    for folder, document in roots:
-        there = {each["name"] for each in document["columns"]}
-        names = [double(name) for name in retyped(roots) if name in there]
-        casts = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
-        chosen = f"* REPLACE ({casts})" if casts else "*"
-        parts.append(f"SELECT {chosen} FROM {_parquet(folder)}")  # noqa: S608 (text to copy)
-    every = "\n    UNION ALL BY NAME\n    ".join(parts)
-    return f"(\n    {every}\n)"
-
-
-def _parquet(folder: str) -> str:
-    files = below(_arrow_url(folder), "*/*.parquet")
-    files = files.partition("?")[0] if "://" in files else files
-    return (
-        f"read_parquet({literal(files)},\n"
-        "                  hive_partitioning = true, union_by_name = true)"
-    )
-
-
-def _duckdb_secret(url: str) -> str:
-    """What DuckDB must know of an object store of S3's kind."""
-    if not url.startswith("s3"):
-        return ""
-    found = _options(url)
-    words = {"ENDPOINT": found.get("endpoint_override"), "REGION": found.get("region")}
-    given = "".join(f", {name} {literal(text)}" for name, text in words.items() if text)
-    given += ", URL_STYLE 'path'" if "endpoint_override" in found else ""
-    given += ", USE_SSL false" if found.get("scheme") == "http" else ""
-    return f"CREATE OR REPLACE SECRET (TYPE s3, PROVIDER credential_chain{given});\n"
-
-
-def _spark_options(url: str) -> str:
-    """The same for Spark, which needs ``hadoop-aws`` besides."""
-    found = _options(url)
-    server = found.get("endpoint_override")
-    values = {
-        "fs.s3a.endpoint": server and f"{found.get('scheme', 'https')}://{server}",
-        "fs.s3a.endpoint.region": found.get("region"),
-        "fs.s3a.path.style.access": server and "true",
-    }
-    return "".join(
-        f"spark.conf.set({py(name)}, {py(text)})\n" for name, text in values.items() if text
-    )
-
-
-def read_by_spark(roots: Sequence[Root]) -> str:
-    """A program that leaves ``changes``."""
-    if len(roots) == 1:
-        folder, document = roots[0]
-        return f"""\
-# The published schema reads all files, those of before a column came or became wider, too.
-schema = {py(_ddl(document))}
-changes = spark.read.schema(schema).parquet({py(spark_address(folder))})
-"""
-    parts = []
-    for folder, document in roots:
-        text = f"spark.read.schema({py(_ddl(document))})\n    .parquet({py(spark_address(folder))})"
-        types = {each["name"]: each["type"] for each in document["columns"]}
-        for name in retyped(roots):
-            if (kind := types.get(name, "string")) != "string":
-                column = f"F.col({py(tick(name))})"
-                cast = (
-                    f"F.lower(F.hex({column}))" if kind == "binary" else f'{column}.cast("string")'
-                )
-                text += f"\n    .withColumn({py(name)}, {cast})"
-        parts.append(text)
-    listed = ",\n    ".join(parts)
-    return f"""\
-from functools import reduce
-
-from pyspark.sql import functions as F
-
-# Columns became of other types: each folder has the changes of its time. These are read as text.
-roots = [
-    {listed},
-]
-changes = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), roots)
-"""
-
-
-def _ddl(document: Mapping[str, Any]) -> str:
-    every = [*document["columns"], *document["partition_columns"]]
-    return ", ".join(f"{tick(each['name'])} {each['type']}" for each in every)
-
-
-def retyped(roots: Sequence[Root]) -> list[str]:
-    """The columns, by their names in the files, that are text where they are read together."""
-    several = [(name, types) for name, types in _types(roots).items() if len({*types}) > 1]
-    return [name for name, types in several if _one(types) == "string"]
-
-
-def _types(roots: Sequence[Root]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for _, document in roots:
-        for each in document["columns"]:
-            found.setdefault(each["name"], []).append(each["type"])
-    return found
-
-
-def _one(types: Sequence[str]) -> str:
-    """The type that holds the values of all."""
-    return reduce(
-        lambda one, other: (
-            one if one == other or reads(other, one) else other if reads(one, other) else "string"
-        ),
-        types,
-    )
-
-
-def _names(document: Mapping[str, Any]) -> dict[str, str]:
-    every = document["columns"]
-    return {each["source_name"]: each["name"] for each in every if "source_name" in each}
-
-
-def _agree(names: Mapping[str, str], others: Mapping[str, str]) -> bool:
-    return all(names.get(source, name) == name for source, name in others.items())
 
 
 _TO_PANDAS = """\
@@ -405,7 +212,7 @@ class _Programs:
     @property
     def _named(self) -> dict[str, str]:
         """The source's columns in the newest shape → their names in the files."""
-        names = _names(self.document)
+        names = source_names(self.document)
         newest = self.document["versions"][-1]["columns"]
         return {each["name"]: names[each["name"]] for each in newest}
 
@@ -450,7 +257,7 @@ class _Programs:
             f'changes = changes.sort_values({py_list(order)}, na_position="first")\n',
             "Polars": f"import polars as pl\n{table}"
             f"changes = pl.from_arrow(table).sort({py_list(order)}, maintain_order=True)\n",
-            "DuckDB": f"{_duckdb_secret(self.roots[-1][0])}FROM {read_by_duckdb(self.roots)}\n"
+            "DuckDB": f"{duckdb_secret(self.roots[-1][0])}FROM {read_by_duckdb(self.roots)}\n"
             f"ORDER BY {' NULLS FIRST, '.join(order)}, {_AFTER};\n",
             "Spark": f"{self._spark_changes()}"
             f"changes = changes.orderBy(*{py_list(order)}, F.expr({py(_AFTER)}))\n",
@@ -479,7 +286,7 @@ class _Programs:
         raw = "".join(_RAW.format(n=n, name=py(name)) for n, name in enumerate(self._raw_keys))
         key = [self._named[name] for name in _key(self.document)]
         return _STATE.format(
-            events=_EVENTS.format(folder=py(_arrow_url(self._events)), oids=self._oids)
+            events=_EVENTS.format(folder=py(arrow_url(self._events)), oids=self._oids)
             if self.events else "",
             sources=f"{{{', '.join(map(py, _key(self.document)))}}}",
             unknown=_UNKNOWN,
@@ -498,19 +305,19 @@ class _Programs:
         text = self._sql(
             double,
             changes=read_by_duckdb(self.roots),
-            events=_parquet(self._events),
+            events=parquet_files(self._events),
             raw=[f"_pg_raw[{literal(name)}]" for name in self._raw_keys],
             unknown=f"list_has_any(_not_sent, [{', '.join(names)}])",
             error=f"CAST(error({literal(_UNKNOWN)}) AS BOOLEAN)",
             not_known=_union("list_concat(_not_sent, {})", lists),
         )
-        return f"{_note(self.roots).format('--')}{_duckdb_secret(self.roots[-1][0])}{text};\n"
+        return f"{_note(self.roots).format('--')}{duckdb_secret(self.roots[-1][0])}{text};\n"
 
     def _spark_changes(self) -> str:
         program = read_by_spark(self.roots)
         imports = "from pyspark.sql import functions as F\n\n"
         imports = "" if imports in program else imports
-        return f"{imports}{_spark_options(self.roots[-1][0])}{program}"
+        return f"{imports}{spark_options(self.roots[-1][0])}{program}"
 
     def _spark(self) -> str:
         names = [spark_literal(name) for name in _key(self.document)]

@@ -17,7 +17,8 @@ from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
-from replview.spark.snippets import Snippet, below, snippets, why_no_table
+from replview.spark.reading_programs import below
+from replview.spark.snippets import Snippet, snippets, why_no_table
 from tests.receiver.baselines import take
 
 ODD = "a \"b`.c'\\"

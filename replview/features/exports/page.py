@@ -289,7 +289,9 @@ def _look_ahead(page: ExportPage) -> Refused | None:
         page.target_default = default_target(page.export_request.slice)
         if not page.export_request.empty:
             page.outlook = outlook_of(page.export_request)
-            page.schema = schema_tabs(page.outlook)
+            page.schema = schema_tabs(
+                page.outlook, whole=page.export_request.slice.before == "full"
+            )
     except TooLong as refused:
         page.uncounted = refused
     except Refused as refused:

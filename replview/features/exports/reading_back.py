@@ -16,7 +16,8 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark.snippets import Root, Snippet, below, snippets, why_no_table
+from replview.spark.reading_programs import Root, below
+from replview.spark.snippets import Snippet, snippets, why_no_table
 from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import plural
@@ -139,23 +140,24 @@ class SchemaTab:
     metadata_number = len(CHANGE_FIELDS)
 
 
-def schema_tabs(outlook: Outlook) -> list[SchemaTab]:
-    """A tab a table, by name."""
-    return [_tab(table, outlook.unsent) for table in outlook.tables]
+def schema_tabs(outlook: Outlook, *, whole: bool) -> list[SchemaTab]:
+    """A tab a table, by name; ``whole``: what was not sent is looked up in the record."""
+    hint = "taken from the record where it tells" if whole else "see _not_sent"
+    return [_tab(table, outlook.unsent, hint) for table in outlook.tables]
 
 
-def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int]) -> SchemaTab:
+def _tab(table: SliceTable, unsent: Mapping[tuple[int, str], int], hint: str) -> SchemaTab:
     numbers = [str(version.number) for version in table.versions]
     columns = [
-        _column(table, column, unsent.get((table.relation_id, column.source_name), 0))
+        _column(table, column, unsent.get((table.relation_id, column.source_name), 0), hint)
         for column in table.columns
     ]
     versions = f"versions {_and(numbers)} merged" if numbers[1:] else f"version {''.join(numbers)}"
     return SchemaTab(name=table.name, columns=columns, versions=versions)
 
 
-def _column(table: SliceTable, column: Column, unsent: int) -> SchemaColumn:
-    times = f"not sent {plural(unsent, 'time')}, see _not_sent" if unsent else ""
+def _column(table: SliceTable, column: Column, unsent: int, hint: str) -> SchemaColumn:
+    times = f"not sent {plural(unsent, 'time')}, {hint}" if unsent else ""
     warnings = list(filter(None, (_presence(table, column.source_name), times)))
     notes = [*warnings, *filter(None, [column.note])]
     pg_type = column.pg_type or "unknown"

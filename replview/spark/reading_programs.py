@@ -1,0 +1,217 @@
+"""How each engine reads a table's dataset, whose rows may lie in several roots: parts of programs.
+
+Of several roots, columns whose types no schema reads together are read as text.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+from urllib.parse import parse_qsl
+
+from replview.parquet.writing.datasets import reads
+from replview.parquet.writing.filesystems import SAME_SCHEMES
+from replview.spark.quoting import double, literal, py, py_list, spark_address, tick
+
+#: A root's folder (a path or URL) and its ``_schema.json``.
+Root = tuple[str, Mapping[str, Any]]
+
+_READ = """\
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+
+def read(url):
+    filesystem, folder = fs.FileSystem.from_uri(url)
+    like = {{"filesystem": filesystem, "format": "parquet", "partitioning": "hive"}}
+    files = ds.dataset(folder, **like)
+    # Files may differ: columns came, went, or became wider.
+    schemas = [files.schema, *(each.physical_schema for each in files.get_fragments())]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    return ds.dataset(folder, schema, **like).to_table()
+
+
+"""
+_READ_ONE = "table = read({folder})\n"
+_READ_ALL = """\
+# Columns became of other types: each folder has the changes of its time. These are read as text.
+folders = {folders}
+as_text = {names}
+
+
+def read_as_text(folder):
+    found = read(folder)
+    for name in set(as_text) & set(found.column_names):
+        values = found[name].to_pylist()
+        texts = [v.hex() if isinstance(v, bytes) else v if v is None else str(v) for v in values]
+        place = found.schema.get_field_index(name)
+        found = found.set_column(place, name, pa.array(texts, pa.string()))
+    return found
+
+
+table = pa.concat_tables([read_as_text(each) for each in folders], promote_options="permissive")
+"""
+
+
+def readable(roots: Sequence[Root]) -> list[Root]:
+    """Those that can be read together with the last: by one name a column, in all of them."""
+    own = source_names(roots[-1][1])
+    return [each for each in roots if _agree(source_names(each[1]), own)]
+
+
+def one_document(roots: Sequence[Root]) -> dict[str, object]:
+    """What a schema of all roots would publish: the last one's columns, then earlier ones'."""
+    last = roots[-1][1]
+    types = _types(roots)
+    found = {each["name"]: each for _, details in reversed(roots) for each in details["columns"]}
+    columns = [{**each, "type": _one(types[name])} for name, each in found.items()]
+    return {**last, "columns": columns}
+
+
+def below(target: str, path: str) -> str:
+    """A folder below a target; options of its address stay behind it."""
+    place, mark, options = target.partition("?") if "://" in target else (target, "", "")
+    return f"{place.rstrip('/')}/{path}{mark}{options}"
+
+
+def read_by_arrow(roots: Sequence[Root]) -> str:
+    """A program that leaves ``table``."""
+    folders = [arrow_url(folder) for folder, _ in roots]
+    if len(folders) == 1:
+        return _READ.format() + _READ_ONE.format(folder=py(folders[0]))
+    names = py_list(retyped(roots))
+    return _READ.format() + _READ_ALL.format(folders=py_list(folders), names=names)
+
+
+def arrow_url(url: str) -> str:
+    scheme, between, rest = url.partition("://")
+    return f"{SAME_SCHEMES.get(scheme, scheme)}://{rest}" if between else url
+
+
+def _options(url: str) -> dict[str, str]:
+    """What an address of S3 says of its server."""
+    return dict(parse_qsl(url.partition("?")[2])) if url.startswith("s3") else {}
+
+
+def read_by_duckdb(roots: Sequence[Root]) -> str:
+    """What stands behind FROM: all rows."""
+    if len(roots) == 1:
+        return parquet_files(roots[0][0])
+    parts = []
+    for folder, document in roots:
+        there = {each["name"] for each in document["columns"]}
+        names = [double(name) for name in retyped(roots) if name in there]
+        casts = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
+        chosen = f"* REPLACE ({casts})" if casts else "*"
+        parts.append(f"SELECT {chosen} FROM {parquet_files(folder)}")  # noqa: S608 (text to copy)
+    every = "\n    UNION ALL BY NAME\n    ".join(parts)
+    return f"(\n    {every}\n)"
+
+
+def parquet_files(folder: str) -> str:
+    files = below(arrow_url(folder), "*/*.parquet")
+    files = files.partition("?")[0] if "://" in files else files
+    return (
+        f"read_parquet({literal(files)},\n"
+        "                  hive_partitioning = true, union_by_name = true)"
+    )
+
+
+def duckdb_secret(url: str) -> str:
+    """What DuckDB must know of an object store of S3's kind."""
+    if not url.startswith("s3"):
+        return ""
+    found = _options(url)
+    words = {"ENDPOINT": found.get("endpoint_override"), "REGION": found.get("region")}
+    given = "".join(f", {name} {literal(text)}" for name, text in words.items() if text)
+    given += ", URL_STYLE 'path'" if "endpoint_override" in found else ""
+    given += ", USE_SSL false" if found.get("scheme") == "http" else ""
+    return f"CREATE OR REPLACE SECRET (TYPE s3, PROVIDER credential_chain{given});\n"
+
+
+def spark_options(url: str) -> str:
+    """The same for Spark, which needs ``hadoop-aws`` besides."""
+    found = _options(url)
+    server = found.get("endpoint_override")
+    values = {
+        "fs.s3a.endpoint": server and f"{found.get('scheme', 'https')}://{server}",
+        "fs.s3a.endpoint.region": found.get("region"),
+        "fs.s3a.path.style.access": server and "true",
+    }
+    return "".join(
+        f"spark.conf.set({py(name)}, {py(text)})\n" for name, text in values.items() if text
+    )
+
+
+def read_by_spark(roots: Sequence[Root]) -> str:
+    """A program that leaves ``changes``."""
+    if len(roots) == 1:
+        folder, document = roots[0]
+        return f"""\
+# The published schema reads all files, those of before a column came or became wider, too.
+schema = {py(_ddl(document))}
+changes = spark.read.schema(schema).parquet({py(spark_address(folder))})
+"""
+    parts = []
+    for folder, document in roots:
+        text = f"spark.read.schema({py(_ddl(document))})\n    .parquet({py(spark_address(folder))})"
+        types = {each["name"]: each["type"] for each in document["columns"]}
+        for name in retyped(roots):
+            if (kind := types.get(name, "string")) != "string":
+                column = f"F.col({py(tick(name))})"
+                cast = (
+                    f"F.lower(F.hex({column}))" if kind == "binary" else f'{column}.cast("string")'
+                )
+                text += f"\n    .withColumn({py(name)}, {cast})"
+        parts.append(text)
+    listed = ",\n    ".join(parts)
+    return f"""\
+from functools import reduce
+
+from pyspark.sql import functions as F
+
+# Columns became of other types: each folder has the changes of its time. These are read as text.
+roots = [
+    {listed},
+]
+changes = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), roots)
+"""
+
+
+def _ddl(document: Mapping[str, Any]) -> str:
+    every = [*document["columns"], *document["partition_columns"]]
+    return ", ".join(f"{tick(each['name'])} {each['type']}" for each in every)
+
+
+def retyped(roots: Sequence[Root]) -> list[str]:
+    """The columns, by their names in the files, that are text where they are read together."""
+    several = [(name, types) for name, types in _types(roots).items() if len({*types}) > 1]
+    return [name for name, types in several if _one(types) == "string"]
+
+
+def _types(roots: Sequence[Root]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for _, document in roots:
+        for each in document["columns"]:
+            found.setdefault(each["name"], []).append(each["type"])
+    return found
+
+
+def _one(types: Sequence[str]) -> str:
+    """The type that holds the values of all."""
+    return reduce(
+        lambda one, other: (
+            one if one == other or reads(other, one) else other if reads(one, other) else "string"
+        ),
+        types,
+    )
+
+
+def source_names(document: Mapping[str, Any]) -> dict[str, str]:
+    every = document["columns"]
+    return {each["source_name"]: each["name"] for each in every if "source_name" in each}
+
+
+def _agree(names: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    return all(names.get(source, name) == name for source, name in others.items())
