@@ -2,6 +2,7 @@
 
 import pytest
 
+from replview.store.read.days import IDS_PER_HOUR
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
 
@@ -68,6 +69,24 @@ def test_a_second_receiver_resumes_where_the_first_ended(source: SourceDatabase,
     recording.caught_up()
 
     assert [t.commit_seq for t in recording.transactions()] == [1, 2]
+
+
+@pytest.mark.parametrize("hours", [0, 2, 72])
+def test_a_clock_that_was_set_back_is_noted(source: SourceDatabase, record, hours: int) -> None:
+    source.run(SHOP)
+    recording = record(source)
+    source.run("INSERT INTO orders VALUES (1)")
+    recording.caught_up()
+    incarnation = recording.slot.incarnations.get()
+    first_id = recording.transactions()[0].pk
+    assert (incarnation.last_hour, incarnation.hours_in_order) == (first_id // IDS_PER_HOUR, True)
+    incarnation.last_hour += hours
+    incarnation.save(update_fields=["last_hour"])
+    source.run("INSERT INTO orders VALUES (2)")
+    recording.caught_up()
+    incarnation.refresh_from_db()
+    assert incarnation.hours_in_order == (hours == 0)
+    assert incarnation.last_hour >= first_id // IDS_PER_HOUR + hours
 
 
 @pytest.mark.pg(14)

@@ -1,6 +1,7 @@
 """Rows of a small history, written as a receiver would write them."""
 
 import datetime as dt
+import time
 from typing import Any
 
 from decoder.scalars import LSN
@@ -62,10 +63,13 @@ class History:
             key_columns=["id"],
         )
 
-    def commit(self, *changes: dict[str, Any], state: str = "committed", **values: Any) -> int:
-        """A transaction with these changes, the next in order."""
+    def commit(
+        self, *changes: dict[str, Any], state: str = "committed", hours_ago: int = 0, **values: Any
+    ) -> int:
+        """A transaction with these changes, the next in order; first seen so long ago."""
         self._made += 1
-        identifier = transaction_id(self.slot.pk * 100_000 + self._made)
+        at = time.time() - hours_ago * 3600
+        identifier = transaction_id(self.slot.pk * 100_000 + self._made, at=at)
         counted: dict[str, int] = {}
         relations: dict[str, list[int]] = {}
         rows = []

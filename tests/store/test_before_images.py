@@ -10,6 +10,7 @@ from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
 from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.days import IDS_PER_HOUR
 from replview.store.read.row_history import events
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_columns, before_images
@@ -48,10 +49,11 @@ def before(transaction_id: int, seq: int = 1) -> dict | None:
     return None if found is None else found.image
 
 
-def snapshot(shop: History, at_lsn: int, status: str) -> int:
+def snapshot(shop: History, at_lsn: int, status: str, hours_ago: int = 0) -> int:
     """A baseline that read the row as of a position."""
     shop._made += 1
     identifier = Transaction.objects.order_by("-id").values_list("id", flat=True)[0] + 1
+    identifier -= hours_ago * IDS_PER_HOUR
     shop.incarnation.commit_seq += 1
     shop.incarnation.save()
     Transaction.objects.create(
@@ -104,6 +106,50 @@ def test_a_change_committed_before_a_snapshot_comes_before(shop) -> None:
     sent = shop.commit(update(row("sent")))
 
     assert before(sent) == row("paid, with a trigger's touch")
+
+
+@pytest.fixture
+def old_shop(shop: History) -> History:
+    """The same, with room for sixty days."""
+    today = dt.datetime.now(tz=dt.UTC).date()
+    ensure_partitions(connection.connection, today - dt.timedelta(days=60), today)
+    return shop
+
+
+@pytest.mark.parametrize("hours_ago", [0, 5, 30, 20 * 24, 50 * 24])
+def test_a_row_is_found_however_long_ago_it_was_changed(old_shop, hours_ago: int) -> None:
+    old_shop.commit(created("first"), hours_ago=max(hours_ago, 40 * 24))
+    old_shop.commit(update(row("then")), hours_ago=hours_ago)
+    assert before(old_shop.commit(update(row("now")))) == row("then")
+
+
+@pytest.mark.parametrize("was_open", [{"streamed": True}, {"gid": "two-phase"}])
+def test_what_was_open_for_days_comes_where_it_committed(old_shop, was_open) -> None:
+    old_shop.commit(created("first"), hours_ago=50 * 24)
+    old_shop.commit(update(row("second")), hours_ago=3)
+    old_shop.commit(update(row("third")), hours_ago=20 * 24, **was_open)
+    last = old_shop.commit(update(row("now")))
+    assert before(last) == row("third")
+    # It, in its turn, was seen before what it finds.
+    old_shop.commit(update(row("fifth")), hours_ago=2)
+    assert before(old_shop.commit(update(row("late")), hours_ago=45 * 24, **was_open)) == row(
+        "fifth"
+    )
+
+
+def test_a_snapshot_is_found_whose_identifier_is_of_another_time(old_shop) -> None:
+    old_shop.commit(created("first"), hours_ago=30 * 24)
+    old_shop.commit(update(row("before it")), hours_ago=10)
+    snapshot(old_shop, 2950, "read", hours_ago=20 * 24)
+    assert before(old_shop.commit(update(row("now")))) == row("read")
+
+
+def test_identifiers_are_trusted_only_where_they_follow_commits(old_shop) -> None:
+    # The store's clock was two months ahead, and set back.
+    old_shop.incarnation.hours_in_order = False
+    old_shop.commit(created("first"), hours_ago=1)
+    old_shop.commit(update(row("then")), hours_ago=0)
+    assert before(old_shop.commit(update(row("now")), hours_ago=50 * 24)) == row("then")
 
 
 @pytest.mark.parametrize("at_once", range(2, 9))

@@ -17,6 +17,7 @@ from replview.receiver.baselines.reading import Snapshot
 from replview.receiver.storing.encoding import copying_changes
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transactions import insert_rows, update_rows
+from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.incarnations import log_event
 from replview.store.write.partitions import PartitionKeeper, TransactionIds
@@ -43,7 +44,8 @@ _LOCK_SLOT = """
     RETURNING id
 """
 _PLACE = (
-    "UPDATE slot_incarnation SET commit_seq = commit_seq + 1 WHERE id = %s RETURNING commit_seq"
+    "UPDATE slot_incarnation SET commit_seq = commit_seq + 1, "
+    "last_hour = greatest(last_hour, %s) WHERE id = %s RETURNING commit_seq"
 )
 #: Heartbeats between pieces.
 _BEAT_SECONDS = 1.0
@@ -148,7 +150,8 @@ class BaselineWriter:
             }
             if self._store.execute(_LOCK_SLOT, wanted).fetchone() is None:
                 raise IncarnationEnded
-            place = self._store.execute(_PLACE, [claim.incarnation_id]).fetchone()
+            hour = row.id // IDS_PER_HOUR
+            place = self._store.execute(_PLACE, [hour, claim.incarnation_id]).fetchone()
             assert place is not None
             row.commit_seq, row.state = int(place[0]), "snapshot"
             update_rows(self._store, [row])

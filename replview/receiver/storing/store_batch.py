@@ -30,6 +30,7 @@ from replview.receiver.storing.transactions import (
     store_rows,
     store_transitions,
 )
+from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.incarnations import correct_slot
 from replview.store.write.lease import Fenced, Lease
@@ -56,6 +57,11 @@ _FORGOTTEN = """
 SELECT c.relation_id, c.op::text, count(*) FROM change c
 JOIN aborted_subtransaction a ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
 WHERE c.transaction_id = %s AND a.changes IS NULL GROUP BY 1, 2
+"""
+
+_PLACED = """
+UPDATE slot_incarnation SET commit_seq = %s, hours_in_order = hours_in_order AND %s AND
+    last_hour <= %s, last_hour = greatest(last_hour, %s) WHERE id = %s
 """
 
 
@@ -174,10 +180,8 @@ class StoreWriter:
             if portion.settled:
                 settle(self._connection, portion.settled)
             if self.commit_seq != commit_seq:
-                self._connection.execute(
-                    "UPDATE slot_incarnation SET commit_seq = %s WHERE id = %s",
-                    [self.commit_seq, self._incarnation_id],
-                )
+                placed = [self.commit_seq, *_hours(portion), self._incarnation_id]
+                self._connection.execute(_PLACED, placed)
             self._tell(shapes, portion.notes)
         for row in portion.rows.values():
             row.stored = True
@@ -310,3 +314,17 @@ class StoreWriter:
                 entry.row.commit_seq = self.commit_seq
             else:
                 self.endings.commit(portion, entry, self.commit_seq)
+
+
+def _hours(portion: Portion) -> tuple[bool, int, int]:
+    """Of the identifiers' hours: whether those of transactions that were not open before their
+    commit never go back, the first of these, and the last of all.
+    """
+    first, last, in_order = IDS_PER_HOUR, 0, True
+    for entry in portion.committed:
+        if isinstance(entry, TransactionRow):
+            hour = entry.id // IDS_PER_HOUR
+            if not entry.streamed and entry.gid is None:
+                first, in_order = min(first, hour), in_order and hour >= last
+            last = max(last, hour)
+    return in_order, first, last

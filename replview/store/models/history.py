@@ -187,6 +187,15 @@ class Transaction(RowCounts):
                 state__in=["receiving", "streaming", "prepared", "discarded"],
             ),
             index_where("transaction_gid", "gid", gid__isnull=False),
+            models.Index(
+                fields=["incarnation", "commit_lsn"],
+                include=["id"],
+                name="transaction_was_seen",
+                condition=models.Q(
+                    models.Q(streamed=True) | models.Q(gid__isnull=False),
+                    commit_seq__isnull=False,
+                ),
+            ),
             models.Index(fields=["xid"], name="transaction_xid"),
             index_where(
                 "transaction_ended", "incarnation", "stored_at",

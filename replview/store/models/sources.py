@@ -185,6 +185,11 @@ class SlotIncarnation(models.Model):
     reason = models.TextField()
     #: The last commit_seq given out; assigned without holes under the slot row's lock.
     commit_seq = models.BigIntegerField(default=0)
+    #: The last hour that identifiers of its commits tell.
+    last_hour = models.IntegerField(db_default=0)
+    #: Whether transactions that were not open before their commit tell none before that: they do
+    #: where the store's clock is set back.
+    hours_in_order = models.BooleanField(db_default=True)
 
     objects = SeenOfSlot()
 

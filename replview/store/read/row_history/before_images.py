@@ -13,6 +13,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from decoder.scalars import LSN
+from replview.store.read.days import IDS_PER_HOUR
 from replview.store.read.row_history.breaks import Breaks, read_breaks
 from replview.store.read.row_history.row_past import (
     MANY,
@@ -30,21 +31,51 @@ from replview.store.read.session import ReadSession, array_text
 
 #: Earlier changes read in the first rounds, and in each round after them; most rows need but the
 #: first.
-_ROUNDS = (3,)
+_ROUNDS = (3, 3, 3)
 _ROUNDS_OF_MANY = (1, 2)
 _LATER_ROUNDS = 17
+#: How many hours back they are looked for: a look into every day's partition is the long way.
+_MOST_OPEN = 2000
+_FAR_HOURS, _ALL_HOURS, _EVERYWHERE = 14 * 24, 1 << 29, 1 << 30
 
+# A change is looked for among the transactions of some hours, where identifiers follow commits: a
+# look into each day's partition is the long way. What was open before it committed, or a baseline,
+# may come in between with the identifier of another time.
 _PAST = f"""
-    SELECT w.number, p.* FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[],
-                                     %s::pg_lsn[], %s::int[])
-         AS w (number, transaction_id, relation_id, key_hash, lsn, seq)
-    JOIN transaction mine ON mine.id = w.transaction_id
-    CROSS JOIN LATERAL (
-        SELECT {STEP_COLUMNS}
+    SELECT w.number, (
+        SELECT count(*) = {_MOST_OPEN} OR coalesce(bool_or(
+            o.id NOT BETWEEN w.low AND w.high AND EXISTS (
+                SELECT FROM change k
+                WHERE k.transaction_id = o.id AND k.relation_id = w.relation_id
+                  AND k.key_hash = w.key_hash AND k.lsn BETWEEN p.place AND w.lsn)), false)
+        FROM (SELECT o.id FROM transaction o
+              WHERE o.incarnation_id = w.incarnation_id AND (o.streamed OR o.gid IS NOT NULL)
+                AND o.commit_seq IS NOT NULL AND o.commit_lsn > p.place AND o.commit_lsn < w.lsn
+              LIMIT {_MOST_OPEN}) o
+    ) OR EXISTS (
+        SELECT FROM baseline b
+        WHERE b.incarnation_id = w.incarnation_id AND b.lsn BETWEEN p.place AND w.lsn
+          AND b.transaction_id NOT BETWEEN w.low AND w.high
+    ), p.*
+    FROM (
+        SELECT u.*, mine.incarnation_id,
+               CASE WHEN i.hours_in_order AND u.hours < {_ALL_HOURS}
+                    THEN (mine.id / {IDS_PER_HOUR} - u.hours) * {IDS_PER_HOUR} ELSE 0 END AS low,
+               CASE WHEN i.hours_in_order AND u.hours < {_EVERYWHERE}
+                         AND mine.state = 'committed' AND NOT mine.streamed AND mine.gid IS NULL
+                    THEN (mine.id / {IDS_PER_HOUR} + 24) * {IDS_PER_HOUR}
+                    ELSE {OPEN_END} END AS high
+        FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[],
+                    %s::pg_lsn[], %s::int[], %s::int[])
+             AS u (number, transaction_id, relation_id, key_hash, lsn, seq, hours)
+        JOIN transaction mine ON mine.id = u.transaction_id
+        JOIN slot_incarnation i ON i.id = mine.incarnation_id
+    ) w CROSS JOIN LATERAL (
+        SELECT c.lsn AS place, {STEP_COLUMNS}
         FROM change c JOIN transaction t ON t.id = c.transaction_id
         WHERE c.relation_id = w.relation_id AND c.key_hash = w.key_hash
-          AND (c.lsn, c.seq) < (w.lsn, w.seq)
-          AND t.incarnation_id = mine.incarnation_id
+          AND (c.lsn, c.seq) < (w.lsn, w.seq) AND c.transaction_id BETWEEN w.low AND w.high
+          AND t.incarnation_id = w.incarnation_id
           AND (t.state IN ('committed', 'snapshot') OR t.id = w.transaction_id)
           AND {NOT_ABORTED}
         ORDER BY c.lsn DESC, c.seq DESC LIMIT %s
@@ -236,16 +267,27 @@ def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bo
             array_text(past.key_hash for past in asked),
             [str(LSN(past.until[0])) for past in asked],
             array_text(past.until[1] for past in asked),
+            array_text(past.hours for past in asked),
             limit,
         ],
     )
-    counted = [0] * len(asked)
+    steps: list[list[Step]] = [[] for _ in asked]
     for row in found:
-        counted[row[0]] += 1
-        past = asked[row[0]]
-        past.steps.append(step_of(row[1:], session.visibility))
-        past.until = min(past.until, (past.steps[-1].lsn, past.steps[-1].seq))
-    return [number < limit for number in counted]
+        steps[row[0]].append(step_of(row[3:], session.visibility))
+    interrupted = {row[0] for row in found if row[1]}
+    exhausted = [len(each) < limit for each in steps]
+    is_all = []
+    for number, past in enumerate(asked):
+        if number in interrupted and past.hours < _EVERYWHERE:
+            past.hours = _EVERYWHERE
+            is_all.append(False)
+            continue
+        past.steps += steps[number]
+        past.until = min([past.until, *((step.lsn, step.seq) for step in steps[number])])
+        is_all.append(exhausted[number] and past.hours >= _ALL_HOURS)
+        if exhausted[number] and not is_all[-1]:
+            past.hours = _FAR_HOURS if past.hours < _FAR_HOURS else _ALL_HOURS
+    return is_all
 
 
 def _read_placed(asked: Sequence[RowPast], limit: int, places: EarlierPlaces) -> list[bool] | None:

@@ -160,6 +160,8 @@ class RowPast:
     #: None: all columns; else only these need be known.
     wanted: frozenset[str] | None = None
     steps: list[Step] = field(default_factory=list)
+    #: It is looked for so many hours back, at first.
+    hours: int = 24
     looked_at: int = 0
     ended: bool = False
     #: It ended because enough is known: more could have been learnt.
