@@ -166,7 +166,9 @@ _OF_READERS = re.compile(
 TRANSACTIONS = pa.schema([
     ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
     ("gid", pa.string()), ("state", pa.string()), ("origin", pa.string()),
-    ("actor", pa.string()), ("actor_grade", pa.string()), ("context", pa.string()),
+    ("actor", pa.string()), ("actor_grade", pa.string()),
+    # All who are named in it, the last one last; null in files of before it was there.
+    ("actors", pa.list_(pa.string())), ("context", pa.string()),
     ("first_lsn", pa.string()), ("commit_lsn", pa.string()), ("end_lsn", pa.string()),
     ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ), ("prepared_at", TIMESTAMPTZ),
     ("inserts", pa.int64()), ("updates", pa.int64()), ("deletes", pa.int64()),

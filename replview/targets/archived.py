@@ -41,6 +41,8 @@ class ArchivedPage:
     place: Place
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    #: All who are named in it, the last one last.
+    who: str = ""
     did: str = ""
     context: list[tuple[str, str]] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -102,6 +104,7 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
         return page
     facts = page.facts = dict(found.facts)
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
+    page.who = ", ".join(facts.get("actors") or filter(None, [facts["actor"]]))
     page.did = _did(facts)
     if not current_visibility().hides_messages_of_incarnation(place.incarnation.pk):
         # A message told it.

@@ -33,7 +33,8 @@ def row(number: int, a: str, big: str | None = None) -> dict:
 def history(tmp_path) -> History:
     """A row that moves twice and back, one that is deleted, a truncation, a baseline."""
     history = History(tmp_path)
-    history.commit(("I", row(1, "x", "large")), ("I", row(2, "y", "other")), actor="alice")
+    history.commit(("I", row(1, "x", "large")), ("I", row(2, "y", "other")), actor="alice",
+                   actors=["carol", "alice"])  # fmt: skip
     history.commit(("U", row(3, "x"), {"id": 1}), actor="bob")  # 1 becomes 3
     history.commit(("U", row(4, "z"), {"id": 3}), ("U", row(4, "zz")), actor="bob")
     history.commit(("D", {"id": 2}), actor="alice")
@@ -167,7 +168,7 @@ def test_counts_of_rows_transactions_and_shapes(history, spark) -> None:
     sizes = {r["measure"]: r for r in transaction_sizes(spark, dataset.incarnation).frame.collect()}
     assert (sizes["changes"]["p50"], sizes["changes"]["largest"]) == (1.0, 2)
     rates = transaction_rates(spark, dataset.incarnation, Span(to_lsn=512), every="month")
-    assert rows(rates, "transactions", "changes") == [(2, 3)]
+    assert rows(rates, "transactions", "changes", "actors") == [(2, 3, 3)]
     shapes = schema_versions(spark, dataset).frame.collect()
     assert [(s["version"], s["added"], s["retyped"]) for s in shapes] == [
         (1, [], []), (2, ["n"], ["big: text → bytea"]),

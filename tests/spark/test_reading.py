@@ -137,6 +137,15 @@ def test_each_actor_of_a_transaction_has_their_own_changes(source, record, store
         assert table.rows == len({(row["_commit_version"], row["_seq"]) for row in found})
         untyped = [row for batch in reading.read_untyped(store, part) for row in batch.to_pylist()]
         assert {row["actor"] for row in untyped} == who
+        named = [
+            (row["actor"], row["actors"]) for row in as_rows(reading.read_transactions(store, part))
+        ]
+        both, bob, nobody = ("bob", ["alice", "bob"]), ("bob", ["bob"]), (None, [])
+        assert named == [
+            each
+            for each, whose in ((both, {"alice", "bob", None}), (bob, {"bob"}), (nobody, {None}))
+            if whose & who
+        ]
         for of, whole in ((table, len(found)), (None, len(untyped))):
             ranges = reading.cut(store, part, of, parts=4)
             read = [

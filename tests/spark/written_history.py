@@ -39,7 +39,10 @@ class History:
     transactions: list[dict] = field(default_factory=list)
     events: list[dict] = field(default_factory=list)
 
-    def commit(self, *changes: tuple, actor: str | None = None, baseline: bool = False) -> int:
+    def commit(
+        self, *changes: tuple, actor: str | None = None, actors: list[str] | None = None,
+        baseline: bool = False,
+    ) -> int:  # fmt: skip
         """``("I", row)``, ``("U", row[, old key or whole old row])``, ``("D", key)``, ``("T",)``;
         gives the commit LSN. What a row leaves out was not sent.
         """
@@ -51,6 +54,7 @@ class History:
             "_commit_version": lsn,
             "commit_time": time,
             "actor": actor,
+            "actors": actors,
             "xid": None if baseline else 700 + number,
             "incarnation": 1,
         }

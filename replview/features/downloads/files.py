@@ -17,7 +17,7 @@ from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of, ut
 from replview.store.read.changes.selections import Portion, Selection, undecided_words, within
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images
-from replview.store.read.rows import ChangeRow, TransactionRow
+from replview.store.read.rows import ChangeRow, TransactionRow, named
 
 #: Changes in one download.
 MOST_CHANGES = 100_000
@@ -125,7 +125,8 @@ def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, objec
              "messages", "size_bytes")  # fmt: skip
     record: dict[str, Any] = {name: getattr(row, name) for name in names}
     times = {name: utc_text(getattr(row, name)) for name in ("commit_time", "prepared_at")}
-    return {"incarnation": incarnation, **record, **times}
+    actors = named([part["actor"] for part in row.parts])
+    return {"incarnation": incarnation, **record, **times, "actors": actors}
 
 
 def parquet_download(selection: Selection, folder: Path) -> tuple[Path, dict[str, str]]:

@@ -107,7 +107,7 @@ class Rewriter:
         group, done = _renamed(group, "actor", self.wanted)
         name, alias = self.wanted.actor, self.wanted.alias
         quoted = orjson.dumps(name).decode()[1:-1]
-        for column in ("context", "content"):
+        for column in ("actors", "context", "content"):
             if column not in group.schema.names:
                 continue
             texts = group.column(column).to_pylist()
@@ -115,12 +115,13 @@ class Rewriter:
             if not rows:
                 continue
             for row in rows:
-                texts[row] = (
-                    self.wanted.mark
-                    if column == "content"
-                    else texts[row].replace(quoted, alias).replace(name, alias)
-                )
-            group = _set(group, column, pa.array(texts, pa.string()))
+                if column == "actors":
+                    texts[row] = [alias if each == name else each for each in texts[row]]
+                elif column == "content":
+                    texts[row] = self.wanted.mark
+                else:
+                    texts[row] = texts[row].replace(quoted, alias).replace(name, alias)
+            group = _set(group, column, pa.array(texts, group.schema.field(column).type))
             done = max(done, len(rows))
         return group, done
 

@@ -175,7 +175,7 @@ class Root:
             return
         for kind in (TRANSACTIONS, EVENTS):
             for path in self._files(f"{folder}/{kind}"):
-                if rows := self._named(path, "actor", "context", "content"):
+                if rows := self._named(path, "actor", "actors", "context", "content"):
                     yield path, rows
 
     def _named(self, path: str, *columns: str) -> int:

@@ -33,6 +33,7 @@ from replview.parquet.reading.row_images import changes_of, source_of, written_o
 from replview.parquet.reading.transactions import Group, actors_of, groups, placed
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Range, Slice
+from replview.store.read.rows import named
 
 _WORDS = {code: word for word in OPERATIONS for code in operation_codes([word])}
 _FIELDS: dict[str, pa.DataType] = {
@@ -160,6 +161,14 @@ def read_transactions(
         arrays = unpacked(values, fields, rows)
         after = arrays["commit_seq"][-1].as_py()
         arrays["incarnation"] = pa.repeat(part.incarnation, rows)
+        each = zip(arrays["actor"].to_pylist(), arrays["actors"].to_pylist(), strict=True)
+        arrays["actors"] = pa.array(
+            [
+                named([actor] if several is None else orjson.loads(several))
+                for actor, several in each
+            ],
+            pa.list_(pa.string()),
+        )
         yield pa.RecordBatch.from_arrays(
             [arrays[item.name].cast(item.type) for item in TRANSACTIONS], schema=TRANSACTIONS
         )
@@ -168,7 +177,7 @@ def read_transactions(
 def _packed_as(item: pa.Field) -> Fixed | Texts:
     if pa.types.is_timestamp(item.type):
         return MOMENT
-    if pa.types.is_string(item.type):
+    if pa.types.is_string(item.type) or item.name == "actors":
         return TEXT
     return LSN if item.name == "_commit_version" else INT64
 
@@ -179,6 +188,8 @@ def _column(name: str, part: Slice) -> sql.Composable:
         return sql.SQL("t.context::text" if part.narrowed.in_messages else "NULL::text")
     if name == "_commit_version":
         return sql.SQL("t.commit_lsn")
+    if name == "actors":
+        return sql.SQL("jsonb_path_query_array(t.actors, '$.actor')::text")
     column = sql.SQL("t.{}").format(sql.Identifier(name))
     sent = TRANSACTIONS.field(name).type
     if pa.types.is_timestamp(sent):

@@ -138,6 +138,8 @@ def transaction_rates(
     Rows: ``period timestamp, transactions bigint, changes bigint, size_bytes bigint, largest
     bigint`` (changes of the largest), ``actors bigint``.
     """
+    # Files of before the list of all was there name the last one alone.
+    named = F.coalesce("actors", F.array_compact(F.array("actor")))
     frame = (
         _committed(spark, incarnation, span)
         .groupBy(F.date_trunc(every, "commit_time").alias("period"))
@@ -146,7 +148,7 @@ def transaction_rates(
             F.sum("changes").alias("changes"),
             F.sum("size_bytes").alias("size_bytes"),
             F.max("changes").alias("largest"),
-            F.count_distinct("actor").alias("actors"),
+            F.size(F.array_distinct(F.flatten(F.collect_set(named)))).alias("actors"),
         )
         .orderBy("period")
     )

@@ -166,6 +166,11 @@ def actor_at(parts: Sequence[Mapping[str, Any]], seq: int) -> str | None:
     return actor
 
 
+def named(actors: Sequence[str | None]) -> list[str]:
+    """All that are named, each where it stands last."""
+    return [name for name in reversed(dict.fromkeys(reversed(actors))) if name]
+
+
 #: What is selected of ``transaction t`` for one.
 TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields)
 

@@ -29,7 +29,9 @@ def deleted(transactional_db, tmp_path: Path, monkeypatch) -> Days:
     ensure_partitions(connection.connection or _connected(), days_ago(4).date(), today().date())
     history = Days()
     history.incarnation.started_at = days_ago(4, 1)
-    history.on(days_ago(4, 2), row(40), row(41), actor="<ann>", actor_grade="stamped",
+    history.on(days_ago(4, 2), row(40), row(41), actor="<bo>", actor_grade="claimed",
+               actors=[{"seq": 0, "actor": "<ann>", "grade": "stamped"},
+                       {"seq": 2, "actor": "<bo>", "grade": "claimed"}],
                context={"request": "r-1"}, origin="north",
                relations={str(history.orders.relation_id): [2, 0, 0, 0]})  # fmt: skip
     update = {"op": "U", "new": {"id": "40", "status": "<paid>", "note": None},
@@ -75,7 +77,7 @@ def test_the_archive_answers_what_the_store_deleted(deleted: Days, ann: Client, 
     page = answer.content.decode()
     assert answer.status_code == 200
     assert "From the archive: the store does not have it any more." in page
-    assert "&lt;ann&gt;" in page
+    assert page.count("&lt;ann&gt;, &lt;bo&gt;") == 2
     assert "2 inserts" in page
     assert "north" in page
     assert "r-1" in page

@@ -114,8 +114,8 @@ def test_parquet_of_several_is_a_zip_of_files(signed_in, history) -> None:
         "_events.parquet", "_transactions.parquet", "public.items.parquet", "public.orders.parquet"
     ]  # fmt: skip
     transactions = pq.read_table(archive.open("_transactions.parquet")).to_pylist()
-    assert [(t["commit_seq"], t["state"], t["inserts"]) for t in transactions] == [
-        (1, "committed", 2), (2, "committed", 0), (3, "committed", 1)
+    assert [(t["commit_seq"], t["state"], t["inserts"], t["actors"]) for t in transactions] == [
+        (1, "committed", 2, ["=cmd"]), (2, "committed", 0, ["bob"]), (3, "committed", 1, [])
     ]  # fmt: skip
 
 
