@@ -5,7 +5,7 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.reading import batches as batching
-from replview.parquet.reading import transactions, typed_query
+from replview.parquet.reading import resolving, transactions, typed_query
 from replview.parquet.slices import Narrowing, Range, Slice, SliceTable
 from replview.store.models import Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
@@ -156,6 +156,20 @@ def test_each_actor_of_a_transaction_has_their_own_changes(source, record, store
             ]  # fmt: skip
             assert read == [each.rows for each in ranges]
             assert sum(read) == whole
+
+
+def test_the_table_that_took_a_name_last_has_it(source, record, store) -> None:
+    source.run(
+        "CREATE TABLE other (id int PRIMARY KEY, a text)", "CREATE TABLE t (id int PRIMARY KEY)"
+    )
+    recording = record(source)
+    source.run("INSERT INTO other VALUES (1)", "INSERT INTO t VALUES (1)",
+               "ALTER TABLE t RENAME TO former", "ALTER TABLE other RENAME TO t",
+               "INSERT INTO t VALUES (2)")  # fmt: skip
+    recording.caught_up()
+
+    part = reading.resolve(store, slot=recording.slot.name, tables=["public.t"])
+    assert [column.name for column in resolving.chosen(store, part).columns] == ["id", "a"]
 
 
 def test_lsns_times_actors_and_operations_choose_transactions(source, record, store) -> None:

@@ -29,6 +29,7 @@ from replview.parquet.slices import (
     SliceTable,
     TableVersion,
 )
+from replview.store.read.relation_shapes import SHAPE_CAME
 
 _SHOWN = 20
 _INCARNATIONS = """
@@ -207,11 +208,11 @@ def _before(connection: Connection, incarnation_id: int, first: int, last: int, 
 
 #: So few tables are all counted, whether the slice has changes of them or not.
 _FEW = 8
-_RELATIONS = """
+_RELATIONS = f"""
     SELECT r.id, r.schema || '.' || r."table" FROM relation r
     JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.system_identifier = r.system_identifier
-    WHERE i.id = %s ORDER BY 2, 1
-"""
+    WHERE i.id = %s ORDER BY 2, {SHAPE_CAME} NULLS FIRST, 1
+"""  # noqa: S608 (of a constant)
 _VERSIONS = """
     SELECT r.id, r.oid, v.schema, v."table", v.id, v.number, v.columns, v.key_columns,
            v.replica_identity
@@ -359,8 +360,8 @@ def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = Non
     of its columns those named. Not counted.
     """
     ids = relation_ids(connection, part) or []
-    # Of one dropped and made anew the newest.
-    [(relation, shapes)] = list(_all_versions(connection, ids).items())[-1:]
+    # Of several that had the name the one that has it.
+    [(relation, shapes)] = _all_versions(connection, ids[-1:]).items()
     made = _table_of(relation, shapes)
     if only is None:
         return made

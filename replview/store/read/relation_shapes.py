@@ -48,6 +48,9 @@ def _is_same(one: Sequence[int], two: Sequence[int]) -> bool:
     return one[1] == two[1] or one[2] == two[2] != 0
 
 
+#: Of ``relation r``: when its shape came last. Of those of one name the last one has it.
+SHAPE_CAME = """(SELECT v.intervals->-1->>'at' FROM relation_version v
+                 WHERE v.id = r.current_version_id)"""
 _SHAPES = """
     SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
            v.columns, v.key_columns

@@ -11,6 +11,7 @@ import orjson
 
 from replview.store.read.mask_rules import table_readings
 from replview.store.read.printed import NotOfTypeError, as_printed
+from replview.store.read.relation_shapes import SHAPE_CAME
 from replview.store.read.row_history.shapes import Shapes, Version, key_values
 from replview.store.read.rows import Relation, Slot, signed_hash
 from replview.store.read.seen import withheld_reason
@@ -109,9 +110,8 @@ _NAMED = 'slot_id = %s AND schema = %s AND "table" = %s'
 def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relation]:
     """Of those that had the same name, the one that took it last comes first."""
     sql = f"""
-        SELECT id, slot_id, schema, "table", current_version_id FROM relation
-        WHERE {where} ORDER BY (SELECT v.intervals->-1->>'at' FROM relation_version v
-                                WHERE v.id = current_version_id) DESC NULLS LAST, id DESC
+        SELECT id, slot_id, schema, "table", current_version_id FROM relation r
+        WHERE {where} ORDER BY {SHAPE_CAME} DESC NULLS LAST, id DESC
     """  # noqa: S608 (this module's own words)
     return [_StoredRelation(*row) for row in session.rows(sql, parameters)]
 
