@@ -71,7 +71,7 @@ def summarise(
         "origin": row.origin,
         "actor": row.actor,
         "grade": row.actor_grade,
-        "more_actors": len(row.names) - 1,
+        "more_actors": row.others(row.actor),
         "tables": tables[:_TABLES_SHOWN],
         "more_tables": max(0, len(tables) - _TABLES_SHOWN),
         "messages": row.messages,

@@ -197,6 +197,16 @@ class TableLine:
 
 
 @dataclass(frozen=True, slots=True)
+class LatestLine:
+    """A transaction, as far as it is the actor's."""
+
+    line: TransactionLine
+    #: Changes and messages of all who have a part in it; who else they are.
+    of_all: int
+    others: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ContextLine:
     """A key of the context, with the values seen, the most frequent first."""
 
@@ -219,7 +229,7 @@ class ActorPage:
     bars: DayBars | None = None
     tables: list[TableLine] = field(default_factory=list)
     more_tables: int = 0
-    lines: list[TransactionLine] = field(default_factory=list)
+    lines: list[LatestLine] = field(default_factory=list)
     #: Not all of the record was looked through for them.
     searched_back_to: dt.datetime | None = None
     context: list[ContextLine] = field(default_factory=list)
@@ -303,14 +313,13 @@ def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]])
     })  # fmt: skip
     found = find_transactions(reading_session(), wanted, limit=LATEST_TRANSACTIONS,
                               budget_seconds=0.1)  # fmt: skip
-    # Each as far as it is this actor's.
-    mine = [
-        row._replace(actor_grade=part["grade"])
-        for row in found.rows
-        for part in {part["actor"] or "": part for part in row.parts}.values()
-        if (part["actor"] or "") == page.actor
+    actor = page.actor or None
+    theirs = [row for row in found.rows if actor in row.names]
+    lines = transaction_lines([row.share_of(actor) for row in theirs], found.slots, names)
+    page.lines = [
+        LatestLine(line, row.changes, row.others(actor))
+        for line, row in zip(lines, theirs, strict=True)
     ]
-    page.lines = transaction_lines(mine, found.slots, names)
     page.searched_back_to = found.searched_back_to
     contexts = [row.context for row in found.rows if row.context]
     page.context = context_lines(contexts)

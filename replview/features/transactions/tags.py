@@ -5,6 +5,7 @@ A line is written here, since a page has fifty of them. Every value and name goe
 """
 
 import datetime as dt
+from collections.abc import Sequence
 from html import escape
 
 from django import template
@@ -107,9 +108,15 @@ def _who(line: TransactionLine) -> str:
         return _UNKNOWN
     actor = escape(row.actor)
     grade = chip_html(row.actor_grade, line.grade_kind) if row.actor_grade else ""
-    also = escape(", ".join(name or "unknown" for name in row.names[1:]))
-    more = f'<span class="quiet" title="{also}">+{len(row.names) - 1}</span>' if also else ""
-    return f'<span class="cut" title="{actor}">{actor}</span>{more}{grade}'
+    return f'<span class="cut" title="{actor}">{actor}</span>{also(row.others(row.actor))}{grade}'
+
+
+@register.simple_tag
+def also(names: Sequence[str]) -> SafeString:
+    """``+2``, with who they are for the tooltip and for screen readers; empty where it is none."""
+    words = escape(", ".join(names))
+    more = f'+{len(names)}<span class="visually-hidden"> more: {words}</span>'
+    return mark_safe(f'<span class="quiet" data-tip="{words}">{more}</span>' if names else "")
 
 
 @register.simple_tag

@@ -150,6 +150,24 @@ class TransactionRow(NamedTuple):
         """All who have a part in it, the last one first; None: nobody named."""
         return list(dict.fromkeys(part["actor"] for part in reversed(self.parts)))
 
+    def others(self, actor: str | None) -> list[str]:
+        """Who else has a part in it: ``bob``, ``carol (perhaps)``, ``unknown``."""
+        sure = {part["actor"] for part in self.parts if part["grade"] != "perhaps"}
+        found = [name for name in self.names if name != actor]
+        return [f"{name or 'unknown'}{'' if name in sure else ' (perhaps)'}" for name in found]
+
+    def share_of(self, actor: str | None) -> "TransactionRow":
+        """As much of it as is this actor's, where that was counted, with how well it is known."""
+        mine = [part for part in self.parts if part["actor"] == actor]
+        row = self._replace(actor=actor, actor_grade=mine[-1]["grade"])
+        if "counts" not in mine[0]:
+            return row
+        inserts, updates, deletes, truncates, messages = mine[0]["counts"]
+        return row._replace(
+            inserts=inserts, updates=updates, deletes=deletes, truncates=truncates,
+            messages=messages, relations=mine[0]["relations"],
+        )  # fmt: skip
+
     def actor_of(self, seq: int) -> str | None:
         """Whose this change is."""
         return actor_at(self.parts, seq)

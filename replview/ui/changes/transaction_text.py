@@ -39,6 +39,7 @@ def heading_of(row: TransactionRow) -> dict[str, object]:
         "name": row.gid or ("message" if row.xid is None else str(row.xid)),
         "actor": row.actor,
         "other_actors": _others(row.names[1:]),
+        "also": ", ".join(row.others(row.actor)),
         "grade_kind": grade_kind(row.actor_grade),
         "did": _did_in_short(row, rows, open_, lost),
         "rows": _rows(row, rows),

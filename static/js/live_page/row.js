@@ -29,7 +29,12 @@ function actorCell(data) {
   if (!data.actor) made.append(el("i", "unknown", "unknown"));
   else {
     made.append(el("span", "cut", data.actor));
-    if (data.more_actors) made.append(el("span", "quiet", `+${data.more_actors}`));
+    if (data.more_actors.length) {
+      const more = el("span", "quiet", `+${data.more_actors.length}`);
+      more.dataset.tip = data.more_actors.join(", ");
+      more.append(el("span", "visually-hidden", ` more: ${more.dataset.tip}`));
+      made.append(more);
+    }
     const kind = { stamped: "fact", claimed: "claim" }[data.grade] ?? "unknown";
     if (data.grade) made.append(el("span", `chip chip-${kind}`, data.grade));
   }

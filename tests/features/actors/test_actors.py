@@ -82,6 +82,25 @@ def test_what_somebody_changed(signed_in, shop) -> None:
     assert 'class="day-bar"' in shown
 
 
+def test_of_a_transaction_of_several_an_actor_has_what_was_changed_under_the_claim(
+    signed_in, shop
+) -> None:
+    table = str(shop.orders.relation_id)
+    counts = {"alice": [0, 1, 0, 0, 1], "bob": [8, 0, 0, 0, 1]}
+    parts = [{"seq": 3 * n, "actor": who, "grade": "claimed", "counts": counts[who],
+              "relations": {table: counts[who][:4]}} for n, who in enumerate(counts)]  # fmt: skip
+    shop.commit(insert(9), actor="bob", actor_grade="claimed", commit_time=NOW, actors=parts,
+                inserts=8, updates=1, messages=2, relations={table: [8, 1, 0, 0]})  # fmt: skip
+
+    for who, changes, other in (("alice", 2, "bob"), ("bob", 9, "alice")):
+        shown = page(signed_in, actor_url(shop.slot, who))
+        latest = shown[shown.index('id="latest"') :]
+        assert f'num"> {changes} <span class="second">of 11</span>' in latest
+        assert f'data-tip="{other}">+1' in latest
+        inserted = '<span class="visually-hidden">insert </span><span>8</span>'
+        assert (inserted in latest) == (who == "bob")
+
+
 def test_a_stamp_is_told_as_one_with_its_context(signed_in, shop) -> None:
     shown = page(signed_in, actor_url(shop.slot, "app"))
 

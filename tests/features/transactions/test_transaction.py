@@ -137,13 +137,17 @@ def test_each_of_several_actors_is_named_and_found(signed_in: Client, history: H
     who = text_of(page.split(">Who</h2>")[1].split("</section>")[0])
     named = "unknown &lt;img src=x onerror=alert(1)&gt; claimed from change 2 on bob claimed from "
     assert who.startswith(f"{named}change 3 on")
+    drawer = text_of(get(signed_in, made, "drawer/"))
+    assert "Also by &lt;img src=x onerror=alert(1)&gt;, unknown" in drawer
     [row] = transactions_by_id(reading_session(), [made])
+    assert summarise(row, {}).data["more_actors"] == [EVIL, "unknown"]
     for name, seq in (("?", 1), (EVIL, 2), ("bob", 3)):
         words = {"slot": str(history.slot), "actor": name}
         listed = signed_in.get("/transactions/", words).content.decode()
         assert f"/transactions/{made}/" in listed
         assert f"/transactions/{other}/" not in listed
-        assert '">+2</span>' in listed
+        others = "&lt;img src=x onerror=alert(1)&gt;, unknown"
+        assert f'">+2<span class="visually-hidden"> more: {others}</span>' in listed
         found = signed_in.get("/api/v1/changes", words).json()["items"]
         mine = [(one["seq"], one["actor"] or "?") for one in found if one["transaction"] == made]
         assert mine == [(seq, name)]

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from html import escape
 from typing import Any
 
 import pytest
@@ -66,6 +67,18 @@ def test_a_line_says_what_became_of_it(told: dict[str, Any], classes: str, said:
 
     assert html.startswith(f'<tr{classes} data-tx="7">')
     assert said in words(html).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_who_else_has_a_part_is_named_for_everybody() -> None:
+    parts = [{"seq": 0, "actor": None, "grade": None},
+             {"seq": 2, "actor": HOSTILE, "grade": "perhaps"},
+             {"seq": 3, "actor": "bob", "grade": "claimed"}]  # fmt: skip
+    html = transaction_line_html(line(actor="bob", actor_grade="claimed", actors=parts),
+                                 several=False)  # fmt: skip
+
+    named = escape(f"{HOSTILE} (perhaps), unknown")
+    assert f'data-tip="{named}">+2<span class="visually-hidden"> more: {named}</span>' in html
+    assert "<img" not in html
 
 
 def test_the_slot_is_named_where_there_are_several() -> None:
