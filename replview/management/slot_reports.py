@@ -168,7 +168,7 @@ def found_lines(found: Found, max_changes: int, max_seconds: float) -> list[str]
         width = max(len(row) for row in rows)
         lines += ["", instance.table_of([row + [""] * (width - len(row)) for row in rows])]
     if found.waiting:
-        heading = ["XID OR GID", "STATE", "COMMITTED", "CHANGES", "SIZE", "TABLES"]
+        heading = ["XID OR GID", "STATE", "COMMITTED", "WHO", "CHANGES", "SIZE", "TABLES"]
         lines += ["", instance.table_of([heading, *map(_waiting_row, found.waiting)])]
     if found.unknown:
         lines += ["", *(f"unknown: {sentence}" for sentence in found.unknown)]
@@ -181,6 +181,7 @@ def _waiting_row(row: Any) -> list[str]:
         row.name,
         row.state,
         f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else "unknown",
+        row.who or "unknown",
         "unknown" if row.changes is None else count_words(row.changes),
         size_words(row.size_bytes).replace("\u00a0", " "),
         row.tables,

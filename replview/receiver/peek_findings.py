@@ -23,6 +23,8 @@ from decoder.events import (
 )
 from decoder.messages import LogicalMessage, NoValue, Relation, Undecoded, Value
 from decoder.scalars import LSN, datetime_from_us
+from replview.receiver.actors import note_actor, note_neighbours, settle_actors, take_claims_back
+from replview.store.write.copy_rows import TransactionRow
 
 #: A longer value is cut, and says so.
 VALUE_CHARACTERS = 500
@@ -74,8 +76,8 @@ def utc_text(moment: dt.datetime | None) -> str | None:
 
 def _record(op: str) -> dict[str, object]:
     names = (
-        "slot incarnation commit_seq xid gid commit_lsn end_lsn commit_time origin actor context "
-        "seq lsn subxid"
+        "slot incarnation commit_seq xid gid commit_lsn end_lsn commit_time origin actor "
+        "actor_grade context seq lsn subxid"
     )
     record: dict[str, Any] = dict.fromkeys(names.split())
     record["op"] = _OP_NAMES[op]
@@ -134,6 +136,25 @@ LISTED, SHOWN = 100, 50
 _OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 
+class _Naming(TransactionRow):
+    """What messages say of who did it, taken as a receiver takes it."""
+
+    def __init__(self, xid: int | None = None) -> None:
+        super().__init__(id=0, incarnation_id=0, received_at_us=0, xid=xid, state="")
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """From which change on (``seq``) it is whose (``actor``), and its ``grade``."""
+        if self.claims is not None:
+            settle_actors(self)
+        return self.actors or [{"seq": 0, "actor": self.actor, "grade": self.actor_grade}]
+
+    def name(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record of a change with whose it is."""
+        part = next(part for part in reversed(self.parts) if part["seq"] <= record["seq"])
+        return record | {"actor": part["actor"], "actor_grade": part["grade"]}
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     xid: int | None
@@ -148,6 +169,7 @@ class Waiting:
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Subtransaction → table and operation → changes, to take an aborted one away again.
     subxids: dict[int, dict[tuple[str, str], int]] = field(default_factory=dict)
+    naming: _Naming = field(default_factory=_Naming)
 
 
 class Findings:
@@ -178,7 +200,8 @@ class Findings:
                 if len(self._shown) < SHOWN:
                     message = event.message
                     record = _record("M") | {"seq": 1, "lsn": _lsn(message.lsn)}
-                    self._shown.append((None, None, record | _message(message)))
+                    note_actor(naming := _Naming(), message, 1)
+                    self._shown.append((None, None, naming.name(record | _message(message))))
             else:
                 self._ended(event)
         return self.changes >= max_changes
@@ -220,7 +243,10 @@ class Findings:
             "newest_commit": utc_text(datetime_from_us(max(times)) if times else None),
             "tables": [{"table": name, **counts} for name, counts in sorted(tables.items())],
             "listed": [_listed(item) for item in waiting[:LISTED]],
-            "first_changes": [record for _, _, record in self._shown],
+            "first_changes": [
+                record if transaction is None else transaction.tag.naming.name(record)
+                for transaction, _, record in self._shown
+            ],
             "unknown": self._unknown,
         }
 
@@ -229,14 +255,19 @@ class Findings:
         waiting = self._of(transaction)
         # A share of the run's bytes, where it is not counted whole.
         waiting.size_bytes += size_bytes * min(left, len(changes)) // len(changes)
-        for change in changes[:left]:
+        taken, naming = changes[:left], waiting.naming
+        for change in taken:
             self.changes += 1
             waiting.changes += 1
             if change.relation is not None:
                 self._count(waiting, change)
+            elif isinstance(change.new, LogicalMessage):
+                note_actor(naming, change.new, change.seq)
             if len(self._shown) < SHOWN:
                 record = change_record(transaction, change)
                 self._shown.append((transaction, change, record))
+        note_neighbours(naming, taken)
+        naming.last_seq = taken[-1].seq
 
     def _count(self, waiting: Waiting, change: Change) -> None:
         assert change.relation is not None
@@ -299,6 +330,7 @@ class Findings:
             self.changes -= waiting.changes
             waiting.state, waiting.tables = "", {}
         else:
+            take_claims_back(waiting.naming, subxid, waiting.naming.last_seq)
             for (name, operation), number in waiting.subxids.pop(subxid, {}).items():
                 waiting.tables[name][operation] -= number
                 waiting.changes -= number
@@ -319,6 +351,7 @@ def _listed(item: Waiting) -> dict[str, object]:
         "state": item.state,
         "commit_lsn": None if item.commit_lsn is None else str(LSN(item.commit_lsn)),
         "commit_time": utc_text(when),
+        "actors": item.naming.parts,
         "changes": item.changes,
         "bytes": item.size_bytes,
         "tables": sorted(item.tables),

@@ -418,6 +418,10 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
         result={"first_changes": [{"schema": "public", "table": "patient",
                                    "new": {"mail": "PLANTED@new"}}]},
     )  # fmt: skip
+    SlotPeek.objects.create(
+        source=clinic.slot.source, slot_name="other", max_changes=1, max_seconds=1, state="done",
+        result={"first_changes": [], "listed": [{"actors": [{"actor": "PLANTED admin"}]}]},
+    )  # fmt: skip
     act = clinic.erase("person", "PLANTED@new", actor="PLANTED admin")
     call_command("erase", slot, "visit", "7", yes=True)
     assert [row.name for row in SavedFilter.objects.all()] == ["kept"]

@@ -14,6 +14,7 @@ from replview.receiver.peek import peek
 from replview.receiver.peek_findings import VALUE_CHARACTERS
 from replview.receiver.sessions import slot_functions as functions
 from tests.conftest import SourceDatabase
+from tests.receiver import test_claims as claims
 from tests.receiver.pooler import pooler
 
 #: Each takes its seconds; make test runs them all.
@@ -132,6 +133,30 @@ def test_an_aborted_subtransaction_does_not_wait(source: SourceDatabase) -> None
     assert {row["state"] for row in open_one["listed"]} == {"streaming", "committed"}
     assert (found["changes"], found["transactions"]) == (2001, 2)
     assert sum(table["inserts"] for table in found["tables"]) == 2001
+
+
+@pytest.mark.pg(16)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_each_change_is_of_the_last_claim_before_it(source: SourceDatabase, streamed: bool) -> None:
+    """As in the record: the same transactions, and each row says itself who wrote it."""
+    source.run(claims.ROWS, "CREATE PUBLICATION looked FOR ALL TABLES",
+               *([claims.STREAMED] if streamed else ()))  # fmt: skip
+    slot = _make(source)
+    source.run(claims.claim("zoe").replace("true", "false"))
+    with source.connect() as session:
+        for statements, _ in claims.TRANSACTIONS.values():
+            for statement in ("BEGIN", *statements, "COMMIT"):
+                session.execute(statement)
+
+    found = _look(source, slot)
+
+    alone, *rows = [c for c in found["first_changes"] if c["op"] != "message" or not c["xid"]]
+    assert [row["actor"] for row in rows] == [row["new"]["who"] for row in rows]
+    assert (alone["actor"], alone["actor_grade"]) == ("zoe", "claimed")
+    for listed, (case, (_, named)) in zip(
+        found["listed"], claims.TRANSACTIONS.items(), strict=True
+    ):
+        assert {part["actor"] for part in listed["actors"]} == {*named}, case
 
 
 def test_a_look_ends_when_its_time_is_over(source: SourceDatabase, monkeypatch) -> None:

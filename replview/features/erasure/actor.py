@@ -166,4 +166,8 @@ def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, objec
 
 def results_naming(name: str) -> list[int]:
     rows = HistoryJob.objects.filter(result__isnull=False)
-    return [row.pk for row in rows if _quoted(name) in orjson.dumps(row.result).decode()]
+    return [row.pk for row in rows if is_named(name, row.result)]
+
+
+def is_named(name: str, document: object) -> bool:
+    return _quoted(name) in orjson.dumps(document).decode()

@@ -112,10 +112,12 @@ def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> 
     return found
 
 
-def peeks_at(slot: Slot, tables: Collection[str]) -> set[int]:
-    """Looks into the source's slots that show changes of the tables."""
+def peeks_at(slot: Slot, tables: Collection[str], actor: str) -> set[int]:
+    """Looks into the source's slots that show changes of the tables, or name the actor, if any."""
     found = set()
     for row in SlotPeek.objects.filter(source=slot.source_id, result__isnull=False):
+        if actor and erased_actor.is_named(actor, row.result):
+            found.add(row.pk)
         for each in (row.result or {}).get("first_changes") or []:
             if f"{each.get('schema')}.{each.get('table')}" in tables or each.get("table") in tables:
                 found.add(row.pk)
@@ -159,7 +161,7 @@ class Beside:
             messages |= set(raw_messages(self.slot, [name], keys))
         if self.actor:
             filters |= erased_actor.filters_naming(self.slot, self.actor)
-        looks = peeks_at(self.slot, self.keys)
+        looks = peeks_at(self.slot, self.keys, self.actor)
         return {FILTERS: filters, MESSAGES: messages, LOOKS: looks, RESULTS: self._jobs()}
 
     def erase(self, found: Mapping[str, set[int]]) -> dict[str, int]:

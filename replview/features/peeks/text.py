@@ -1,7 +1,7 @@
 """What a look into a slot found, in words; the same for the page and the command line."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from replview.store.read.rows import ChangeRow
 from replview.text.formats import age_words, bytes_words, count_words, plural
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.component_html import grade_kind
 
 NO_BREAK = "\u00a0"
 #: A look calls open what arrives while it is in progress, which pages call streaming.
@@ -31,6 +32,8 @@ class Waiting:
     changes: int | None
     size_bytes: int | None
     tables: str
+    #: All who are named in it; empty: unknown.
+    who: str
 
     @property
     def has_symbol(self) -> bool:
@@ -132,6 +135,11 @@ def _waiting(row: Mapping[str, Any]) -> Waiting:
         changes=row.get("changes"),
         size_bytes=row.get("bytes"),
         tables=", ".join(tables),
+        who=", ".join(
+            f"{part['actor']}{' (perhaps)' if part.get('grade') == 'perhaps' else ''}"
+            for part in {part["actor"]: part for part in row.get("actors") or []}.values()
+            if part["actor"]
+        ),
     )
 
 
@@ -153,21 +161,28 @@ _OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base
 
 @dataclass(slots=True)
 class Group:
-    """Changes of one transaction that follow each other."""
+    """Changes of one transaction and actor that follow each other."""
 
     name: str
+    actor: str = ""
+    grade: str = ""
     blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return grade_kind(self.grade)
 
 
 def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Group]:
-    """Blocks in order, a heading for each transaction; without what may not be seen."""
+    """Blocks in order, a heading for each transaction and actor; without what may not be seen."""
     visibility = current_visibility()
     groups: list[Group] = []
     for number, change in enumerate(changes, start=1):
         xid = change.get("gid") or change.get("xid")
-        name = "" if xid is None else str(xid)
-        if not groups or groups[-1].name != name:
-            groups.append(Group(name))
+        who = str(change.get("actor") or ""), str(change.get("actor_grade") or "")
+        group = Group("" if xid is None else str(xid), *who)
+        if not groups or replace(groups[-1], blocks=[]) != group:
+            groups.append(group)
         row = seen_peeked(_row(change, number), source_id, visibility)
         groups[-1].blocks += blocks_of([row])
     return groups

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from html import escape
 
 import pytest
 from django.test import Client
@@ -225,6 +226,9 @@ def test_what_was_found(signed_in: Client, shop: Source) -> None:
                  "truncates": 1}],
         listed=[{"xid": 757, "gid": None, "state": "committed", "commit_lsn": "0/1E91A000",
                  "commit_time": "2026-11-20T07:57:11.3Z", "changes": 3, "bytes": 84,
+                 "actors": [{"seq": 0, "actor": None, "grade": None},
+                            {"seq": 2, "actor": EVIL, "grade": "claimed"},
+                            {"seq": 4, "actor": "bob", "grade": "perhaps"}],
                  "tables": ["public.orders"]},
                 {"xid": 758, "gid": "the_gid", "state": "prepared", "commit_lsn": None,
                  "commit_time": None, "changes": None, "bytes": None, "tables": []}],
@@ -239,7 +243,8 @@ def test_what_was_found(signed_in: Client, shop: Source) -> None:
             "slot not moved.") in heading[1]  # fmt: skip
     for expected in ("public.orders", "1,200", "the_gid", "it does not tell sizes", "793\xa0kB"):
         assert expected in page
-    assert page.count('<span class="unknown">unknown</span>') == 3
+    assert page.count('<span class="unknown">unknown</span>') == 4
+    assert f"{escape(EVIL)}, bob (perhaps)" in page
     assert '<p class="bound' not in page
 
 
@@ -264,6 +269,7 @@ def test_first_changes_are_blocks_and_escaped(signed_in: Client, shop: Source) -
         first_changes=[
             change("insert", key={"id": "42"}, new={"id": "42", "status": EVIL}),
             change("update", key={"id": "42"}, old={"id": "42", "status": "old one"},
+                   actor=EVIL, actor_grade="claimed",
                    new={"id": "42", "status": "new one"}, not_sent=["note"]),
             change("delete", key={"id": "7"}, old={"id": "7"}, xid=758),
             change("truncate", table=EVIL, cascade=True, restart_identity=False),
@@ -278,7 +284,9 @@ def test_first_changes_are_blocks_and_escaped(signed_in: Client, shop: Source) -
 
     assert EVIL not in page
     assert page.count('class="block change"') == 8
-    assert 'Transaction <span class="mono">757</span>' in page
+    assert page.count('Transaction <span class="mono">757</span>') == 4
+    named = f'by {escape(EVIL)} <span class="chip chip-claim">claimed</span>'
+    assert " ".join(page.split()).count(named) == 1
     assert "old one" in page
     assert "new one" in page
     assert "1 not sent" in page
