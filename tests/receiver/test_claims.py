@@ -152,3 +152,63 @@ def test_where_the_stream_does_not_say_it_the_claim_is_perhaps(
 
     for stored in recording.transactions():
         assert (stored.actor, stored.actor_grade) == ("alice", "perhaps")
+
+
+def bulk(who: str) -> str:
+    """More than the server holds in memory of a transaction."""
+    return f"INSERT INTO rows (who) SELECT '{who}' FROM generate_series(1, 1000)"
+
+
+#: Statements of a transaction; whom the page names, and the last one's grade.
+LARGE = {
+    "never sent": ([claim("alice"), row("alice"), *back(claim("bob"), row("x")), bulk("alice")],
+                   ["alice"], "claimed"),
+    "sent, and taken back": (
+        [claim("alice"), bulk("alice"), *back(row("x"), claim("bob"), bulk("x")), bulk("alice")],
+        ["alice"], "claimed",
+    ),
+    "sent in an inner one": (
+        [claim("alice"), bulk("alice"), *back(row("x"), "SAVEPOINT t", row("x"), claim("bob"),
+                                              bulk("x"), "RELEASE t"), bulk("alice")],
+        ["alice"], "claimed",
+    ),
+    "kept before one": (
+        [claim("alice"), bulk("alice"), claim("bob"), row("bob"), *back(bulk("x")), bulk("bob")],
+        ["bob", "alice"], "claimed",
+    ),
+    "outside of the transaction": (
+        [claim("alice"), bulk("alice"),
+         *back(row("x"), claim("zoe").replace("true", "false"), bulk("x")), bulk("alice")],
+        ["alice"], "claimed",
+    ),
+    # Nothing says whether the savepoint began before the claim or behind it.
+    "first in its savepoint": (
+        [claim("alice"), bulk("alice"), *back(claim("bob"), bulk("x")), bulk("alice")],
+        ["bob", "alice"], "perhaps",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.pg(14)
+def test_a_claim_of_a_savepoint_that_a_large_transaction_rolled_back_is_none(
+    source: SourceDatabase, record
+) -> None:
+    source.run(ROWS)
+    recording = record(source)
+    with source.connect() as connection:
+        for statements, *_ in LARGE.values():
+            for statement in ("BEGIN", *statements, "COMMIT"):
+                connection.execute(statement)
+    recording.caught_up()
+
+    stored = recording.transactions(state="committed")
+    for transaction, (case, (_, named, grade)) in zip(stored, LARGE.items(), strict=True):
+        assert transaction.streamed, case
+        [shown] = history.transactions_where(reading_session(), "t.id = %s", [transaction.pk])
+        assert (shown.names, shown.actor_grade) == (named, grade), case
+        found = scanned(recording, transaction)
+        assert "x" not in {said for said, _ in found}, case
+        assert grade == "perhaps" or all(said == actor for said, actor in found), case
+    # It counts, whatever became of the savepoint.
+    [message] = recording.transactions(state="message")
+    assert (message.actor, message.actor_grade) == ("zoe", "claimed")
