@@ -143,8 +143,8 @@ CHANGE_FIELDS = (
     pa.field("_commit_timestamp", TIMESTAMPTZ),
     pa.field("_lsn", pa.string(), nullable=False),
     pa.field("_xid", pa.int64()),
-    # Null in files of before it was there. With _seq it is the order of the record; a baseline's
-    # rows (without _xid) stand where they were stored, and are as of their _commit_version.
+    # With _seq the order of the record; a baseline's rows (without _xid) stand where they were
+    # stored, and are as of their _commit_version.
     pa.field("_commit_seq", pa.int64()),
     pa.field("_seq", pa.int32(), nullable=False),
     pa.field("_actor", pa.string()),

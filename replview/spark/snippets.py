@@ -245,20 +245,17 @@ class _Programs:
         return sorted({oid for _, document in self.roots for oid in document_oids(document)})
 
     def of_changes(self) -> list[Snippet]:
-        """All changes in their order, by ``_commit_seq`` and ``_seq``; files of before it was there
-        come first, by ``_commit_version``.
-        """
-        placed = any(each["name"] == "_commit_seq" for each in self.document["columns"])
-        order = ["_commit_seq"] * placed + ["_commit_version", "_seq"]
+        """All changes in their order."""
+        order = ["_commit_seq", "_seq"]
         table = read_by_arrow(self.roots)
         to_pandas = _TO_PANDAS.format(name="changes", table="table")
         texts = {
             "pandas": f"import pandas as pd\n{table}{to_pandas}"
-            f'changes = changes.sort_values({py_list(order)}, na_position="first")\n',
+            f"changes = changes.sort_values({py_list(order)})\n",
             "Polars": f"import polars as pl\n{table}"
             f"changes = pl.from_arrow(table).sort({py_list(order)}, maintain_order=True)\n",
             "DuckDB": f"{duckdb_secret(self.roots[-1][0])}FROM {read_by_duckdb(self.roots)}\n"
-            f"ORDER BY {' NULLS FIRST, '.join(order)}, {_AFTER};\n",
+            f"ORDER BY {', '.join(order)}, {_AFTER};\n",
             "Spark": f"{self._spark_changes()}"
             f"changes = changes.orderBy(*{py_list(order)}, F.expr({py(_AFTER)}))\n",
         }

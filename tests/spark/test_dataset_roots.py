@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 import pytest
 
 from replview.parquet import reading
@@ -221,9 +220,7 @@ def test_spark_reads_all_roots_as_one_table(
     assert sorted((r["id"], r["v"], r["w"]) for r in names["rows"].collect()) == LATEST
 
 
-def test_a_domain_is_what_it_is_over_and_older_files_are_read(
-    source, record, store_dsn: str, tmp_path: Path, spark
-) -> None:
+def test_a_domain_is_what_it_is_over(source, record, store_dsn: str, tmp_path: Path) -> None:
     source.run(
         "CREATE DOMAIN small AS int CHECK (VALUE < 100)", "CREATE DOMAIN smaller AS small",
         "CREATE TABLE d (id int PRIMARY KEY, s smaller, t date)",
@@ -238,31 +235,3 @@ def test_a_domain_is_what_it_is_over_and_older_files_are_read(
     found = pads.dataset(folder, partitioning="hive").to_table()
     assert found.schema.field("s").type == pa.int32()
     assert found["s"].to_pylist() == [5, None]
-
-    # As an earlier version wrote it: as text, without the place in the record.
-    for path in folder.glob("*/*.parquet"):
-        old = pq.read_table(path, partitioning=None).drop_columns("_commit_seq")
-        place = old.schema.get_field_index("s")
-        old = old.set_column(place, "s", old["s"].cast(pa.string()))
-        pq.write_table(old, path)
-    document = orjson.loads((folder / "_schema.json").read_bytes()) | {"format": 1}
-    document["columns"] = [
-        {**each, "type": "string"} if each["name"] == "s" else each
-        for each in document["columns"]
-        if each["name"] != "_commit_seq"
-    ]
-    (folder / "_schema.json").write_bytes(orjson.dumps(document))
-    dataset = Dataset.find(str(tmp_path), "public.d")
-    assert [row["s"] for row in as_of(spark, dataset).frame.orderBy("id").collect()] == ["5", None]
-    source.run("UPDATE d SET s = 7 WHERE id = 2")
-    recording.caught_up()
-    recording.end()
-    with reading.connect(store_dsn) as store:
-        more = reading.resolve(store, slot=recording.slot.name, after_seq=first.through_seq)
-    export(more, Target.of(str(tmp_path)), dsn=store_dsn)
-    assert sorted(path.name for path in folder.parent.glob("public.d*")) == [
-        "public.d", "public.d.2",
-    ]  # fmt: skip
-    dataset = Dataset.find(str(tmp_path), "public.d")
-    rows = as_of(spark, dataset).frame.orderBy("id").collect()
-    assert [str(row["s"]) for row in rows] == ["5", "7"]

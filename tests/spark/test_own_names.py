@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 import psycopg
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 import pytest
 from psycopg import sql
 
@@ -112,21 +111,3 @@ def test_every_engine_tells_them_apart(written, source, spark, tmp_path) -> None
     rows = [row.asDict() for row in as_of(spark, dataset).frame.orderBy("id").collect()]
     own = {column.name: column.source_name for column in dataset.columns}
     assert on_source(rows, own) == [first, second]
-
-
-def test_files_of_before_they_were_reserved_are_read(written, source, spark, tmp_path) -> None:
-    """Such an export has the table's ``commit_date`` and ``_commit_seq`` under these names."""
-    old = {"commit_date_": "commit_date", "_commit_seq_": "_commit_seq", "_stream_": "_stream"}
-    for path in written.glob("*/*.parquet"):
-        # One that has the name by case alone is another's.
-        table = pq.read_table(path, partitioning=None).drop_columns(["_commit_seq"])
-        pq.write_table(table.rename_columns([old.get(n, n) for n in table.column_names]), path)
-    document = orjson.loads((written / "_schema.json").read_bytes())
-    columns = [each for each in document["columns"] if each["name"] != "_commit_seq"]
-    document["columns"] = [{**one, "name": old.get(one["name"], one["name"])} for one in columns]
-    (written / "_schema.json").write_bytes(orjson.dumps(document))
-
-    dataset = Dataset.find(str(tmp_path / "out"), "public.t")
-    rows = [row.asDict() for row in as_of(spark, dataset).frame.orderBy("id").collect()]
-    own = {column.name: column.source_name for column in dataset.columns}
-    assert on_source(rows, own) == held(source)

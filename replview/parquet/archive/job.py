@@ -79,8 +79,7 @@ def _events(target: Target, path: str) -> Counter[tuple[int | None, str]]:
     found: Counter[tuple[int | None, str]] = Counter()
     for batch in _batches(target, path, ["op", "relation_oid"]):
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        oids = columns.get("relation_oid") or [None] * batch.num_rows
-        for op, oid in zip(columns["op"], oids, strict=True):
+        for op, oid in zip(columns["op"], columns["relation_oid"], strict=True):
             found[oid if op == "truncate" else None, op] += 1
     return found
 
@@ -89,8 +88,7 @@ def _batches(target: Target, path: str, columns: list[str]) -> Any:
     with target.open(path) as file:
         try:
             parquet = pq.ParquetFile(file)
-            there = [name for name in columns if name in parquet.schema_arrow.names]
-            yield from parquet.iter_batches(columns=there, batch_size=1 << 17)
+            yield from parquet.iter_batches(columns=columns, batch_size=1 << 17)
         except pa.ArrowException as error:
             raise _broken() from error
 

@@ -21,7 +21,6 @@ _SHAPES = """
     LATERAL (VALUES (r.schema || '.' || r."table"), (v.schema || '.' || v."table")) AS n (name)
     WHERE i.id = %s GROUP BY r.id ORDER BY r.id
 """
-_THERE = "SELECT to_regclass('public.mask_rule') IS NOT NULL"
 
 
 def with_rules(connection: Connection, part: Slice) -> Slice:
@@ -39,9 +38,6 @@ def in_order(masked: Mapping[str, Iterable[str]]) -> Masked:
 
 def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
     """Table → masked columns, under every name that the table has had."""
-    if connection.execute(_THERE).fetchone() != (True,):
-        # A store of an earlier version: it has no rules.
-        return {}
     visibility = ReadSession(connection).visibility
     if visibility.open:
         return {}

@@ -39,10 +39,6 @@ _WHOLE = {"smallint": 5, "int": 10, "bigint": 19}
 _WIDTHS = list(_WHOLE)
 
 
-#: Of a ``_schema.json`` since which domains have the types that they are over.
-DOMAINS_FORMAT = 2
-
-
 class Incompatible(TargetProblem):
     """No schema reads the files that are there and the new ones; ``reason`` is why."""
 
@@ -87,7 +83,7 @@ def table_document(
     names = {column.source_name: column.name for column in columns}
     oids = {table.oid, *(document_oids(before) if before is not None else ())}
     document = {
-        "format": DOMAINS_FORMAT,
+        "format": 2,
         "table": {
             "schema": table.schema,
             "name": table.table,

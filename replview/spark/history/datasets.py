@@ -15,7 +15,6 @@ from replview.parquet.pg_values import pg_text
 from replview.parquet.slice_schemas import CHANGE_FIELDS, EVENTS, PARTITION, TRANSACTIONS, Column
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
-from replview.parquet.writing.datasets import DOMAINS_FORMAT
 from replview.parquet.writing.targets import Target
 from replview.spark.quoting import spark_address, tick
 from replview.spark.sessions import SparkProblem
@@ -23,7 +22,6 @@ from replview.spark.sessions import SparkProblem
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 # A table whose column became another kind of type stands in several folders (``writing.layout``),
 # each with a schema of its own. Together a column has the type that holds all its values: as within
@@ -37,25 +35,15 @@ class DatasetRoot:
     folder: str
 
     @cached_property
-    def _document(self) -> Mapping[str, Any]:
+    def relation(self) -> SliceTable:
+        """The table, with all shapes that the changes here were made under."""
         path = f"{self.folder}/{layout.SCHEMA}"
         document = self.target.read_json(path)
         if document is None:
             raise SparkProblem(
                 f"{path} is missing", "export the slice again: its files say nothing without it"
             )
-        return document
-
-    @cached_property
-    def relation(self) -> SliceTable:
-        """The table, with all shapes that the changes here were made under."""
-        document = self._document
-        table, shapes = document["table"], document["versions"]
-        if document["format"] < DOMAINS_FORMAT:
-            # Then domains were written as text.
-            columns = [[{**each, "base": None} for each in shape["columns"]] for shape in shapes]
-            shapes = [{**s, "columns": c} for s, c in zip(shapes, columns, strict=True)]
-        versions = map(TableVersion.from_json, shapes)
+        table, versions = document["table"], map(TableVersion.from_json, document["versions"])
         return SliceTable(relation_id=0, oid=table["oid"], schema=table["schema"],
                           table=table["name"], versions=tuple(versions))  # fmt: skip
 
@@ -64,43 +52,7 @@ class DatasetRoot:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         wanted = from_arrow_schema(self.relation.arrow_schema())
-        published = {
-            each["source_name"]: each["name"]
-            for each in self._document["columns"]
-            if "source_name" in each
-        }
-        named = {each.name: published[each.source_name] for each in self.relation.columns}
-        if any(now != then for now, then in named.items()):
-            return _of_before(spark, url, wanted, named)
         return spark.read.schema(wanted.add(PARTITION, "date")).parquet(url)
-
-
-def _of_before(
-    spark: "SparkSession", url: str, wanted: "StructType", named: Mapping[str, str]
-) -> "DataFrame":
-    """Files of an earlier version, some of whose columns have names that are ours now; ``named``:
-    the name now → in the files.
-    """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import DateType, StructField, StructType
-
-    theirs = {name.casefold() for name in named.values()}
-    mine = [each for each in wanted if each.name in named or each.name not in theirs]
-    fields = [StructField(named.get(each.name, each.name), each.dataType) for each in mine]
-    reader, day = spark.read, F.col(PARTITION)
-    if PARTITION in theirs:
-        # The folder's name would stand in the place of the table's own column.
-        reader, day = reader.option("recursiveFileLookup", "true"), F.to_date("_commit_timestamp")
-    else:
-        fields.append(StructField(PARTITION, DateType()))
-    there = {each.name for each in mine}
-    columns = [
-        F.col(tick(named.get(each.name, each.name))).alias(each.name)
-        if each.name in there
-        else F.lit(None).cast(each.dataType).alias(each.name)
-        for each in wanted
-    ]
-    return reader.schema(StructType(fields)).parquet(url).select(*columns, day.alias(PARTITION))
 
 
 def merged(tables: Sequence[SliceTable]) -> SliceTable:

@@ -83,8 +83,7 @@ def _truncations(
     events = dataset.incarnation.events(spark).where(F.col("op") == "truncate")
     relation = dataset.relation
     named = (F.col("schema") == relation.schema) & (F.col("table") == relation.table)
-    if "relation_oid" in events.columns:
-        named = F.coalesce(F.col("relation_oid") == relation.oid, named)
+    named = F.coalesce(F.col("relation_oid") == relation.oid, named)
     events = events.where(named)
     events = committed_by(events, moment, time="commit_time")
     found = events.select("_commit_version", "seq", "commit_time").distinct().collect()
