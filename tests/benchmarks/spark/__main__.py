@@ -15,14 +15,15 @@ from replview.runtime.machine import StackProblem
 from tests.benchmarks import machine
 from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result, table
-from tests.benchmarks.spark import history, reading, writing
+from tests.benchmarks.spark import catching_up, history, reading, writing
 from tests.benchmarks.spark.filling import CHANGES, PER_TRANSACTION, filled_store
 
 BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "reading": reading.reading,
     "writing": writing.writing,
-    # The last: it adds a slot to the store.
+    # The last: they add slots to the store.
     "history": history.history,
+    "catching-up": catching_up.catching_up,
 }
 
 
@@ -37,8 +38,9 @@ def main() -> int:
     chosen = [name for name in BENCHMARKS if name in (options.only or BENCHMARKS)]
     results: list[Result] = []
     try:
-        reading.needs()
-        filled = PER_TRANSACTION if chosen == ["history"] else changes
+        reading.needs(jdbc="reading" in chosen)
+        own = {"history", "catching-up"}.issuperset(chosen)
+        filled = PER_TRANSACTION if own else changes
         _say(f"a store with {filled:,} changes …")
         with filled_store(filled) as dsn:
             for name in chosen:

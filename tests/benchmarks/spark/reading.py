@@ -38,11 +38,11 @@ _JDBC_QUERY = """(
     WHERE c.relation_id = (SELECT id FROM relation WHERE "table" = 'orders')) AS changes"""
 
 
-def needs() -> None:
+def needs(*, jdbc: bool = True) -> None:
     """Raises ``Failed`` where something is not installed."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise Failed("Spark needs Java: apt-get install openjdk-17-jre-headless")
-    if not _JAR.exists():
+    if jdbc and not _JAR.exists():
         raise Failed("the JDBC driver is missing: apt-get install libpostgresql-jdbc-java")
 
 
@@ -93,7 +93,7 @@ def session() -> Iterator[Any]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.jars", str(_JAR))
+        .config("spark.jars", str(_JAR) if _JAR.exists() else "")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,0 +1,157 @@
+"""The record as a stream of whole transactions, in the order of history.
+
+Its offset says how far each incarnation of the slot was read: ``{"1": 5043}``. The record behind an
+offset does not change, so a batch that is read again after a crash is the same batch.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from psycopg import sql
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.places import conditions, counted, wanted_operations
+from replview.parquet.reading.resolving import chosen
+from replview.parquet.slices import Slice, SliceTable
+from replview.spark.options import Options, StorePartition, planned, read_partition
+
+Offset = dict[str, int]
+
+_INCARNATIONS = """
+    SELECT i.number, coalesce((SELECT max(t.commit_seq) FROM transaction t
+                               WHERE t.incarnation_id = i.id), 0)
+    FROM slot_incarnation i JOIN slot_incarnation mine ON mine.slot_id = i.slot_id
+    WHERE mine.id = %s ORDER BY i.number
+"""
+#: Places in history that are counted at once, at first and at most.
+_WINDOW, _WIDEST = 1_000, 100_000
+_COUNTS = "SELECT t.commit_seq, {changes} FROM transaction t WHERE {where} ORDER BY t.commit_seq"
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Options, table: SliceTable | None, schema: StructType) -> None:
+        self._options = options
+        self._table = table
+        self._schema = schema
+        #: With AvailableNow: nothing beyond this.
+        self._target: Offset | None = None
+
+    def initialOffset(self) -> Offset:
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """As ``maxRowsPerTrigger`` says."""
+        most = self._options.max_rows
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is stored now is all that this run reads."""
+        with connect(self._options.dsn) as connection:
+            self._target = self._stored(connection)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """As far as the limit lets one batch go."""
+        with connect(self._options.dsn) as connection:
+            # Incarnations that are gone stay told.
+            reached = dict(start)
+            for incarnation, seq in self._stored(connection).items():
+                if self._target is not None:
+                    seq = min(seq, self._target.get(incarnation, 0))
+                if seq := max(start.get(incarnation, 0), seq):
+                    reached[incarnation] = seq
+            if not isinstance(limit, ReadMaxRows):
+                return reached
+            return self._limited(connection, start, reached, limit.max_rows)
+
+    def reportLatestOffset(self) -> Offset:
+        with connect(self._options.dsn) as connection:
+            return {number: seq for number, seq in self._stored(connection).items() if seq}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[StorePartition]:
+        """The transactions between two offsets, incarnation after incarnation."""
+        found: list[StorePartition] = []
+        with connect(self._options.dsn) as connection:
+            for incarnation, after, through in _steps(start, end):
+                part = self._part(connection, incarnation, after, through)
+                self._check_shape(connection, part)
+                found += planned(connection, part, self._table, self._options)
+        return found
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Rows in the order of history."""
+        yield from read_partition(
+            partition, self._options.dsn, to_arrow_schema(self._schema, timezone="UTC")
+        )
+
+    def _part(self, connection: Connection, incarnation: int, after: int, through: int) -> Slice:
+        asked = {**self._options.asked, "incarnation": incarnation}
+        found = resolve(connection, **asked, after_seq=after, through_seq=through)
+        return self._options.shown(connection, found)
+
+    def _stored(self, connection: Connection) -> Offset:
+        """How far each incarnation goes, or the one that was chosen."""
+        part = resolve(connection, **self._options.asked)
+        only = self._options.asked["incarnation"]
+        rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
+        return {str(number): int(seq) for number, seq in rows if only in (None, number)}
+
+    def _limited(self, connection: Connection, start: Offset, end: Offset, most: int) -> Offset:
+        """As far as so many changes go, and one transaction at least. Windows that double are
+        counted one after the other: it costs about as much as what is taken, whatever waits behind.
+        """
+        reached, taken, width = dict(start), 0, _WINDOW
+        for incarnation, after, through in _steps(start, end):
+            whole = self._part(connection, incarnation, after, through)
+            while after < through:
+                part = replace(whole, after_seq=after, through_seq=min(after + width, through))
+                for seq, changes in self._counts(connection, part):
+                    if taken and taken + changes > most:
+                        return reached
+                    taken += changes
+                    reached[str(incarnation)] = seq
+                reached[str(incarnation)] = after = part.through_seq
+                width = min(2 * width, _WIDEST)
+        return reached
+
+    def _counts(self, connection: Connection, part: Slice) -> Iterator[tuple[int, int]]:
+        """In order the transactions of a part of the backlog, and how many changes each has."""
+        relation = None if self._table is None else self._table.relation_id
+        operations = wanted_operations(part, rows=relation is not None)
+        query = sql.SQL(_COUNTS).format(
+            changes=counted(operations, relation, whose=part.whose),
+            where=conditions(part, None, None if relation is None else [relation]),
+        )
+        yield from connection.execute(query)
+
+    def _check_shape(self, connection: Connection, part: Slice) -> None:
+        """A shape that the stream did not know when it began would lose its new columns."""
+        if self._table is None:
+            return
+        now = chosen(connection, part, self._options.columns)
+        if now.columns != self._table.columns:
+            raise StoreProblem(
+                f"{now.name} has changed its columns since the stream began",
+                "start the query again: it goes on where it was, with the new columns",
+            )
+        self._table = now
+
+
+def _steps(start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[int, int, int]]:
+    """Incarnation, after, through; the older incarnation first."""
+    return [
+        (int(incarnation), start.get(incarnation, 0), end[incarnation])
+        for incarnation in sorted(end, key=int)
+        if end[incarnation] > start.get(incarnation, 0)
+    ]
