@@ -82,6 +82,8 @@ def _stream_of(spark: "SparkSession", part: Slice, dsn: str | None, changes: int
         .option("source", part.source)
         .option("slot", part.slot)
         .option("maxRowsPerTrigger", changes)
+        # The manifests tell what the store lacks.
+        .option("failOnDataLoss", "false")
     )
     return (stream if dsn is None else stream.option("dsn", dsn)).load()
 

@@ -33,10 +33,11 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from replview.parquet.reading import connect, resolve
+from replview.parquet.archive.deleted import resolved
+from replview.parquet.reading import connect
 from replview.parquet.reading.resolving import chosen
 from replview.parquet.slice_schemas import UNTYPED
 from replview.parquet.slices import OPERATIONS, Slice, SliceTable
@@ -80,7 +81,7 @@ class ReplviewDataSource(DataSource):
         """Fix what is read, once."""
         if self._slice is None:
             with connect(self._options.dsn) as connection:
-                part = self._options.shown(connection, resolve(connection, **self._options.asked))
+                part = self._options.shown(connection, resolved(connection, **self._options.asked))
                 if self._options.relation:
                     self._table = chosen(connection, part, self._options.columns)
                 self._slice = part
@@ -117,9 +118,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Rows in the order of history."""
-        yield from read_partition(
-            partition, self._options.dsn, to_arrow_schema(self._schema, timezone="UTC")
-        )
+        yield from read_partition(partition, self._options, self._schema)
 
 
 class PushingReader(Reader):
@@ -132,7 +131,7 @@ class PushingReader(Reader):
             words = ("from_lsn", "to_lsn", "after_seq", "through_seq", "incarnation")
             asked = self._options.asked | {word: getattr(self._slice, word) for word in words}
             with connect(self._options.dsn) as connection:
-                again = resolve(connection, **asked)
+                again = resolved(connection, **asked)
             after, through = again.after_seq, again.through_seq
             self._slice = replace(self._slice, after_seq=after, through_seq=through)
         yield from filters

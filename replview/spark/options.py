@@ -4,21 +4,30 @@ partitions that they ask for.
 
 import datetime as dt
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from psycopg import IsolationLevel
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from decoder.scalars import LSN
+from replview.parquet.archive import deleted
 from replview.parquet.reading import connect, cut, read_typed, read_untyped
 from replview.parquet.reading.connecting import Connection, StoreProblem, did_you_mean, store_dsn
 from replview.parquet.reading.masks import asked_masks, with_rules
+from replview.parquet.reading.places import ends, everything
 from replview.parquet.reading.resolving import known_tables
 from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Range, Slice, SliceTable
+from replview.parquet.writing import manifests
+from replview.parquet.writing.targets import Target
 from replview.text.parsing import whole_number
 
+log = logging.getLogger("replview.spark")
 ROWS_PER_PARTITION = 250_000
 #: In ``actors``, alone: where nobody was named.
 NOBODY = "?"
@@ -26,7 +35,7 @@ _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "states", "origin", "gid", "xid", "text", "min_changes", "min_bytes",
     "prepared_min", "before", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
-    "pushdown", "masked", "excluded", "path",
+    "pushdown", "masked", "excluded", "archive", "failondataloss", "path",
 )  # fmt: skip
 
 
@@ -47,6 +56,10 @@ class Options:
     masked: Masked | None
     #: Tables that are not read.
     excluded: tuple[str, ...]
+    #: Where what was deleted from the store is read.
+    archive: Target | None
+    #: Whether it is an error that neither of the two has what is asked for.
+    fail_on_data_loss: bool
     #: Not shown: it may hold a password.
     dsn: str = field(repr=False)
 
@@ -101,6 +114,8 @@ class Options:
             pushdown=given.get("pushdown", "auto").lower(),
             masked=asked_masks(given.get("masked", "")),
             excluded=_excluded(given.get("excluded", ""), relation),
+            archive=Target.of(url) if (url := given.get("archive", "").strip()) else None,
+            fail_on_data_loss=_fails(given.get("failondataloss", "true")),
             dsn=store_dsn(given.get("dsn")),
         )
 
@@ -155,6 +170,12 @@ def _before(text: str) -> str:
     return found
 
 
+def _fails(text: str) -> bool:
+    if (found := {"true": True, "false": False}.get(text.strip().lower())) is None:
+        raise StoreProblem(f"failOnDataLoss is true or false, not {text!r}", "write one of them")
+    return found
+
+
 def _number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name, "").strip()
     number = whole_number(text)
@@ -205,30 +226,67 @@ class StorePartition(InputPartition):
     part: Slice
     table: SliceTable | None
     within: Range
+    #: Of the archive's slice that has it; empty: the store has it.
+    manifest: str = ""
 
 
 def planned(
     connection: Connection, part: Slice, table: SliceTable | None, options: Options
 ) -> list[StorePartition]:
-    """Partitions of even numbers of changes, none empty."""
-    rows = None if options.partitions else options.rows_per_partition
-    ranges = cut(connection, part, table, parts=options.partitions, rows_per_part=rows)
-    return [StorePartition(part, table, within) for within in ranges]
+    """Partitions of even numbers of changes, none empty, in the order of history; of what was
+    deleted from the store one a slice of the archive. Raises ``StoreProblem``.
+    """
+    rows, found = None if options.partitions else options.rows_per_partition, []
+    # What is deleted while this is asked is deleted for none of these questions, or for all.
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    with connection.transaction():
+        for piece, manifest in deleted.pieces(connection, part, options.archive):
+            if manifest == deleted.LOST:
+                _lose(piece, options)
+            elif manifest:
+                deleted.refuse_narrowed(piece)
+                found.append(StorePartition(piece, table, everything(piece), manifest))
+            else:
+                ranges = cut(connection, piece, table, parts=options.partitions, rows_per_part=rows)
+                found += [StorePartition(piece, table, within) for within in ranges]
+    return found
+
+
+def _lose(part: Slice, options: Options) -> None:
+    """Raise ``StoreProblem`` for what is nowhere, or say that it is left out."""
+    cause = (
+        f"retention deleted commit_seq {part.after_seq + 1} to {part.through_seq} of "
+        f"{part.source}/{part.slot}, incarnation {part.incarnation}, from the store"
+    )
+    cause += f", and the archive {options.archive.url} does not have it" if options.archive else ""
+    if options.fail_on_data_loss:
+        raise StoreProblem(
+            cause,
+            "name an archive that has it with the option archive, or go on without it with "
+            "failOnDataLoss=false",
+        )
+    log.warning("%s: it is left out", cause)
 
 
 def read_partition(
-    partition: InputPartition, dsn: str, schema: pa.Schema
+    partition: InputPartition, options: Options, planned_as: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Its rows, in the schema that Spark's plan has."""
+    """Its rows, in the schema that Spark's plan has. Raises ``StoreProblem`` where some of them
+    were deleted meanwhile, ``TargetProblem``.
+    """
     if not isinstance(partition, StorePartition):
         # There was nothing to read: Spark makes a partition of its own.
         return
-    with connect(dsn) as connection:
+    schema = to_arrow_schema(planned_as, timezone="UTC")
+    part, table, within = partition.part, partition.table, partition.within
+    with connect(options.dsn) as connection:
         batches = (
-            read_untyped(connection, partition.part, partition.within)
-            if partition.table is None
-            else read_typed(connection, partition.part, partition.table, partition.within)
-        )
+            deleted.read_archived(connection, options.archive, partition.manifest, part, table)
+            if partition.manifest and options.archive
+            else read_untyped(connection, part, within)
+            if table is None
+            else read_typed(connection, part, table, within)
+        )  # fmt: skip
         for batch in batches:
             # Spark names the insides of lists and maps otherwise.
             arrays = [
@@ -236,3 +294,12 @@ def read_partition(
                 for column, item in zip(batch.columns, schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        # A transaction goes no later than what it consists of.
+        after, through = ends(part, within)
+        if not partition.manifest and manifests.deleted(
+            connection, replace(part, after_seq=after, through_seq=through)
+        ):
+            raise StoreProblem(
+                f"retention deleted transactions between commit_seq {after + 1} and {through} "
+                "while they were read", "run the query again: it is planned anew",
+            )  # fmt: skip

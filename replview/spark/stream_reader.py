@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from psycopg import sql
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -20,7 +19,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from replview.parquet.reading import StoreProblem, connect, resolve
+from replview.parquet.archive.deleted import counts, pieces, resolved
+from replview.parquet.reading import StoreProblem, connect
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.places import conditions, counted, wanted_operations
 from replview.parquet.reading.resolving import chosen
@@ -30,8 +30,7 @@ from replview.spark.options import Options, StorePartition, planned, read_partit
 Offset = dict[str, int]
 
 _INCARNATIONS = """
-    SELECT i.number, coalesce((SELECT max(t.commit_seq) FROM transaction t
-                               WHERE t.incarnation_id = i.id), 0)
+    SELECT i.number, i.commit_seq
     FROM slot_incarnation i JOIN slot_incarnation mine ON mine.slot_id = i.slot_id
     WHERE mine.id = %s ORDER BY i.number
 """
@@ -91,18 +90,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Rows in the order of history."""
-        yield from read_partition(
-            partition, self._options.dsn, to_arrow_schema(self._schema, timezone="UTC")
-        )
+        yield from read_partition(partition, self._options, self._schema)
 
     def _part(self, connection: Connection, incarnation: int, after: int, through: int) -> Slice:
         asked = {**self._options.asked, "incarnation": incarnation}
-        found = resolve(connection, **asked, after_seq=after, through_seq=through)
+        found = resolved(connection, **asked, after_seq=after, through_seq=through)
         return self._options.shown(connection, found)
 
     def _stored(self, connection: Connection) -> Offset:
         """How far each incarnation goes, or the one that was chosen."""
-        part = resolve(connection, **self._options.asked)
+        part = resolved(connection, **self._options.asked)
         only = self._options.asked["incarnation"]
         rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
         return {str(number): int(seq) for number, seq in rows if only in (None, number)}
@@ -116,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             whole = self._part(connection, incarnation, after, through)
             while after < through:
                 part = replace(whole, after_seq=after, through_seq=min(after + width, through))
-                for seq, changes in self._counts(connection, part):
+                for seq, changes in self._counts(connection, whole, part):
                     if taken and taken + changes > most:
                         return reached
                     taken += changes
@@ -125,15 +122,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 width = min(2 * width, _WIDEST)
         return reached
 
-    def _counts(self, connection: Connection, part: Slice) -> Iterator[tuple[int, int]]:
+    def _counts(
+        self, connection: Connection, whole: Slice, part: Slice
+    ) -> Iterator[tuple[int, int]]:
         """In order the transactions of a part of the backlog, and how many changes each has."""
         relation = None if self._table is None else self._table.relation_id
-        operations = wanted_operations(part, rows=relation is not None)
-        query = sql.SQL(_COUNTS).format(
-            changes=counted(operations, relation, whose=part.whose),
-            where=conditions(part, None, None if relation is None else [relation]),
-        )
-        yield from connection.execute(query)
+        for piece, manifest in pieces(connection, part, self._options.archive):
+            if manifest and self._options.archive:
+                yield from counts(connection, self._options.archive, manifest, piece, self._table)
+            elif manifest is None:
+                operations = wanted_operations(piece, rows=relation is not None)
+                query = sql.SQL(_COUNTS).format(
+                    changes=counted(operations, relation, whose=piece.whose),
+                    where=conditions(piece, None, None if relation is None else [relation]),
+                )
+                yield from connection.execute(query)
+            elif self._options.fail_on_data_loss:
+                # This raises the problem, with all that is lost.
+                planned(connection, whole, self._table, self._options)
 
     def _check_shape(self, connection: Connection, part: Slice) -> None:
         """A shape that the stream did not know when it began would lose its new columns."""

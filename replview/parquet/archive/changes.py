@@ -3,7 +3,7 @@ the store would have them.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -33,8 +33,11 @@ class ArchivedChange:
     xid: int | None
     commit_time: dt.datetime | None
     actor: str | None
+    commit_seq: int | None = None
     schema: str | None = None
     table: str | None = None
+    #: The table's, where the change tells it itself (a truncation).
+    oid: int | None = None
     version: int | None = None
     #: ``[{"name", "type"}]`` of its version, in the stream's order.
     columns: Sequence[Mapping[str, Any]] = ()
@@ -75,14 +78,18 @@ def file_columns(schema: pa.Schema) -> dict[str, str]:
 
 
 def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
-    """The changes of rows that one file has, in its order; a row before an update is that
-    update's old one.
-    """
-    names = file_columns(table.schema)
-    kinds = {source: table.schema.field(name).type for source, name in names.items()}
-    found: list[ArchivedChange] = []
+    """The changes of rows that one file has."""
+    return list(changes_in(table.to_pylist(maps_as_pydicts="strict"), table.schema, shapes))
+
+
+def changes_in(
+    rows: Iterable[Mapping[str, Any]], schema: pa.Schema, shapes: Shapes
+) -> Iterator[ArchivedChange]:
+    """In the file's order; a row before an update is that update's old one."""
+    names = file_columns(schema)
+    kinds = {source: schema.field(name).type for source, name in names.items()}
     before: tuple[Any, dict[str, Any], bool] | None = None
-    for row in table.to_pylist(maps_as_pydicts="strict"):
+    for row in rows:
         place = (row["_commit_version"], row["_xid"], row["_seq"])
         shape = shapes.version(row["_relation_version"])
         image = _image(row, names, kinds, shape["columns"])
@@ -94,19 +101,17 @@ def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
         if op == "U" and before is not None and before[0] == place:
             _, old, whole = before
         before = None
-        found.append(
-            ArchivedChange(
-                op="S" if op == "I" and row["_xid"] is None else op,
-                seq=row["_seq"], lsn=row["_lsn"], commit_lsn=row["_commit_version"],
-                xid=row["_xid"], commit_time=row["_commit_timestamp"], actor=row["_actor"],
-                schema=shapes.schema, table=shapes.table, version=row["_relation_version"],
-                columns=shape["columns"], key_columns=shape["key_columns"],
-                replica_identity=shape["replica_identity"],
-                old_kind=None if old is None else "O" if whole else "K", old=old,
-                new=None if op == "D" else image,
-            )
+        yield ArchivedChange(
+            op="S" if op == "I" and row["_xid"] is None else op,
+            seq=row["_seq"], lsn=row["_lsn"], commit_lsn=row["_commit_version"],
+            xid=row["_xid"], commit_time=row["_commit_timestamp"], actor=row["_actor"],
+            commit_seq=row["_commit_seq"],
+            schema=shapes.schema, table=shapes.table, version=row["_relation_version"],
+            columns=shape["columns"], key_columns=shape["key_columns"],
+            replica_identity=shape["replica_identity"],
+            old_kind=None if old is None else "O" if whole else "K", old=old,
+            new=None if op == "D" else image,
         )  # fmt: skip
-    return found
 
 
 def _image(
@@ -136,7 +141,8 @@ def event_of(row: Mapping[str, Any]) -> ArchivedChange:
         op="T" if truncate else "M",
         seq=row["seq"], lsn=row["lsn"], commit_lsn=row["_commit_version"], xid=row["xid"],
         commit_time=row["commit_time"], actor=row["actor"], schema=row["schema"],
-        table=row["table"], version=row["version"],
+        commit_seq=row["commit_seq"], table=row["table"], oid=row["relation_oid"],
+        version=row["version"],
         new={word: row[word] for word in words if row[word] is not None},
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def conditions(
     """Which transactions: of the range, and where relations are named, that touched one of them."""
     found: list[sql.Composable] = [
         sql.SQL("t.incarnation_id = {}").format(part.incarnation_id),
-        sql.SQL("t.commit_seq > {} AND t.commit_seq <= {}").format(*_ends(part, within)),
+        sql.SQL("t.commit_seq > {} AND t.commit_seq <= {}").format(*ends(part, within)),
         sql.SQL("t.state = ANY({})").format(list(STATES)),
     ]
     if part.since is not None:
@@ -127,7 +127,8 @@ def _bound(text: str, values: Mapping[str, object]) -> sql.Composed:
     )
 
 
-def _ends(part: Slice, within: Range | None) -> tuple[int, int]:
+def ends(part: Slice, within: Range | None) -> tuple[int, int]:
+    """``after < commit_seq <= through`` of a range, or of the slice."""
     if within is None:
         return part.after_seq, part.through_seq
     # The transaction in which a range begins has more of it, unless all of it came before.

@@ -35,7 +35,8 @@ from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Range, Slice
 from replview.store.read.rows import named
 
-_WORDS = {code: word for word in OPERATIONS for code in operation_codes([word])}
+#: Of ``change.op``.
+WORDS = {code: word for word in OPERATIONS for code in operation_codes([word])}
 _FIELDS: dict[str, pa.DataType] = {
     "id": pa.int64(), "seq": pa.int32(), "lsn": pa.string(), "subxid": pa.int64(),
     "op": pa.string(), "version_id": pa.int64(), "old": pa.string(), "new": pa.string(),
@@ -48,7 +49,8 @@ _QUERY = """
 _SHAPES = """
     SELECT v.id, v.number AS version, v.schema, v."table", r.oid AS relation_oid
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
-    JOIN slot_incarnation i ON i.slot_id = r.slot_id WHERE i.id = %s ORDER BY v.id
+    JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.system_identifier = r.system_identifier
+    WHERE i.id = %s ORDER BY v.id
 """
 _SHAPE = pa.schema([("id", pa.int64()), *map(UNTYPED.field, (
     "version", "schema", "table", "relation_oid"))])  # fmt: skip
@@ -60,6 +62,18 @@ _TRANSACTIONS = """
         ORDER BY t.commit_seq LIMIT {page}
     ) AS packed
 """
+
+
+#: A table's oid → the number of each of its shapes → schema and name of the table then.
+Names = dict[int, dict[int, tuple[str, str]]]
+
+
+def names_by_oid(connection: Connection, part: Slice) -> Names:
+    """Of all tables of the slice's incarnation."""
+    found: Names = {}
+    for _, number, schema, table, oid in connection.execute(_SHAPES, [part.incarnation_id]):
+        found.setdefault(oid, {})[number] = (schema, table)
+    return found
 
 
 def read_untyped(
@@ -111,7 +125,7 @@ def _record_batch(
     columns["commit_time"] = times.take(of)
     columns["incarnation"] = pa.repeat(pa.scalar(part.incarnation, pa.int32()), batch.num_rows)
     words = pc.dictionary_encode(batch.column("op"))
-    names = pa.array([_WORDS[code] for code in words.dictionary.to_pylist()], pa.string())
+    names = pa.array([WORDS[code] for code in words.dictionary.to_pylist()], pa.string())
     columns["op"] = names.take(words.indices)
     return pa.RecordBatch.from_arrays([columns[item.name] for item in UNTYPED], schema=UNTYPED)
 

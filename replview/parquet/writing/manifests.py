@@ -23,16 +23,17 @@ _SKIPPED = """
 """
 _STORED = """
     SELECT count(*) FROM transaction
-    WHERE incarnation_id = %s AND commit_seq > %s AND commit_seq <= %s
+    WHERE incarnation_id = %(incarnation_id)s AND commit_seq > %(after)s
+      AND commit_seq <= %(through)s
 """
 # The place in history has no holes of its own: what is missing was deleted.
 _HOLES = """
-    SELECT before, commit_seq FROM (
+    SELECT before, commit_seq - 1 FROM (
         SELECT commit_seq, lag(commit_seq, 1, %(after)s) OVER (ORDER BY commit_seq) AS before
         FROM (SELECT commit_seq FROM transaction WHERE incarnation_id = %(incarnation_id)s
                 AND commit_seq > %(after)s AND commit_seq <= %(through)s
               UNION ALL SELECT %(through)s + 1) AS stored
-    ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1 LIMIT 1000
+    ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1 LIMIT %(most)s
 """
 
 
@@ -236,9 +237,17 @@ def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
         {"kind": "skipped", "commit_seq": seq, "commit_lsn": lsn}
         for seq, lsn in connection.execute(_SKIPPED, ends)
     ]
+    holes = deleted(connection, part, 1000)
+    return [{"kind": "deleted", "after_seq": a, "through_seq": b} for a, b in holes] + found
+
+
+def deleted(connection: Connection, part: Slice, most: int | None = None) -> list[tuple[int, int]]:
+    """``after < commit_seq <= through`` of what the slice had and the store has no more, in order;
+    the first so many, or all.
+    """
+    ends = {"incarnation_id": part.incarnation_id, "after": part.after_seq,
+            "through": part.through_seq, "most": most}  # fmt: skip
     [stored] = connection.execute(_STORED, ends).fetchone() or (0,)
     if stored == part.through_seq - part.after_seq:
-        return found
-    between = dict(zip(("incarnation_id", "after", "through"), ends, strict=True))
-    holes = connection.execute(_HOLES, between)
-    return [{"kind": "deleted", "after_seq": a, "through_seq": b - 1} for a, b in holes] + found
+        return []
+    return connection.execute(_HOLES, ends).fetchall()

@@ -1,0 +1,327 @@
+"""What retention deleted from the store, read from an archive in its place: planned, counted and
+read as the store's own is (``parquet.reading``), equal in schema and value.
+
+Files tell neither subtransactions (``subxid`` is null) nor when something was stored: what has no
+time of commit (a message outside of transactions) passes every time.
+"""
+
+import heapq
+import json
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
+from functools import partial
+from itertools import chain, groupby, islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replview.parquet.archive import changes
+from replview.parquet.pg_values import convert, pg_text
+from replview.parquet.reading.connecting import Connection, StoreProblem
+from replview.parquet.reading.places import lsn_text
+from replview.parquet.reading.resolving import resolve
+from replview.parquet.reading.typed_query import is_plain
+from replview.parquet.reading.untyped import WORDS, Names, names_by_oid
+from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, Column
+from replview.parquet.slices import NOT_NARROWED, Slice, SliceTable
+from replview.parquet.writing.chains import Chain
+from replview.parquet.writing.layout import SCHEMA
+from replview.parquet.writing.manifests import deleted, path_of
+from replview.parquet.writing.problems import TargetProblem, raising_problems
+from replview.parquet.writing.targets import Target
+from replview.store.read.days import is_deleted
+
+#: In the place of a manifest: neither the store nor the archive has it.
+LOST = ""
+_ROWS = 8_192
+_MASKED = {"$masked": True}
+#: As ``_pg_raw`` has it.
+_MASK = '{"$masked":true}'
+_NEXT = """
+    SELECT coalesce((SELECT min(t.commit_seq) - 1 FROM transaction t
+                     WHERE t.incarnation_id = i.id AND t.commit_seq > %s), i.commit_seq)
+    FROM slot_incarnation i WHERE i.id = %s
+"""
+_KEPT = """
+    SELECT (s.value -> i.slot_id::text)::text FROM setting s, slot_incarnation i
+    WHERE s.name = 'retention.slots' AND i.id = %s
+"""
+_HOMES = "SELECT DISTINCT home FROM archive_mark WHERE incarnation_id = %s AND home <> ''"
+
+
+def resolved(connection: Connection, **asked: Any) -> Slice:
+    """As ``resolve``, up to the next that is stored: what was deleted before that may be meant."""
+    part, through = resolve(connection, **asked), asked.get("through_seq")
+    [(end,)] = connection.execute(_NEXT, [part.through_seq, part.incarnation_id]).fetchall()
+    return replace(part, through_seq=end if through is None else min(end, through))
+
+
+def pieces(
+    connection: Connection, part: Slice, archive: Target | None
+) -> Iterator[tuple[Slice, str | None]]:
+    """The slice in pieces, in order: each with None, where the store has it; with the path of a
+    manifest in the archive that has it; or ``LOST``. What was deleted and cannot have anything
+    that is asked for is left out.
+    """
+    holes = deleted(connection, part)
+    asked = bool(holes) and _asks_of_deleted(connection, part)
+    for piece, gone in _parted(part, holes):
+        if not gone:
+            yield piece, None
+        elif asked and archive is None:
+            yield piece, LOST
+        elif asked and archive is not None:
+            yield from _archived(connection, piece, archive)
+
+
+def _asks_of_deleted(connection: Connection, part: Slice) -> bool:
+    """Whether it begins before the time and the LSN since which everything is kept."""
+    row = connection.execute(_KEPT, [part.incarnation_id]).fetchone()
+    if row is None or row[0] is None:
+        return True
+    return all(
+        is_deleted(row[0], since, lsn, part.incarnation_id)
+        for since, lsn in ((part.since, None), (None, part.from_lsn))
+        if (since, lsn) != (None, None)
+    )
+
+
+def _parted(part: Slice, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Slice, bool]]:
+    """What of the slice lies between spans, and (True) in each of them; none is empty."""
+    at, end = part.after_seq, part.through_seq
+    for span in (*spans, (end, end)):
+        first, last = (min(max(edge, at), end) for edge in span)
+        for after, through, within in ((at, first, False), (first, last, True)):
+            if after < through:
+                yield replace(part, after_seq=after, through_seq=through), within
+        at = last
+
+
+def _archived(
+    connection: Connection, part: Slice, target: Target
+) -> Iterator[tuple[Slice, str | None]]:
+    # A source may have been renamed since it was first archived.
+    homes = [*(row[0] for row in connection.execute(_HOMES, [part.incarnation_id])), part.source]
+    alike = [Slice(source=home, slot=part.slot, incarnation_id=0, incarnation=part.incarnation,
+                   after_seq=0, through_seq=0) for home in homes]  # fmt: skip
+    found = [(Chain.of(target, each), each) for each in alike]
+    slices, everything = max(found, key=lambda one: len(one[0].whole))
+    known = {a: b for a, b in sorted(slices.whole.items()) if a not in slices.begun}
+    for piece, there in _parted(part, known.items()):
+        if not there:
+            yield piece, LOST
+            continue
+        after = max(each for each in known if each <= piece.after_seq)
+        path = path_of(replace(everything, after_seq=after, through_seq=known[after]))
+        gaps = _manifest(target, path)["gaps"]
+        lost = [(g["after_seq"], g["through_seq"]) for g in gaps if g["kind"] == "deleted"]
+        for some, gone in _parted(piece, lost):
+            yield some, LOST if gone else path
+
+
+def _manifest(target: Target, path: str) -> dict[str, Any]:
+    document = target.read_json(path)
+    if document is None:
+        raise TargetProblem("a slice of the archive is not there any more", "run the query again")
+    return document
+
+
+def refuse_narrowed(part: Slice) -> None:
+    """Raise ``StoreProblem`` for what is asked of the store's record alone."""
+    asked = replace(part.narrowed, no_actor=False, searched=None)
+    if asked.id.isdecimal():
+        asked = replace(asked, id="")
+    if asked != NOT_NARROWED or part.before != "sent":
+        raise StoreProblem(
+            f"commit_seq {part.after_seq + 1} to {part.through_seq} is in the archive alone, which "
+            "is not asked for a text, sizes, states, an origin, a gid or rows before updates",
+            "leave these options out, or begin with what the store has",
+        )
+
+
+def counts(
+    connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
+) -> Iterator[tuple[int, int]]:
+    """In order the part's transactions that have rows in a manifest's files, and how many."""
+    places = [
+        (seq for batch in _scanned(target, file, where, [place]) for seq in batch[0].to_pylist())
+        for file, _, where, place in _files(connection, target, path, part, table)
+    ]
+    for seq, rows in groupby(heapq.merge(*places)):
+        yield seq, sum(1 for _ in rows)
+
+
+def read_archived(
+    connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
+) -> Iterator[pa.RecordBatch]:
+    """The part's rows in a manifest's files, as ``read_typed`` or ``read_untyped`` gives them.
+
+    Raises ``TargetProblem``.
+    """
+    names, typed, told = {} if table else names_by_oid(connection, part), [], []
+    for file, oid, where, _ in _files(connection, target, path, part, table):
+        schema, columns = target.dataset(file["path"]).schema, None
+        if table is not None:
+            own = changes.file_columns(schema)
+            columns = [own[c.source_name] for c in table.columns if c.source_name in own]
+            columns += [each.name for each in CHANGE_FIELDS]
+            typed.append(_typed(_scanned(target, file, where, columns), own, part, table))
+            continue
+        found: Iterator[changes.ArchivedChange]
+        rows = chain.from_iterable(
+            batch.to_pylist(maps_as_pydicts="strict")
+            for batch in _scanned(target, file, where, columns)
+        )
+        if file["kind"] == "events":
+            found = filter(partial(_is_within, part), map(changes.event_of, rows))
+        else:
+            shapes = changes.Shapes(target.read_json(f"{file['dataset']}/{SCHEMA}") or {})
+            found = changes.changes_in(rows, schema, shapes)
+        told.append(map(partial(_record, part, names, oid), found))
+    yield from _in_order(typed)
+    records = heapq.merge(*told, key=operator.itemgetter("commit_seq", "seq"))
+    while some := list(islice(records, _ROWS)):
+        yield pa.RecordBatch.from_pylist(some, UNTYPED)
+
+
+def _files(
+    connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
+) -> Iterator[tuple[Mapping[str, Any], int | None, pc.Expression, str]]:
+    """Files that may have some of the part's rows, the oid of their table, which rows, and the
+    column of their place.
+    """
+    document, named = _manifest(target, path), names_by_oid(connection, part)
+    oids = [table.oid] if table else [oid for oid, shapes in named.items()
+                                      if ".".join(shapes[max(shapes)]) in part.tables]  # fmt: skip
+    for file in document["files"]:
+        oid, events = changes.oid_of(document, file), file["kind"] == "events"
+        where = _where(part, events=events)
+        if file["kind"] == "transactions" or (events and table):
+            continue
+        if part.tables and events:
+            where &= pc.field("relation_oid").isin(pa.array(oids, pa.int64()))
+        elif part.tables and oid not in oids:
+            continue
+        yield file, oid, where, "commit_seq" if events else "_commit_seq"
+
+
+def _where(part: Slice, *, events: bool) -> pc.Expression:
+    """Which rows of a file, as ``reading.places.conditions`` says of the store's."""
+    own = "" if events else "_"
+    place, actor, xid = (pc.field(f"{own}{name}") for name in ("commit_seq", "actor", "xid"))
+    time = pc.field("commit_time" if events else "_commit_timestamp")
+    lsn, since, until = pc.field("_commit_version"), part.since, part.until
+    where = (place > part.after_seq) & (place <= part.through_seq)
+    for field, holds, bound in (
+        (lsn, operator.ge, part.from_lsn), (lsn, operator.le, part.to_lsn),
+        (time, operator.ge, since and since.astimezone(UTC)),
+        (time, operator.lt, until and until.astimezone(UTC)),
+    ):  # fmt: skip
+        if bound is not None:
+            where &= holds(field, bound) | field.is_null()
+    if part.whose:
+        where &= actor.is_null() if part.narrowed.no_actor else actor.isin(list(part.actors))
+    if part.narrowed.id:
+        where &= xid == int(part.narrowed.id)
+    if part.operations:
+        # (The words of a table's rows begin with six letters of their operation.)
+        of_table = pc.utf8_slice_codeunits(pc.field("_change_type"), 0, 6)
+        op = pc.field("op") if events else pc.if_else(xid.is_null(), "snapshot", of_table)
+        where &= op.isin(list(part.operations))
+    return where
+
+
+def _scanned(
+    target: Target, file: Mapping[str, Any], where: pc.Expression, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    dataset = target.dataset(file["path"])
+    with raising_problems():
+        found = dataset.scanner(columns=columns, filter=where, batch_size=_ROWS, use_threads=False)
+        yield from (batch for batch in found.to_batches() if batch.num_rows)
+
+
+def _typed(
+    batches: Iterable[pa.RecordBatch], own: Mapping[str, str], part: Slice, table: SliceTable
+) -> Iterator[pa.RecordBatch]:
+    """The table's columns of now; ``own``: the file's, by their names on the source."""
+    names, masked = [c.source_name for c in table.columns], part.masked_of(table.name)
+    for batch in batches:
+        raws, arrays = batch["_pg_raw"].to_pylist(maps_as_pydicts="strict"), []
+        for column in table.columns:
+            name = column.source_name
+            values = batch[own[name]] if name in own else pa.nulls(batch.num_rows, column.arrow)
+            if name in masked:
+                for raw, there in zip(raws, values.is_valid().to_pylist(), strict=True):
+                    if there or name in raw:
+                        raw[name] = _MASK
+                values = pa.nulls(batch.num_rows, column.arrow)
+            elif values.type != column.arrow and not is_plain(column.arrow):
+                values = _retyped(values, column, raws)
+            arrays.append(values.cast(column.arrow))
+        absent = batch["_not_sent"].to_pylist()
+        lists = {
+            "_not_sent": [[name for name in names if name in each] for each in absent],
+            "_pg_raw": [[(name, raw[name]) for name in names if name in raw] for raw in raws],
+        }
+        arrays += [pa.array(lists[f.name], f.type) if f.name in lists else batch[f.name]
+                   for f in CHANGE_FIELDS]  # fmt: skip
+        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
+
+
+def _retyped(values: pa.Array, column: Column, raws: Sequence[dict[str, str]]) -> pa.Array:
+    """A column that has come to be of text, with what its former type could not hold; a mark is
+    none.
+    """
+    texts = [pg_text(value, values.type) for value in values.to_pylist()]
+    for place, raw in enumerate(raws if pa.types.is_string(column.arrow) else ()):
+        if not raw.get(column.source_name, '{"$').startswith('{"$'):
+            texts[place] = raw.pop(column.source_name)
+    return convert(texts, column.arrow).array
+
+
+def _is_within(part: Slice, change: changes.ArchivedChange) -> bool:
+    """A message outside of transactions stands where its record does."""
+    lsn = change.commit_lsn or changes.lsn_of(change.lsn)
+    return (part.from_lsn or 0) <= lsn and (part.to_lsn is None or lsn <= part.to_lsn)
+
+
+def _record(
+    part: Slice, names: Names, oid: int | None, change: changes.ArchivedChange
+) -> dict[str, Any]:
+    oid = change.oid or oid
+    named = names.get(oid or 0, {})
+    schema, table = named.get(change.version or 0, (change.schema, change.table))
+    masked = {column for name in named.values() for column in part.masked_of(".".join(name))}
+    return {
+        **{name: getattr(change, name, None) for name in UNTYPED.names},
+        "incarnation": part.incarnation, "_commit_version": change.commit_lsn,
+        "commit_lsn": None if change.commit_lsn is None else lsn_text(change.commit_lsn),
+        "op": WORDS[change.op], "schema": schema, "table": table, "relation_oid": oid,
+        "old": _json(change.old, masked), "new": _json(change.new, masked),
+    }  # fmt: skip
+
+
+def _json(image: Mapping[str, Any] | None, masked: Collection[str]) -> str | None:
+    """As PostgreSQL writes ``jsonb``: shorter names first."""
+    if image is None:
+        return None
+    names = sorted(image, key=lambda name: (len(name.encode()), name.encode()))
+    shown = {n: _MASKED if n in masked and image[n] is not None else image[n] for n in names}
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _in_order(sources: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """The rows of all, each of which has its own in order."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, pa.RecordBatch]]:
+        for batch in batches:
+            places = (batch[name].to_pylist() for name in ("_commit_seq", "_seq"))
+            yield from ((at, n, batch) for n, at in enumerate(zip(*places, strict=True)))
+
+    merged = heapq.merge(*map(rows, sources), key=operator.itemgetter(0))
+    for _, run in groupby(merged, key=lambda row: id(row[2])):
+        [(_, first, batch), *more] = run
+        yield batch.slice(first, 1 + len(more))
