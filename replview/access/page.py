@@ -1,8 +1,8 @@
 """The table of pages: ``@page`` on a view says all that holds of its address.
 
-Who may see it, where it stands in the navigation, which words of its path name something that must
-be visible, and what the access record notes of a look at it. The middlewares, the navigation and
-the links of other pages read it from here. A view without it is refused.
+Its methods, who may see it, where it stands in the navigation, which words of its path name
+something that must be visible, and what the access record notes of a look at it. The middlewares,
+the navigation and the links of other pages read it from here. A view without it is refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from django.http import Http404
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.views.decorators.http import require_http_methods
 
 from replview.access.rights import Role
 from replview.store.models import AccessRecord, Alert, AlertRule, Source
@@ -23,6 +24,9 @@ EVERYONE: Final = "everyone"
 SIGNED_IN: Final = "signed in"
 #: Methods that change nothing.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What an address may be asked by.
+GET, POST, GET_POST = ("GET",), ("POST",), ("GET", "POST")
+SAFE, READ_POST = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
 #: Words of a path → the model whose visible objects they name; None: they name nothing of a source,
 #: or something that belongs to what another word names.
@@ -55,6 +59,8 @@ class Nav:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
+    #: Anything else is answered with 405; empty: the view sees to that itself.
+    methods: tuple[str, ...] = field(default=(), kw_only=False)
     role: Role | str
     #: Of methods that change something; None: the same.
     change: Role | None = None
@@ -69,7 +75,9 @@ class Page:
     polled: bool = False
 
     def __call__(self, view: View) -> View:
-        """Mark a view: ``@page(role=…)``."""
+        """Mark a view: ``@page(GET, role=…)``."""
+        if self.methods:
+            view = require_http_methods(self.methods)(view)
         view.replview_page = self  # type: ignore[attr-defined]
         return view
 

@@ -10,9 +10,8 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
-from replview.access.page import VIEWER, page
+from replview.access.page import POST, VIEWER, page
 from replview.access.rights import account_of
 from replview.store.models import SavedFilter
 from replview.store.read.transactions.transaction_filter import (
@@ -126,8 +125,7 @@ def filter_query(words: QueryDict) -> str:
     return kept.urlencode(safe="/")[:_LONGEST_QUERY]
 
 
-@page(role=VIEWER, of={"page": None})
-@require_POST
+@page(POST, role=VIEWER, of={"page": None})
 def save(request: HttpRequest, page: str) -> HttpResponse:
     """Save the filter under a name; one of that name is replaced. Then back to the page."""
     if page not in PAGES:
@@ -143,8 +141,7 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
     return redirect(f"{reverse(page)}?{query}")
 
 
-@page(role=VIEWER, of={"filter_id": None})
-@require_POST
+@page(POST, role=VIEWER, of={"filter_id": None})
 def delete(request: HttpRequest, filter_id: int) -> HttpResponse:
     """Forget one of one's own filters; the page stays as it was."""
     mine = get_object_or_404(SavedFilter, pk=filter_id, user=account_of(request))

@@ -5,9 +5,8 @@ from datetime import timedelta
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
 
-from replview.access.page import VIEWER, page
+from replview.access.page import GET, VIEWER, page
 from replview.health.states import Level
 from replview.store.fields import LSNField
 from replview.store.models import Transaction
@@ -19,8 +18,7 @@ COLOURS = ("surface", "bg", "sunken", "selected", "text", "text-2", "text-3",
            "accent", "ins", "upd", "del", "trn", "msg", "control")  # fmt: skip
 
 
-@page(role=VIEWER)
-@require_GET
+@page(GET, role=VIEWER)
 def components(request: HttpRequest) -> HttpResponse:
     """No values of any source: all is invented here."""
     page = {

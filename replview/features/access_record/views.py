@@ -11,9 +11,8 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET
 
-from replview.access.page import ADMIN, page
+from replview.access.page import ADMIN, GET, page
 from replview.access.reading import AccessFilter, Place, names_of, read, record_json, walk
 from replview.store.models import AccessRecord
 from replview.store.write.access_record import Action, Via, is_new, note
@@ -243,8 +242,7 @@ _FILES = {
 }
 
 
-@page(role=ADMIN, nav="masks", record=(Action.VIEWED_ACCESS_RECORD,))
-@require_GET
+@page(GET, role=ADMIN, nav="masks", record=(Action.VIEWED_ACCESS_RECORD,))
 def access_record(request: HttpRequest) -> HttpResponse:
     """The record, a page at a time; looking at it is in it."""
     wanted = wanted_of(request)
@@ -257,8 +255,7 @@ def access_record(request: HttpRequest) -> HttpResponse:
     return render(request, "access_record/access.html", {"page": page, "wanted": wanted})
 
 
-@page(role=ADMIN, record=(Action.EXPORTED,))
-@require_GET
+@page(GET, role=ADMIN, record=(Action.EXPORTED,))
 def as_file(request: HttpRequest) -> HttpResponseBase:
     """All that is asked for, as CSV or JSON lines."""
     wanted = wanted_of(request)

@@ -16,11 +16,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
 
 from replview.access import accounts, session_policy
 from replview.access.accounts import AccountProblem
-from replview.access.page import SIGNED_IN, VIEWER, page
+from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
 from replview.access.rights import account_of, role_of, table_patterns, visible_sources
 from replview.access.tokens import ScopeRefused, make_token, scopes_for
 from replview.store.models import ApiToken
@@ -104,16 +103,14 @@ _SCOPE_WORDS = {
 }
 
 
-@page(role=SIGNED_IN)
+@page(GET, role=SIGNED_IN)
 @never_cache
-@require_GET
 def me(request: HttpRequest) -> HttpResponse:
     return _show(request)
 
 
-@page(role=SIGNED_IN)
+@page(POST, role=SIGNED_IN)
 @never_cache
-@require_POST
 def password(request: HttpRequest) -> HttpResponse:
     """A new password; every other session is signed out."""
     user = account_of(request)
@@ -144,8 +141,7 @@ def _is_present(request: HttpRequest, typed: str) -> bool:
     return authenticate(request, username=user.get_username(), password=typed) is not None
 
 
-@page(role=SIGNED_IN)
-@require_POST
+@page(POST, role=SIGNED_IN)
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End every session, this one too."""
     accounts.sign_out(account_of(request))
@@ -154,9 +150,8 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     return redirect("login")
 
 
-@page(role=VIEWER)
+@page(POST, role=VIEWER)
 @never_cache
-@require_POST
 def new_token(request: HttpRequest) -> HttpResponse:
     """A token, shown in the answer, once."""
     user = account_of(request)
@@ -189,8 +184,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
     return _show(request, made=row, token=token)
 
 
-@page(role=SIGNED_IN, of={"token_id": None})
-@require_POST
+@page(POST, role=SIGNED_IN, of={"token_id": None})
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     user = account_of(request)
     row = get_object_or_404(user.api_tokens, pk=token_id, revoked_at=None)

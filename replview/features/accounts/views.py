@@ -12,11 +12,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from replview.access import accounts
 from replview.access.accounts import AccountProblem, first_admin, is_good
-from replview.access.page import ADMIN, EVERYONE, Nav, page
+from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
@@ -26,8 +25,7 @@ from replview.ui.params import Params
 _MOST = 500
 
 
-@page(role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
 def listing(request: HttpRequest) -> HttpResponse:
     errors: dict[str, str] = {}
     if request.method == "POST":
@@ -57,47 +55,40 @@ def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
     return render(request, "accounts/accounts.html", page, status=422 if errors else 200)
 
 
-@page(role=ADMIN, nav="accounts", of={"user_id": None})
-@require_GET
+@page(GET, role=ADMIN, nav="accounts", of={"user_id": None})
 def account(request: HttpRequest, user_id: int) -> HttpResponse:
     return _show(request, _find(user_id))
 
 
-@page(role=ADMIN, of={"user_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"user_id": None})
 def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
     return _do(request, user_id, lambda user: accounts.change_role(user, _role(request)))
 
 
-@page(role=ADMIN, of={"user_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"user_id": None})
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
     typed = request.POST.get("password", "")
     return _do(request, user_id, lambda user: accounts.change_password(user, typed))
 
 
-@page(role=ADMIN, of={"user_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"user_id": None})
 def active(request: HttpRequest, user_id: int) -> HttpResponse:
     """Close the account, or open it again."""
     wanted = request.POST.get("active") == "1"
     return _do(request, user_id, accounts.open_account if wanted else accounts.close_account)
 
 
-@page(role=ADMIN, of={"user_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"user_id": None})
 def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
     return _do(request, user_id, accounts.sign_out)
 
 
-@page(role=ADMIN, of={"user_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"user_id": None})
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
     return _do(request, user_id, accounts.unlock)
 
 
-@page(role=ADMIN, of={"user_id": None, "token_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"user_id": None, "token_id": None})
 def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpResponse:
 
     def revoke(user: User) -> None:
@@ -111,8 +102,7 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
     return _do(request, user_id, revoke)
 
 
-@page(role=ADMIN)
-@require_POST
+@page(POST, role=ADMIN)
 def give(request: HttpRequest) -> HttpResponse:
     sent, name = Params(request.POST), request.POST.get("source", "")
     source = get_object_or_404(Source, name=name) if name else None
@@ -133,8 +123,7 @@ def give(request: HttpRequest) -> HttpResponse:
     return _do(request, user_id, lambda user: accounts.give_grant(user, source, tables, by=by))
 
 
-@page(role=ADMIN, of={"grant_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"grant_id": None})
 def take(request: HttpRequest, grant_id: int) -> HttpResponse:
     grant = get_object_or_404(Grant.objects.select_related("user", "group", "source"), pk=grant_id)
     accounts.take_grant(grant)
@@ -222,11 +211,10 @@ def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
 _BACKEND = "replview.access.rights.RightsBackend"
 
 
-@page(role=EVERYONE, of={"code": None})
+@page(GET_POST, role=EVERYONE, of={"code": None})
 @never_cache
 @login_not_required
 @sensitive_post_parameters()
-@require_http_methods(["GET", "POST"])
 def setup(request: HttpRequest, code: str) -> HttpResponse:
     """A name and a password; then this browser is signed in."""
     if not is_good(code):

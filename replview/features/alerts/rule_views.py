@@ -8,10 +8,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from replview.access.guard import NeedsRole
-from replview.access.page import OF_RULE, OPERATOR, VIEWER, page
+from replview.access.page import GET, GET_POST, OF_RULE, OPERATOR, POST, VIEWER, page
 from replview.access.rights import Role
 from replview.features.alerts.built_in import ensure, original, own_rule
 from replview.features.alerts.kinds import KINDS, AmountProblem, Unit, exact_words, parse_amount
@@ -127,8 +126,7 @@ _KEPT = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", 
 _SLOTS_OFFERED = 500
 
 
-@page(role=VIEWER, nav="alerts")
-@require_GET
+@page(GET, role=VIEWER, nav="alerts")
 def rules(request: HttpRequest) -> HttpResponse:
     ensure()
     rows = rule_rows()
@@ -139,14 +137,12 @@ def rules(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/rules.html", page)
 
 
-@page(role=OPERATOR, nav="alerts", of=OF_RULE)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="alerts", of=OF_RULE)
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     return _answer(request, _find(rule_id))
 
 
-@page(role=OPERATOR, nav="alerts")
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="alerts")
 def new(request: HttpRequest) -> HttpResponse:
     return _answer(request, _unsaved(request.POST if request.method == "POST" else request.GET))
 
@@ -158,8 +154,7 @@ def _answer(request: HttpRequest, found: AlertRule) -> HttpResponse:
     return _save(request, found) if form.read() else _show(request, form, status=422)
 
 
-@page(role=OPERATOR)
-@require_POST
+@page(POST, role=OPERATOR)
 def attempt(request: HttpRequest) -> HttpResponse:
     """Try what the form holds against the past hour; nothing is saved."""
     number = Params(request.POST).number("rule")
@@ -170,8 +165,7 @@ def attempt(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/_trial.html", {"view": trial_view(form.rule)})
 
 
-@page(role=OPERATOR, of=OF_RULE)
-@require_POST
+@page(POST, role=OPERATOR, of=OF_RULE)
 def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Switch on or off, delete, or set back to how it came."""
     found, action = _find(rule_id), request.POST.get("action", "")

@@ -16,9 +16,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from replview.access.page import ADMIN, OF_ALERT, OPERATOR, VIEWER, Nav, page
+from replview.access.page import ADMIN, GET, GET_POST, OF_ALERT, OPERATOR, POST, VIEWER, Nav, page
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.lines import AlertLine
 from replview.features.alerts.messages import announce
@@ -39,8 +38,7 @@ from replview.ui.shell import build_shell, fleet_of
 _DELIVERIES_SHOWN = 50
 
 
-@page(role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
 def alerts(request: HttpRequest) -> HttpResponse:
     page = read_alerts_page(wanted_of(request))
     htmx = request.headers.get("HX-Request") == "true"
@@ -48,8 +46,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
     return render(request, template, {"page": page, "sentence": page.sentence})
 
 
-@page(role=VIEWER, nav="alerts", of=OF_ALERT)
-@require_GET
+@page(GET, role=VIEWER, nav="alerts", of=OF_ALERT)
 def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
     line = find_line(alert_id)
     if line is None:
@@ -63,8 +60,7 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
     return render(request, "alerts/alert_now.html" if htmx else "alerts/alert.html", page)
 
 
-@page(role=OPERATOR, of=OF_ALERT)
-@require_POST
+@page(POST, role=OPERATOR, of=OF_ALERT)
 def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Somebody has seen it; an event is over with that."""
     if not _mark(request, [alert_id]):
@@ -72,8 +68,7 @@ def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
     return redirect(reverse("alert", args=[alert_id]))
 
 
-@page(role=OPERATOR)
-@require_POST
+@page(POST, role=OPERATOR)
 def all_seen(request: HttpRequest) -> HttpResponse:
     firing = Alert.objects.filter(state=Alert.State.FIRING, seen_at=None)
     _mark(request, list(firing.values_list("pk", flat=True)))
@@ -114,8 +109,7 @@ _numbers = itertools.count(1)
 _held: tuple[int, Fleet] | None = None
 
 
-@page(role=VIEWER, polled=True)
-@require_GET
+@page(GET, role=VIEWER, polled=True)
 def shell_health(request: HttpRequest) -> HttpResponse:
     """The header's health of the scope, with the navigation's counts and the news beside it."""
     request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
@@ -180,9 +174,8 @@ _LAST_DELIVERIES = 50
 _SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
 
 
-@page(role=ADMIN, nav="alerts")
+@page(GET_POST, role=ADMIN, nav="alerts")
 @never_cache
-@require_http_methods(["GET", "POST"])
 def webhooks(request: HttpRequest) -> HttpResponse:
     """The list and the form; a new webhook's secret is shown in the answer, once."""
     page: dict[str, object] = {"values": {"format": "json"}, "errors": {}}
@@ -208,8 +201,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     return render(request, template, {**page, **_listed()}, status=status)
 
 
-@page(role=ADMIN, of={"webhook_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"webhook_id": None})
 def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
     """Send a test message, switch on or off, or delete."""
     webhook, action = get_object_or_404(Webhook, pk=webhook_id), request.POST.get("action", "")

@@ -2,9 +2,8 @@
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET
 
-from replview.access.page import ROWS, VIEWER, page
+from replview.access.page import GET, ROWS, VIEWER, page
 from replview.store.models import ArchiveMark, Relation, Slot, SlotIncarnation, Transaction
 from replview.store.retention.archive import home_of
 from replview.store.retention.archived import place_at
@@ -13,8 +12,7 @@ from replview.ui.params import Params
 from replview.ui.row_start import read_start
 
 
-@page(role=VIEWER, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, record=ROWS)
 def transaction(request: HttpRequest) -> HttpResponse:
     """A transaction by its incarnation and place in history, or by its commit's LSN and time."""
     slot = _slot(request)
@@ -36,8 +34,7 @@ def transaction(request: HttpRequest) -> HttpResponse:
     return archived_transaction(request, place, f"{request.path}?{words.urlencode(safe='/:')}")
 
 
-@page(role=VIEWER, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, record=ROWS)
 def row(request: HttpRequest) -> HttpResponse:
     slot = _slot(request)
     start = read_start(slot, request.GET)

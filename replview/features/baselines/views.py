@@ -3,9 +3,8 @@
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 
-from replview.access.page import OF_SLOT, OPERATOR, VIEWER, page
+from replview.access.page import GET_POST, OF_SLOT, OPERATOR, VIEWER, page
 from replview.features.baselines.text import RATES, BaselineForm, rows_of, sentence
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
@@ -18,8 +17,7 @@ SHOWN = 100
 MOST_TABLES = 2000
 
 
-@page(role=VIEWER, change=OPERATOR, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=VIEWER, change=OPERATOR, nav="slots", of=OF_SLOT)
 def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """The slot's baselines; POST asks for some, cancels one, or asks for one again."""
     slots = Slot.objects.select_related("source", "incarnation")

@@ -7,9 +7,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET
 
-from replview.access.page import OPERATOR, page
+from replview.access.page import GET, OPERATOR, page
 from replview.access.visibility import reading_session
 from replview.features.downloads.files import (
     FORMATS,
@@ -28,8 +27,7 @@ from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 
 
-@page(role=OPERATOR, record=(Action.DOWNLOADED, Action.SEARCHED))
-@require_GET
+@page(GET, role=OPERATOR, record=(Action.DOWNLOADED, Action.SEARCHED))
 def download(request: HttpRequest) -> HttpResponseBase:
     """The changes of a view as a file: the same words as the view's address, and ``format``."""
     words = {name: ",".join(request.GET.getlist(name)) for name in request.GET}

@@ -8,10 +8,9 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from replview.access.guard import require
-from replview.access.page import ADMIN, page
+from replview.access.page import ADMIN, GET, GET_POST, POST, page
 from replview.access.rights import Role
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.queue import Unerasable, read_erasure_request
@@ -159,8 +158,7 @@ _BOXES = ("slot", "rows", "columns", "actor", "why")
 _LONGEST = 400_000
 
 
-@page(role=ADMIN, nav="masks")
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=ADMIN, nav="masks")
 def erase(request: HttpRequest) -> HttpResponse:
     """What was erased, and the form; what is sent is looked at first."""
     require(request, Role.ADMIN)
@@ -174,8 +172,7 @@ def erase(request: HttpRequest) -> HttpResponse:
     return redirect("erasure", erasure_id=row.pk)
 
 
-@page(role=ADMIN, nav="masks", of={"erasure_id": None})
-@require_GET
+@page(GET, role=ADMIN, nav="masks", of={"erasure_id": None})
 def erasure(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """One act; a link that stays, without a key in it."""
     require(request, Role.ADMIN)
@@ -187,8 +184,7 @@ def erasure(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return _render(request, row, "erasure/_now.html" if htmx else "erasure/erasure.html")
 
 
-@page(role=ADMIN, of={"erasure_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"erasure_id": None})
 def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Have it done, once what it touches was typed."""
     require(request, Role.ADMIN)
@@ -203,8 +199,7 @@ def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return redirect("erasure", erasure_id=row.pk)
 
 
-@page(role=ADMIN, of={"erasure_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"erasure_id": None})
 def drop(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Not to be done after all."""
     require(request, Role.ADMIN)
@@ -212,8 +207,7 @@ def drop(request: HttpRequest, erasure_id: int) -> HttpResponse:
     return redirect("erase")
 
 
-@page(role=ADMIN, of={"erasure_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"erasure_id": None})
 def again(request: HttpRequest, erasure_id: int) -> HttpResponse:
     """Try now what was left, or go without a root that will never be reached."""
     require(request, Role.ADMIN)

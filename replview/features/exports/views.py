@@ -7,10 +7,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.guard import require
-from replview.access.page import ADMIN, OPERATOR, ROWS, Nav, page
+from replview.access.page import ADMIN, GET, OPERATOR, POST, ROWS, Nav, page
 from replview.access.rights import Role
 from replview.access.withheld import visible_exports
 from replview.features.exports.files import files_of, zip_pieces
@@ -45,8 +44,7 @@ _TESTED = "export-tested"
 _TEST_HOLDS_SECONDS = 600
 
 
-@page(role=OPERATOR, nav=Nav(group="Export", label="Exports", icon="export", one_slot=True))
-@require_GET
+@page(GET, role=OPERATOR, nav=Nav(group="Export", label="Exports", icon="export", one_slot=True))
 def exports_page(request: HttpRequest) -> HttpResponse:
     """What would be exported, and whether it can be. Every view of it is a link."""
     words = export_words(request.GET)
@@ -66,8 +64,7 @@ def exports_page(request: HttpRequest) -> HttpResponse:
     return _render(request, slot, words)
 
 
-@page(role=OPERATOR, nav="exports")
-@require_POST
+@page(POST, role=OPERATOR, nav="exports")
 def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show how far it is; what was refused is said where it was asked for."""
     words = export_words(request.POST)
@@ -90,8 +87,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return redirect("export", export_id=row.pk)
 
 
-@page(role=OPERATOR)
-@require_POST
+@page(POST, role=OPERATOR)
 def test_target(request: HttpRequest) -> HttpResponse:
     """Write a small file there, read it back, delete it; the page says what came of it."""
     words = export_words(request.POST)
@@ -115,8 +111,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
     return redirect(export_url(words))
 
 
-@page(role=OPERATOR, nav="exports", of={"export_id": Export}, record=ROWS)
-@require_GET
+@page(GET, role=OPERATOR, nav="exports", of={"export_id": Export}, record=ROWS)
 def export(request: HttpRequest, export_id: int) -> HttpResponse:
     """One export: how far it is, then its files; a link that stays."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
@@ -130,8 +125,7 @@ def export(request: HttpRequest, export_id: int) -> HttpResponse:
     return render(request, template, {"record": record})
 
 
-@page(role=OPERATOR, of={"export_id": Export})
-@require_POST
+@page(POST, role=OPERATOR, of={"export_id": Export})
 def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     """Give it up; its record stays."""
     row = get_object_or_404(visible_exports(), pk=export_id)
@@ -142,8 +136,7 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
     return redirect("export", export_id=row.pk)
 
 
-@page(role=OPERATOR, of={"export_id": Export}, record=(Action.DOWNLOADED,))
-@require_GET
+@page(GET, role=OPERATOR, of={"export_id": Export}, record=(Action.DOWNLOADED,))
 def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
     """All files of a finished export as a zip, whatever their size."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
@@ -162,16 +155,14 @@ def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
     return answer
 
 
-@page(role=OPERATOR, of={"export_id": Export})
-@require_GET
+@page(GET, role=OPERATOR, of={"export_id": Export})
 def log(request: HttpRequest, export_id: int) -> HttpResponse:
     """The end of what its job wrote, where this machine has it."""
     row = get_object_or_404(visible_exports(), pk=export_id)
     return log_of(row)
 
 
-@page(role=OPERATOR, nav="exports")
-@require_GET
+@page(GET, role=OPERATOR, nav="exports")
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was exported, and by whom: every one there was, the newest first."""
     rows, older = listed(request, visible_exports().defer("result", "slice"))
@@ -183,8 +174,7 @@ def all_exports(request: HttpRequest) -> HttpResponse:
     return render(request, "exports/all.html", page)
 
 
-@page(role=ADMIN)
-@require_POST
+@page(POST, role=ADMIN)
 def allow(request: HttpRequest) -> HttpResponse:
     """Switch exports on or off for the whole instance; admins alone may."""
     allowed = request.POST.get("allowed") == "1"

@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
 
-from replview.access.page import ROWS, VIEWER, Action, Nav, page
+from replview.access.page import GET, ROWS, VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
 from replview.store.read.changes.scan_places import Place
@@ -274,11 +273,11 @@ def _short(cell: Cell | None) -> Cell | None:
 
 
 @page(
+    GET,
     role=VIEWER,
     nav=Nav(group="Browse", label="Find", icon="find", one_slot=True),
     record=(*ROWS, Action.SEARCHED),
 )
-@require_GET
 def find(request: HttpRequest) -> HttpResponse:
     """The form, and what its words find. Every search is a link."""
     slot = slot_of(request)
@@ -297,8 +296,7 @@ def find(request: HttpRequest) -> HttpResponse:
     return render(request, "find/find.html", content)
 
 
-@page(role=VIEWER)
-@require_GET
+@page(GET, role=VIEWER)
 def columns(request: HttpRequest) -> HttpResponse:
     """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
     slot = slot_asked_for(request.GET.get("slot", ""))

@@ -2,10 +2,9 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_POST
 
 from replview.access.guard import NeedsRole, require
-from replview.access.page import OPERATOR, ROWS, Nav, page
+from replview.access.page import GET, OPERATOR, POST, ROWS, Nav, page
 from replview.access.rights import Role
 from replview.access.visibility import current_visibility
 from replview.access.withheld import visible_jobs
@@ -24,15 +23,13 @@ _QUOTES = (
 )
 
 
-@page(role=OPERATOR, nav=Nav(group="Export", label="History jobs", icon="history"))
-@require_GET
+@page(GET, role=OPERATOR, nav=Nav(group="Export", label="History jobs", icon="history"))
 def history_page(request: HttpRequest) -> HttpResponse:
     """What would be computed, and over what. Every view of it is a link."""
     return _render(request, words_of(request.GET, LISTS))
 
 
-@page(role=OPERATOR, nav="history-jobs")
-@require_POST
+@page(POST, role=OPERATOR, nav="history-jobs")
 def new(request: HttpRequest) -> HttpResponse:
     """Ask for it, then show it; what was refused is said where it was asked for."""
     words, anywhere = words_of(request.POST, LISTS), may_choose_anywhere(request.user)
@@ -44,8 +41,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return redirect("history-job", job_id=row.pk)
 
 
-@page(role=OPERATOR, nav="history-jobs", of={"job_id": None}, record=ROWS)
-@require_GET
+@page(GET, role=OPERATOR, nav="history-jobs", of={"job_id": None}, record=ROWS)
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
     """One job: how long it runs, then its rows; a link that stays."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
@@ -56,8 +52,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
     return render(request, template, {"record": read_history_record(row)})
 
 
-@page(role=OPERATOR, of={"job_id": None})
-@require_POST
+@page(POST, role=OPERATOR, of={"job_id": None})
 def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     """Give it up; that it was asked for stays."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
@@ -68,8 +63,7 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     return redirect("history-job", job_id=row.pk)
 
 
-@page(role=OPERATOR, of={"job_id": None})
-@require_GET
+@page(GET, role=OPERATOR, of={"job_id": None})
 def log(request: HttpRequest, job_id: int) -> HttpResponse:
     """The end of what it and Spark wrote, where this machine has it."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
@@ -78,8 +72,7 @@ def log(request: HttpRequest, job_id: int) -> HttpResponse:
     return log_of(row)
 
 
-@page(role=OPERATOR, nav="history-jobs")
-@require_GET
+@page(GET, role=OPERATOR, nav="history-jobs")
 def all_jobs(request: HttpRequest) -> HttpResponse:
     """What was computed, and by whom: the newest first."""
     rows, older = listed(request, visible_jobs().defer("result"))

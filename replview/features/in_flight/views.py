@@ -6,9 +6,8 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
 
-from replview.access.page import ROWS, VIEWER, Nav, page
+from replview.access.page import GET, ROWS, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.in_flight import queries as store
 from replview.features.in_flight.filters import InFlightQuery
@@ -151,11 +150,11 @@ def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
 
 
 @page(
+    GET,
     role=VIEWER,
     nav=Nav(group="Watch", label="In flight", icon="flight", count="open", tab=True),
     record=ROWS,
 )
-@require_GET
 def in_flight(request: HttpRequest) -> HttpResponse:
     """The whole page, with the drawer of the transaction its address names."""
     filters = InFlightQuery.from_words(request.GET)
@@ -169,8 +168,7 @@ def in_flight(request: HttpRequest) -> HttpResponse:
     return render(request, "in_flight/in_flight.html", page)
 
 
-@page(role=VIEWER, polled=True)
-@require_GET
+@page(GET, role=VIEWER, polled=True)
 def now(request: HttpRequest) -> HttpResponse:
     """The parts that change; nothing (204) while ``seen`` is still how things are."""
     if request.GET.get("seen", "") == store.revision():
@@ -182,8 +180,7 @@ def now(request: HttpRequest) -> HttpResponse:
     return render(request, "in_flight/now.html", page)
 
 
-@page(role=VIEWER, of={"transaction_id": None}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": None}, record=ROWS)
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     scope = read_scope(InFlightQuery())
     chosen = read_chosen(transaction_id, scope)
@@ -193,8 +190,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "in_flight/_drawer.html", page)
 
 
-@page(role=VIEWER, nav="in-flight")
-@require_GET
+@page(GET, role=VIEWER, nav="in-flight")
 def ended(request: HttpRequest) -> HttpResponse:
     """All that have ended, a page at a time, the newest first."""
     filters = InFlightQuery.from_words(request.GET)

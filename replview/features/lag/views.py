@@ -6,9 +6,8 @@ import orjson
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET
 
-from replview.access.page import VIEWER, Nav, page
+from replview.access.page import GET, VIEWER, Nav, page
 from replview.features.lag.charts import csv_rows, read_charts
 from replview.features.lag.page import (
     LagSlot,
@@ -24,8 +23,7 @@ from replview.ui.shell import fleet_of, no_slot
 from replview.ui.streaming import csv_pieces, stream
 
 
-@page(role=VIEWER, nav=Nav(group="Health", label="Lag", icon="lag", one_slot=True))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Health", label="Lag", icon="lag", one_slot=True))
 def lag(request: HttpRequest) -> HttpResponse:
     """The page around the charts; a script draws them from ``data``."""
     query = LagQuery.of(request.GET)
@@ -48,8 +46,7 @@ def lag(request: HttpRequest) -> HttpResponse:
     return render(request, "lag/lag.html", lag_page(query, slots, fleet_of(request)))
 
 
-@page(role=VIEWER, polled=True)
-@require_GET
+@page(GET, role=VIEWER, polled=True)
 def data(request: HttpRequest) -> HttpResponse:
     """Charts and events as JSON, for the same query as the page's."""
     query = LagQuery.of(request.GET)
@@ -77,8 +74,7 @@ def data(request: HttpRequest) -> HttpResponse:
     return response
 
 
-@page(role=VIEWER)
-@require_GET
+@page(GET, role=VIEWER)
 def csv(request: HttpRequest) -> HttpResponseBase:
     query = LagQuery.of(request.GET)
     slots = _slots(query)

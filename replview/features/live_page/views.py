@@ -2,9 +2,8 @@
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
-from django.views.decorators.http import require_GET, require_POST
 
-from replview.access.page import OPERATOR, VIEWER, Nav, page
+from replview.access.page import GET, OPERATOR, POST, VIEWER, Nav, page
 from replview.catalog.problems import SourceProblem
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
@@ -23,8 +22,7 @@ _TABLES_OFFERED = 200
 _STATES = ("streaming", "prepared", "committed", "message", "snapshot", "aborted", "rolled back")
 
 
-@page(role=VIEWER, nav=Nav(group="Watch", label="Live", icon="live", one_slot=True, tab=True))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Watch", label="Live", icon="live", one_slot=True, tab=True))
 def live_page(request: HttpRequest) -> HttpResponse:
     """Transactions as they commit. The rows come over the socket; this is all around them."""
     slot = slot_of(request)
@@ -50,8 +48,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
     return render(request, "live_page/live.html", page)
 
 
-@page(role=OPERATOR, of={"slot_id": Slot})
-@require_POST
+@page(POST, role=OPERATOR, of={"slot_id": Slot})
 def send(request: HttpRequest, slot_id: int) -> JsonResponse:
     """Send it to the slot's source; what went wrong is named, with what mends it."""
     slot = get_object_or_404(Slot.objects.select_related("source"), pk=slot_id)

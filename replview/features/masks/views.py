@@ -6,11 +6,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
 
 from replview.access import mask_making
 from replview.access.guard import require
-from replview.access.page import ADMIN, Nav, page
+from replview.access.page import ADMIN, GET_POST, POST, Nav, page
 from replview.access.rights import Role
 from replview.store.models import MaskRule, Source
 from replview.text.formats import plural
@@ -104,8 +103,7 @@ _BOXES = {"source": "source", "table": "table", "column": "column", "type": "typ
           "when": "when", "note": "note"}  # fmt: skip
 
 
-@page(role=ADMIN, nav=Nav(group="", label="Privacy", icon="eye"))
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=ADMIN, nav=Nav(group="", label="Privacy", icon="eye"))
 def masks(request: HttpRequest) -> HttpResponse:
     """The rules and the form; a preview is a link, so that it can be shown to somebody."""
     require(request, Role.ADMIN)
@@ -119,8 +117,7 @@ def masks(request: HttpRequest) -> HttpResponse:
     return _show(request, request.GET)
 
 
-@page(role=ADMIN, of={"rule_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"rule_id": None})
 def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
     require(request, Role.ADMIN)
     mask_making.remove_rule(get_object_or_404(MaskRule, pk=rule_id), user=request.user)

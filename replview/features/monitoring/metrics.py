@@ -27,7 +27,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -39,7 +38,7 @@ from prometheus_client import (
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from replview.access.page import EVERYONE, page
+from replview.access.page import EVERYONE, SAFE, page
 from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, Measure, labels_text
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
 from replview.store.connecting import redis_prefix
@@ -253,10 +252,9 @@ _DENIED = {
 _STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 
 
-@page(role=EVERYONE)
+@page(SAFE, role=EVERYONE)
 @never_cache
 @login_not_required
-@require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     began = time.perf_counter()
     if not settings.METRICS_PUBLIC:

@@ -11,10 +11,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from replview.access.guard import require
-from replview.access.page import ADMIN, OF_SOURCE, OPERATOR, page
+from replview.access.page import ADMIN, GET, OF_SOURCE, OPERATOR, POST, READ_POST, page
 from replview.access.rights import Role, account_of
 from replview.catalog.connections import Connection, reading
 from replview.catalog.doctor_checks import problem
@@ -44,8 +43,7 @@ from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 
 
-@page(role=OPERATOR, nav="sources", of=OF_SOURCE)
-@require_GET
+@page(GET, role=OPERATOR, nav="sources", of=OF_SOURCE)
 def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
     """Everything the source lacks, each with the SQL that mends it; looked for anew each time."""
     source = get_object_or_404(Source, name=source_name)
@@ -62,8 +60,7 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
 Kind, State = SourceDraft.Kind, SourceDraft.State
 
 
-@page(role=ADMIN, nav="sources")
-@require_GET
+@page(GET, role=ADMIN, nav="sources")
 def start(request: HttpRequest) -> HttpResponse:
     """Three ways to begin, and what was begun before."""
     begun = [(draft, steps.KINDS[Kind(draft.kind)], _goes_on(draft))
@@ -73,9 +70,8 @@ def start(request: HttpRequest) -> HttpResponse:
     return render(request, "onboarding/start.html", page)
 
 
-@page(role=ADMIN, nav="sources", of={"kind": None})
+@page(READ_POST, role=ADMIN, nav="sources", of={"kind": None})
 @sensitive_post_parameters("password", "dsn")
-@require_http_methods(["GET", "HEAD", "POST"])
 def begin(request: HttpRequest, kind: str) -> HttpResponse:
     """The address of a new source; a draft is kept once the address works.
 
@@ -95,9 +91,8 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
     return _connection_page(request, AddressForm({"port": "5432"}), kind)
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
+@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @sensitive_post_parameters("password", "dsn")
-@require_http_methods(["GET", "HEAD", "POST"])
 def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
     """The address again; what depends on it is asked for anew where it changes."""
     draft = drafts.find(account_of(request), draft_id)
@@ -169,8 +164,7 @@ def _goes_on(draft: SourceDraft) -> str:
     return steps.step_url(draft, steps.next_open(draft))
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
-@require_GET
+@page(GET, role=ADMIN, nav="sources", of={"draft_id": None})
 def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     """What is being carried out, step by step; then the live page, or what went wrong."""
     draft = drafts.find(account_of(request), draft_id)
@@ -185,8 +179,7 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     return render(request, name, page)
 
 
-@page(role=ADMIN, of={"draft_id": None})
-@require_POST
+@page(POST, role=ADMIN, of={"draft_id": None})
 def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     """Forget it; what is being carried out is taken back, a watch ends."""
     draft = drafts.find(account_of(request), draft_id)
@@ -197,7 +190,6 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
     return redirect("draft-progress", draft.pk)
 
 
-_READ = require_http_methods(["GET", "HEAD", "POST"])
 _DEADLINE_SECONDS = 10.0
 
 
@@ -206,8 +198,7 @@ def _source_of(draft: SourceDraft) -> AbstractContextManager[Connection]:
     return reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS)
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
-@_READ
+@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("check")
 def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Doctor's findings, looked for anew each time; POST goes on."""
@@ -220,8 +211,7 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/check.html", page)
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
-@_READ
+@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("tables")
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     with _source_of(draft) as source:
@@ -248,8 +238,7 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, objec
     return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
-@_READ
+@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("columns")
 def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Which columns are not kept; POST keeps those that are shown and shows others, or goes on."""
@@ -270,8 +259,7 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/columns.html", page)
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
-@_READ
+@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("options")
 def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """The slot's options, each with what is usual; POST keeps them."""
@@ -287,8 +275,7 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     return render(request, "onboarding/options.html", page, status=status)
 
 
-@page(role=ADMIN, nav="sources", of={"draft_id": None})
-@_READ
+@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("review")
 def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
     """Every statement that will run; POST agrees to these, and to no others."""

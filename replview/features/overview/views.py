@@ -9,9 +9,8 @@ from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
 
-from replview.access.page import VIEWER, Nav, page
+from replview.access.page import GET, VIEWER, Nav, page
 from replview.access.rights import Role, may
 from replview.health.fleet import Fleet, SourceView
 from replview.health.open_transactions import OpenRow
@@ -120,8 +119,7 @@ ROWS_BELOW = 8
 DRAWN_FOR_SECONDS = 10
 
 
-@page(role=VIEWER, nav=Nav(group="Watch", label="Overview", icon="overview", tab=True))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Watch", label="Overview", icon="overview", tab=True))
 def overview(request: HttpRequest) -> HttpResponse:
     """The whole page, or for htmx the part that changes."""
     fleet = fleet_of(request)

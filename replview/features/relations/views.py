@@ -4,9 +4,8 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET
 
-from replview.access.page import VIEWER, Nav, page
+from replview.access.page import GET, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.relations.history_page import SchemaPage, read_schema_page
 from replview.features.relations.page import read_relations_page, wanted_of
@@ -20,8 +19,7 @@ from replview.ui.shell import no_slot, slot_view_of
 from replview.ui.versions import shape_of
 
 
-@page(role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))
 def relations(request: HttpRequest) -> HttpResponse:
     view = slot_view_of(request)
     if view is None:
@@ -33,8 +31,7 @@ def relations(request: HttpRequest) -> HttpResponse:
     return render(request, "relations/relations.html", {"page": page, "slot": view.slot})
 
 
-@page(role=VIEWER, nav="relations", of={"relation_id": Relation})
-@require_GET
+@page(GET, role=VIEWER, nav="relations", of={"relation_id": Relation})
 def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
     """One table's versions; ``whole`` asks for what is else loaded afterwards."""
     row = _find(relation_id)
@@ -46,8 +43,7 @@ def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
     return render(request, "relations/relation.html", content)
 
 
-@page(role=VIEWER, of={"version_id": RelationVersion})
-@require_GET
+@page(GET, role=VIEWER, of={"version_id": RelationVersion})
 def version(request: HttpRequest, version_id: int) -> HttpResponse:
     """To the page that compares a version with the one before: what the slot's log links to."""
     row = get_object_or_404(Relation, versions__pk=version_id)
@@ -55,16 +51,14 @@ def version(request: HttpRequest, version_id: int) -> HttpResponse:
     return redirect(relation_url(row.pk, to=str(number)))
 
 
-@page(role=VIEWER, of={"relation_id": Relation})
-@require_GET
+@page(GET, role=VIEWER, of={"relation_id": Relation})
 def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
     """What the record covers of a table, and what FULL would cost."""
     row = _find(relation_id)
     return render(request, "relations/_evidence.html", {"slot": row.slot, **_evidence(row)})
 
 
-@page(role=VIEWER, of={"relation_id": Relation})
-@require_GET
+@page(GET, role=VIEWER, of={"relation_id": Relation})
 def now(request: HttpRequest, relation_id: int) -> HttpResponse:
     """What the source's catalog says at this moment: at most five seconds."""
     row = _find(relation_id)

@@ -7,9 +7,8 @@ from django.db.models import Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
 
-from replview.access.page import ADMIN, VIEWER, Nav, page
+from replview.access.page import ADMIN, POST, READ_POST, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.catalog.wal_budget import parse_size, size_words
 from replview.store import instance_settings
@@ -122,8 +121,7 @@ def _cause(store: StoreSize, found: Forecast) -> str:
     return f"That is {share}.{full}"
 
 
-@page(role=ADMIN)
-@require_POST
+@page(POST, role=ADMIN)
 def choose(request: HttpRequest) -> HttpResponse:
     """Where to, once that was written to, and when; what is refused is said where it was asked."""
     form = ArchiveForm.of(request.POST)
@@ -147,16 +145,14 @@ def choose(request: HttpRequest) -> HttpResponse:
     return _back()
 
 
-@page(role=ADMIN)
-@require_POST
+@page(POST, role=ADMIN)
 def now(request: HttpRequest) -> HttpResponse:
     """All that is stored goes there as soon as a worker takes it up."""
     ask_now(request.user.get_username())
     return _back()
 
 
-@page(role=ADMIN)
-@require_POST
+@page(POST, role=ADMIN)
 def off(request: HttpRequest) -> HttpResponse:
     switch_off(request.user.get_username())
     return _back()
@@ -171,8 +167,7 @@ def _back() -> HttpResponse:
     return redirect(f"{reverse('store')}#archive")
 
 
-@page(role=VIEWER, change=ADMIN, nav=Nav(group="", label="Store", icon="record"))
-@require_http_methods(["GET", "HEAD", "POST"])
+@page(READ_POST, role=VIEWER, change=ADMIN, nav=Nav(group="", label="Store", icon="record"))
 def store(request: HttpRequest) -> HttpResponse:
     """The page; a POST chooses the budget and what comes first at it."""
     if request.method != "POST":

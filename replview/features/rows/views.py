@@ -4,9 +4,8 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
 
-from replview.access.page import ROWS, VIEWER, Nav, page
+from replview.access.page import GET, ROWS, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.rows.page import read_page
 from replview.store.models import SlotIncarnation, Transaction
@@ -19,11 +18,11 @@ from replview.ui.shell import no_slot, slot_view_of
 
 
 @page(
+    GET,
     role=VIEWER,
     nav=Nav(group="Browse", label="Row history", icon="rows", one_slot=True),
     record=ROWS,
 )
-@require_GET
 def rows(request: HttpRequest) -> HttpResponse:
     """A row's history; without a table or key, where to begin."""
     view = slot_view_of(request)
@@ -48,8 +47,7 @@ def rows(request: HttpRequest) -> HttpResponse:
     return render(request, "rows/history.html", content)
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """One change in full, for a line that is opened."""
     found = changes_of(reading_session(), transaction_id, seq - 1, 1)

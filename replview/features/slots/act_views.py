@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
 
-from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
+from replview.access.page import ADMIN, GET, GET_POST, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.acts import dropping, receiving
 from replview.acts.columns import DROP, KEEP, MASK, change_columns, columns_of, plan_columns
@@ -36,8 +35,7 @@ from replview.ui.params import Params, scope_to
 _LISTED = 300
 
 
-@page(role=VIEWER, nav="sources")
-@require_GET
+@page(GET, role=VIEWER, nav="sources")
 def managed(request: HttpRequest) -> HttpResponse:
     outcome = kept_outcome(request)
     if outcome is None:
@@ -45,8 +43,7 @@ def managed(request: HttpRequest) -> HttpResponse:
     return render(request, "acts/done.html", {"outcome": outcome})
 
 
-@page(role=OPERATOR, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Receive it; of one that is gone from its source, create it anew first."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
@@ -59,8 +56,7 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     return show_or_do(request, slot, lambda: receiving.plan_start(slot), do)
 
 
-@page(role=OPERATOR, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Receive it no more; it stays on its source."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
@@ -75,8 +71,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     return show_or_do(request, slot, lambda: receiving.plan_stop(slot), do)
 
 
-@page(role=OPERATOR, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Give it up: the record is kept or deleted, as chosen."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
@@ -98,8 +93,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     return show_or_do(request, slot, plan, do, "acts/drop.html", page)
 
 
-@page(role=OPERATOR, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Which tables it records: chosen, shown as ALTER PUBLICATION, then run."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
@@ -133,8 +127,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     return show_or_do(request, slot, plan, do, "acts/tables.html", page)
 
 
-@page(role=OPERATOR, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Take over a slot that somebody else made."""
     source = source_for(request, source_name, Role.OPERATOR)
@@ -216,8 +209,7 @@ def links_of(slot: Slot) -> list[tuple[str, str]]:
 _COLUMN = "column "
 
 
-@page(role=ADMIN, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=ADMIN, nav="slots", of=OF_SLOT)
 def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Which columns of a table are kept, masked or left out; shown as ALTER PUBLICATION first."""
     slot = slot_for(request, source_name, slot_name, Role.ADMIN)

@@ -7,9 +7,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_POST
 
-from replview.access.page import OF_SLOT, OPERATOR, ROWS, page
+from replview.access.page import GET, OF_SLOT, OPERATOR, POST, ROWS, page
 from replview.access.visibility import current_visibility
 from replview.features.slots import views as slot_page
 from replview.features.slots.quarantine_text import SHOWN_BYTES, hex_dump
@@ -64,8 +63,7 @@ def _is_masked(slot: Slot, schema: str, table: str) -> bool:
 _PIECE_BYTES = 4 << 20
 
 
-@page(role=OPERATOR, of={**OF_SLOT, "quarantine_id": None})
-@require_POST
+@page(POST, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None})
 def decision(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
 ) -> HttpResponse:
@@ -92,8 +90,7 @@ def decision(
     return redirect(reverse("slot", args=[source_name, slot_name]) + "#quarantine")
 
 
-@page(role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=ROWS)
-@require_GET
+@page(GET, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=ROWS)
 def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
     """The message's beginning as a hex dump: a part of the page, asked for by somebody."""
     row = _find(source_name, slot_name, quarantine_id)
@@ -113,8 +110,7 @@ def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: i
     return render(request, "slots/_raw.html", page)
 
 
-@page(role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=(Action.DOWNLOADED,))
-@require_GET
+@page(GET, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=(Action.DOWNLOADED,))
 def raw_file(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
 ) -> StreamingHttpResponse:

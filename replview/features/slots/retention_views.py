@@ -5,9 +5,8 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 
-from replview.access.page import ADMIN, OF_SLOT, VIEWER, page
+from replview.access.page import ADMIN, OF_SLOT, READ_POST, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
 from replview.store.retention.forecast import Loss, loss_of, of_slot
@@ -37,8 +36,7 @@ def _page(slot: Slot, asked: Keeping | None, loss: Loss | None) -> dict[str, Any
     }
 
 
-@page(role=VIEWER, change=ADMIN, nav="slots", of=OF_SLOT)
-@require_http_methods(["GET", "HEAD", "POST"])
+@page(READ_POST, role=VIEWER, change=ADMIN, nav="slots", of=OF_SLOT)
 def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """The page; with ``keep_for`` and ``keep_at_most`` what would be lost; a POST chooses."""
     slot_page.find(request, source_name, slot_name)

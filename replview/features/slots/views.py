@@ -10,9 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
 
-from replview.access.page import OF_SLOT, OPERATOR, VIEWER, Nav, page
+from replview.access.page import GET, OF_SLOT, OPERATOR, POST, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import parse_budget, size_words
@@ -149,8 +148,7 @@ REASONS = {
 }
 
 
-@page(role=VIEWER, nav="slots", of=OF_SLOT)
-@require_GET
+@page(GET, role=VIEWER, nav="slots", of=OF_SLOT)
 def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     view = find(request, source_name, slot_name)
     if view is not None:
@@ -287,8 +285,7 @@ def _log(request: HttpRequest, row: Slot) -> dict[str, object]:
     }
 
 
-@page(role=OPERATOR, of=OF_SLOT)
-@require_POST
+@page(POST, role=OPERATOR, of=OF_SLOT)
 def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Write the choice; what cannot be is shown again with why, on the slot's page."""
     row = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
@@ -305,8 +302,7 @@ def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     return show(request, view, budget=budget_of(slot, form), status=422)
 
 
-@page(role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))
 def slots(request: HttpRequest) -> HttpResponse:
     fleet = fleet_of(request)
     settings = read_failover_settings(view.source.pk for view in fleet.sources)

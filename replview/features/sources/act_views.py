@@ -8,9 +8,8 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods
 
-from replview.access.page import ADMIN, OF_SOURCE, page
+from replview.access.page import ADMIN, GET_POST, OF_SOURCE, page
 from replview.access.rights import Role
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import Move, carry_out_move, plan_move
@@ -26,10 +25,9 @@ _DRAFT_SECONDS = 900
 _SECRET = ("dsn", "password")
 
 
-@page(role=ADMIN, nav="sources", of=OF_SOURCE)
+@page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
 @sensitive_post_parameters(*_SECRET)
-@require_http_methods(["GET", "POST"])
 def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     """New credentials: tried first, then sealed; what was typed is never shown again."""
     source = managed.source_for(request, source_name, Role.ADMIN)
@@ -60,10 +58,9 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     return render(request, "acts/credentials.html", page, status=status)
 
 
-@page(role=ADMIN, nav="sources", of=OF_SOURCE)
+@page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
 @sensitive_post_parameters(*_SECRET)
-@require_http_methods(["GET", "POST"])
 def move(request: HttpRequest, source_name: str) -> HttpResponse:
     """Another address: tried, then what becomes of each slot is shown, then confirmed."""
     source = managed.source_for(request, source_name, Role.ADMIN)
@@ -104,8 +101,7 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
     return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source) + links))
 
 
-@page(role=ADMIN, nav="sources", of=OF_SOURCE)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     source = managed.source_for(request, source_name, Role.ADMIN)
     name = _text(request, "name", 200)
@@ -124,8 +120,7 @@ def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     return _done(request, managed.Outcome(title=title, links=_links(source)))
 
 
-@page(role=ADMIN, nav="sources", of=OF_SOURCE)
-@require_http_methods(["GET", "POST"])
+@page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     """Forget a source, with its slots where there are any."""
     source = managed.source_for(request, source_name, Role.ADMIN)

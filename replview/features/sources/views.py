@@ -9,9 +9,8 @@ from datetime import datetime
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
 
-from replview.access.page import OF_SOURCE, VIEWER, Nav, page
+from replview.access.page import GET, OF_SOURCE, VIEWER, Nav, page
 from replview.access.rights import Role, may
 from replview.acts.publications import publications_of
 from replview.catalog.peekable import PLUGINS
@@ -180,8 +179,7 @@ def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> O
     )
 
 
-@page(role=VIEWER, nav=Nav(group="", label="Sources", icon="source", count="sources"))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="", label="Sources", icon="source", count="sources"))
 def sources(request: HttpRequest) -> HttpResponse:
     """A block a source, worst first, its slots as lines; those of one cluster together."""
     fleet = fleet_of(request)
@@ -195,8 +193,7 @@ def sources(request: HttpRequest) -> HttpResponse:
     return render(request, "sources/list.html" if htmx else "sources/sources.html", page)
 
 
-@page(role=VIEWER, nav="sources", of=OF_SOURCE)
-@require_GET
+@page(GET, role=VIEWER, nav="sources", of=OF_SOURCE)
 def source(request: HttpRequest, source_name: str) -> HttpResponse:
     row = source_for(request, source_name, Role.VIEWER)
     fleet = fleet_of(request)
@@ -209,8 +206,7 @@ def source(request: HttpRequest, source_name: str) -> HttpResponse:
     return render(request, "sources/_source.html" if htmx else "sources/source.html", page)
 
 
-@page(role=VIEWER, nav="sources", of=OF_SOURCE)
-@require_GET
+@page(GET, role=VIEWER, nav="sources", of=OF_SOURCE)
 def publications(request: HttpRequest, source_name: str) -> HttpResponse:
     """The publications of its database as they are at this moment: a part of its page."""
     row = source_for(request, source_name, Role.VIEWER)

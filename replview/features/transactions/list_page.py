@@ -12,9 +12,8 @@ from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
 
-from replview.access.page import VIEWER, Action, Nav, page
+from replview.access.page import GET, VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Slot, Transaction
@@ -262,11 +261,11 @@ def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
 
 
 @page(
+    GET,
     role=VIEWER,
     nav=Nav(group="Browse", label="Transactions", icon="transactions", one_slot=True, tab=True),
     record=(Action.SEARCHED,),
 )
-@require_GET
 def transactions(request: HttpRequest) -> HttpResponse:
     views = list(fleet_of(request).slots)
     if not views:
@@ -308,8 +307,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
     return render(request, "transactions/transactions.html", content)
 
 
-@page(role=VIEWER)
-@require_GET
+@page(GET, role=VIEWER)
 def search(request: HttpRequest) -> HttpResponse:
     """To the transaction, or to the list at that moment; where several are meant, a page to choose
     from, and where none is, one that says what was looked for. What the chosen slot has comes

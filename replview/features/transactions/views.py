@@ -5,9 +5,8 @@ import json
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
 
-from replview.access.page import ROWS, VIEWER, page
+from replview.access.page import GET, ROWS, VIEWER, page
 from replview.access.visibility import reading_session
 from replview.features.transactions.page import read_page
 from replview.store.models import SlotIncarnation, Transaction
@@ -44,8 +43,7 @@ from replview.ui.shell import fleet_of
 REFUSED = 409
 
 
-@page(role=VIEWER, nav="transactions", of={"transaction_id": None}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, nav="transactions", of={"transaction_id": None}, record=ROWS)
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     try:
         row = find_transaction(transaction_id)
@@ -71,16 +69,14 @@ def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "404.html", gone, status=404)
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction})
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction})
 def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """What the record covers around a transaction: asked for by its page once that is shown."""
     found = coverage_of(reading_session(), read_slot(find_transaction(transaction_id)))
     return render(request, "transactions/_coverage.html", {"coverage": found})
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     row = find_transaction(transaction_id)
     slot = read_slot(row)
@@ -96,8 +92,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     return render(request, "live_page/_drawer.html", page)
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The next changes of a transaction, for a drawer."""
     row = find_transaction(transaction_id)
@@ -109,8 +104,7 @@ def _after(request: HttpRequest) -> int:
     return Params(request.GET).number("after", digits=9) or 0
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     """One value whole: ``side`` old or new, or ``before`` for one derived from earlier changes."""
     side, column = request.GET.get("side", ""), request.GET.get("column", "")
@@ -127,8 +121,7 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     return _plain(text, "value.txt")
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     change = _change(transaction_id, seq)
     row = find_transaction(transaction_id)
@@ -138,9 +131,11 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
 
 
 @page(
-    role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=(*ROWS, Action.COPIED_SQL)
+    GET,
+    role=VIEWER,
+    of={"transaction_id": Transaction, "seq": None},
+    record=(*ROWS, Action.COPIED_SQL),
 )
-@require_GET
 def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     change = _change(transaction_id, seq)
     made = change_as_sql(
@@ -151,9 +146,11 @@ def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 
 
 @page(
-    role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=(*ROWS, Action.COPIED_SQL)
+    GET,
+    role=VIEWER,
+    of={"transaction_id": Transaction, "seq": None},
+    record=(*ROWS, Action.COPIED_SQL),
 )
-@require_GET
 def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     if problem := NOT_UNDONE.get(find_transaction(transaction_id).state):
         return _statement(None, f"No undo: {problem}.", "undo.sql")
@@ -163,8 +160,7 @@ def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     return _statement(_warned(made.sql, [change]), f"No undo: {made.reason}.", "undo.sql")
 
 
-@page(role=VIEWER, of={"transaction_id": Transaction}, record=(*ROWS, Action.COPIED_SQL))
-@require_GET
+@page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=(*ROWS, Action.COPIED_SQL))
 def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The SQL that takes a whole transaction back, its last change first."""
     row = find_transaction(transaction_id)

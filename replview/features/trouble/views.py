@@ -10,9 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
 
-from replview.access.page import OPERATOR, VIEWER, Nav, page
+from replview.access.page import GET, OPERATOR, POST, VIEWER, Nav, page
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import Reported, State
 from replview.store.models import Alert, AlertRule
@@ -199,8 +198,7 @@ def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
     return found
 
 
-@page(role=VIEWER, nav=Nav(group="Demo", label="Make trouble", icon="trouble"))
-@require_GET
+@page(GET, role=VIEWER, nav=Nav(group="Demo", label="Make trouble", icon="trouble"))
 def trouble(request: HttpRequest) -> HttpResponse:
     """A card a trouble; for htmx the part that changes."""
     _only_in_a_demo()
@@ -208,8 +206,7 @@ def trouble(request: HttpRequest) -> HttpResponse:
     return render(request, "trouble/now.html" if htmx else "trouble/trouble.html", build_page())
 
 
-@page(role=OPERATOR, of={"name": None, "action": None})
-@require_POST
+@page(POST, role=OPERATOR, of={"name": None, "action": None})
 def ask(request: HttpRequest, name: str, action: str) -> HttpResponse:
     _only_in_a_demo()
     if name not in troubles.NAMES or action not in ("start", "end"):
