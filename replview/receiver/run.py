@@ -15,15 +15,9 @@ import psycopg
 
 from decoder.reader import ProtocolError
 from replview.catalog.problems import SourceProblem
-from replview.receiver import reports
+from replview.receiver import process, reports
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
-from replview.receiver.process import (
-    let_go,
-    prepare_for_batches,
-    release_in_time,
-    run_until_stopped,
-)
 from replview.receiver.quarantine import Before, Waiting, quarantine, try_again, waiting
 from replview.receiver.sessions.opening import OpenSession, open_session
 from replview.receiver.sessions.pacing import patience_seconds
@@ -55,7 +49,7 @@ def receive(
 
     Returns False at once if the slot is not wanted or another receiver holds its lease.
     """
-    prepare_for_batches()
+    process.prepare_for_batches()
     store = connect_store("replview receiver")
     try:
         lease = leases.take(store, slot_id, owner)
@@ -70,12 +64,12 @@ def receive(
     if lease.taken_from:
         reports.say_taken_over(store, lease)
     receiver = Receiver(store, lease, stop, conninfo_of, listeners or Listeners())
-    if not run_until_stopped(receiver.run, stop):
+    if not process.run_until_stopped(receiver.run, stop):
         log.warning(
             "slot %s: what it waits for does not end; left to itself", slot_id, extra=fields
         )
     if stop.is_set() and not receiver.let_go:
-        release_in_time(lease)
+        process.release_in_time(lease)
     return True
 
 
@@ -270,7 +264,7 @@ class Receiver:
 
     def _let_go(self) -> None:
         try:
-            let_go(self._store, self._lease)
+            process.let_go(self._store, self._lease)
             self.let_go = True
         except psycopg.Error as error:
             self._log.warning(

@@ -10,14 +10,7 @@ from django.utils.http import content_disposition_header
 
 from replview.access.page import GET, OPERATOR, page
 from replview.access.visibility import reading_session
-from replview.features.downloads.files import (
-    FORMATS,
-    MOST_CHANGES,
-    file_name,
-    file_pieces,
-    line_pieces,
-    parquet_download,
-)
+from replview.features.downloads import files
 from replview.store.models import Slot
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
@@ -35,8 +28,8 @@ def download(request: HttpRequest) -> HttpResponseBase:
     if slot is None:
         return _refused(request, "there is no such slot", None)
     form = words.get("format", "jsonl")
-    if form not in FORMATS:
-        why = f"there is no format of that name; there are {', '.join(FORMATS)}"
+    if form not in files.FORMATS:
+        why = f"there is no format of that name; there are {', '.join(files.FORMATS)}"
         return _refused(request, why, slot)
     selection = Selection.from_words(reading_session(), slot, words)
     if selection.trouble:
@@ -46,9 +39,9 @@ def download(request: HttpRequest) -> HttpResponseBase:
         check_where(reading_session(), selection.wanted)
     except WhereProblem as error:
         return _refused(request, str(error), slot)
-    counted = selection.more_than(reading_session(), MOST_CHANGES)
+    counted = selection.more_than(reading_session(), files.MOST_CHANGES)
     if counted is not None:
-        facts = {"slot": slot, "counted": counted, "most": MOST_CHANGES, "words": words}
+        facts = {"slot": slot, "counted": counted, "most": files.MOST_CHANGES, "words": words}
         return render(request, "find/refused.html", facts, status=422)
     searched_changes(selection.wanted)
     note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
@@ -61,28 +54,28 @@ def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:
-    content_type, ending = FORMATS[form]
+    content_type, ending = files.FORMATS[form]
     notes: dict[str, str] = {}
     if form == "parquet":
         # Types are known only when the last change is, and a Parquet file begins with its end.
         folder = tempfile.TemporaryDirectory(prefix="replview-download-")
         try:
-            path, notes = parquet_download(selection, Path(folder.name))
+            path, notes = files.parquet_download(selection, Path(folder.name))
         except BaseException:
             folder.cleanup()
             raise
-        pieces = file_pieces(path, folder)
+        pieces = files.file_pieces(path, folder)
         if path.suffix == ".zip":
             content_type, ending = "application/zip", "parquet.zip"
     else:
-        pieces = line_pieces(selection, form)
+        pieces = files.line_pieces(selection, form)
     answer = stream(request, pieces, content_type)
-    name = file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
+    name = files.file_name(selection, ending, f"{timezone.now():%Y%m%dT%H%M%SZ}")
     answer["Content-Disposition"] = content_disposition_header(True, name)
     answer["Cache-Control"] = "no-store"
     answer["X-Content-Type-Options"] = "nosniff"
     if "cut" in notes:
-        answer["X-Replview-Cut"] = f"after {MOST_CHANGES} changes"
+        answer["X-Replview-Cut"] = f"after {files.MOST_CHANGES} changes"
     if "undecided" in notes:
         answer["X-Replview-Undecided"] = notes["undecided"]
     return answer

@@ -11,17 +11,9 @@ from typing import Any
 from psycopg import errors, sql
 
 from replview.features.exports.request import ExportRequest
-from replview.parquet.reading import StoreProblem, connect, tables_of
+from replview.parquet.reading import StoreProblem, connect, places, tables_of
 from replview.parquet.reading.connecting import Connection
 from replview.parquet.reading.cutting import rows_of_update
-from replview.parquet.reading.places import (
-    NOT_ABORTED,
-    PLACED_DAY,
-    PLACED_LSN,
-    conditions,
-    counted,
-    wanted_operations,
-)
 from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.reading.typed_query import having
 from replview.parquet.slices import Slice, SliceTable
@@ -164,7 +156,7 @@ def _spark() -> str:
 
 def _outlook(connection: Connection, part: Slice) -> Outlook:
     where = transactions_of(connection, part)
-    query = sql.SQL(_ENDS).format(lsn=PLACED_LSN, where=where)
+    query = sql.SQL(_ENDS).format(lsn=places.PLACED_LSN, where=where)
     [(first, last)] = connection.execute(query).fetchall()
     begun = time.monotonic()
     estimated, tables = estimate(connection, part), tables_of(connection, part)
@@ -189,16 +181,16 @@ def files_of(
     found: dict[int, int] = {}
     if not tables or len(tables) > _TABLES:
         return found
-    operations = wanted_operations(part, rows=True)
+    operations = places.wanted_operations(part, rows=True)
     weights = [(table.relation_id, rows_of_update(part, table)) for table in tables]
     counts = (
-        counted(operations, each, update_weight=weight, whose=part.whose)
+        places.counted(operations, each, update_weight=weight, whose=part.whose)
         for each, weight in weights
     )
     query = sql.SQL(_DAYS).format(
         sums=sql.SQL(", ").join(sql.SQL("sum({})").format(each) for each in counts),
-        where=conditions(part, None, [table.relation_id for table in tables]),
-        day=PLACED_DAY,
+        where=places.conditions(part, None, [table.relation_id for table in tables]),
+        day=places.PLACED_DAY,
     )
     per_change = estimated.bytes / STREAM_TO_FILE / estimated.rows if estimated.rows else 1.0
     for day in connection.execute(query):
@@ -211,7 +203,7 @@ def files_of(
 def days_of(connection: Connection, part: Slice) -> int:
     """Days of commits: the transactions of each are a file."""
     query = sql.SQL("SELECT count(DISTINCT {}) FROM transaction t WHERE {}").format(
-        PLACED_DAY, transactions_of(connection, part)
+        places.PLACED_DAY, transactions_of(connection, part)
     )
     [(days,)] = connection.execute(query).fetchall()
     return int(days)
@@ -222,7 +214,7 @@ def unsent_of(
 ) -> Mapping[tuple[int, str], int]:
     """(relation, column) → updates that did not send it; empty where looking is not cheap."""
     found: dict[tuple[int, str], int] = {}
-    if estimated.rows > _LOOK_THROUGH or "update" not in wanted_operations(part):
+    if estimated.rows > _LOOK_THROUGH or "update" not in places.wanted_operations(part):
         return found
     for table in tables[:_TABLES]:
         names = [column.source_name for column in table.columns][:_COLUMNS]
@@ -232,9 +224,9 @@ def unsent_of(
         counts = [count.format(having(table, name), name) for name in names]
         query = sql.SQL(_UNSENT).format(
             counts=sql.SQL(", ").join(counts),
-            where=conditions(part, None, [table.relation_id]),
+            where=places.conditions(part, None, [table.relation_id]),
             relation=table.relation_id,
-            not_aborted=NOT_ABORTED,
+            not_aborted=places.NOT_ABORTED,
         )
         row = connection.execute(query).fetchone() or ()
         found |= {(table.relation_id, name): n for name, n in zip(names, row, strict=True) if n}

@@ -8,13 +8,8 @@ from typing import Any
 from django.http import QueryDict
 
 from replview.access.withheld import visible_exports
+from replview.features.exports import reading_back
 from replview.features.exports.outlook import Outlook, TooLong, outlook_of
-from replview.features.exports.reading_back import (
-    ReadingBack,
-    SchemaTab,
-    reading_before,
-    schema_tabs,
-)
 from replview.features.exports.request import (
     ExportRequest,
     nothing_words,
@@ -106,8 +101,8 @@ class ExportPage:
     operations: list[tuple[str, str]]
     export_request: ExportRequest | None = None
     outlook: Outlook | None = None
-    schema: list[SchemaTab] = field(default_factory=list)
-    reading: ReadingBack | None = None
+    schema: list[reading_back.SchemaTab] = field(default_factory=list)
+    reading: reading_back.ReadingBack | None = None
     #: Counting it takes too long for a page.
     uncounted: Refused | None = None
     #: As it will be recorded; empty: it cannot be written to.
@@ -216,7 +211,7 @@ def read_export_page(
     trouble = _look_ahead(page)
     _read_target(page)
     if page.export_request and page.outlook:
-        page.reading = reading_before(
+        page.reading = reading_back.reading_before(
             page.export_request.slice, page.outlook.tables, page.target, words.get("read", "")
         )
     last_test = tested if tested and tested.get("target") == page.target else None
@@ -272,7 +267,7 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
     )
 
 
-def _cause(left_out: tuple[str, ...], schema: list[SchemaTab]) -> str:
+def _cause(left_out: tuple[str, ...], schema: list[reading_back.SchemaTab]) -> str:
     if left_out:
         return f"Wider than the filter: an export is not narrowed by {', '.join(left_out)}."
     notes = sum(column.warns for tab in schema for column in tab.columns)
@@ -289,7 +284,7 @@ def _look_ahead(page: ExportPage) -> Refused | None:
         page.target_default = default_target(page.export_request.slice)
         if not page.export_request.empty:
             page.outlook = outlook_of(page.export_request)
-            page.schema = schema_tabs(
+            page.schema = reading_back.schema_tabs(
                 page.outlook, whole=page.export_request.slice.before == "full"
             )
     except TooLong as refused:

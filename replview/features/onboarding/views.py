@@ -19,20 +19,13 @@ from replview.catalog.connections import Connection, reading
 from replview.catalog.doctor_checks import problem
 from replview.catalog.server import read_server_facts
 from replview.features.onboarding import (
+    address_form,
     checking,
     column_choice,
     option_choice,
     plan_page,
     steps,
     table_choice,
-)
-from replview.features.onboarding.address_form import (
-    STRING,
-    AddressForm,
-    connect_draft,
-    form_of,
-    known_as,
-    read_form,
 )
 from replview.features.onboarding.plan_page import carried_out, next_address
 from replview.features.onboarding.steps import at_step, go_on, gone, page_of
@@ -83,12 +76,12 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
         return _begin_for(request, kind, name)
     draft = SourceDraft(user=account_of(request), kind=kind)
     if request.method == "POST":
-        form = read_form(request.POST)
+        form = address_form.read_form(request.POST)
         if _connect(form, draft):
             draft.save()
             return redirect(steps.after(draft, "connection"))
         return _connection_page(request, form, kind, status=422)
-    return _connection_page(request, AddressForm({"port": "5432"}), kind)
+    return _connection_page(request, address_form.AddressForm({"port": "5432"}), kind)
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
@@ -101,10 +94,12 @@ def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
     if draft.state not in drafts.CHANGEABLE:
         return redirect("draft-progress", draft.pk)
     has_password = bool(draft.sealed_password or draft.password_ref)
-    former = form_of(draft.answers.get("form") or {}, draft.conninfo, has_password=has_password)
+    former = address_form.form_of(
+        draft.answers.get("form") or {}, draft.conninfo, has_password=has_password
+    )
     if request.method != "POST":
         return _connection_page(request, former, draft.kind, draft)
-    form, before = read_form(request.POST, former), draft.conninfo
+    form, before = address_form.read_form(request.POST, former), draft.conninfo
     name = draft.answers.get("name")
     if _connect(form, draft):
         moved = draft.conninfo != before
@@ -114,12 +109,12 @@ def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
     return _connection_page(request, form, draft.kind, draft, status=422)
 
 
-def _connect(form: AddressForm, draft: SourceDraft) -> bool:
+def _connect(form: address_form.AddressForm, draft: SourceDraft) -> bool:
     """Try the address; True with the draft (not saved) filled in."""
-    reached = connect_draft(form, draft)
+    reached = address_form.connect_draft(form, draft)
     if reached is None:
         return False
-    known = known_as(reached, draft.conninfo)
+    known = address_form.known_as(reached, draft.conninfo)
     draft.answers |= {
         "name": reached.name,
         "form": form.kept(),
@@ -134,13 +129,13 @@ def _connect(form: AddressForm, draft: SourceDraft) -> bool:
 
 def _connection_page(
     request: HttpRequest,
-    form: AddressForm,
+    form: address_form.AddressForm,
     kind: str,
     draft: SourceDraft | None = None,
     *,
     status: int = 200,
 ) -> HttpResponse:
-    focus = form.first_wrong or ("dsn" if form.how == STRING else "host")
+    focus = form.first_wrong or ("dsn" if form.how == address_form.STRING else "host")
     page = {**page_of(kind, "connection", draft), "form": form, "focus": focus}
     return render(request, "onboarding/connection.html", page, status=status)
 

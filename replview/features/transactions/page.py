@@ -21,17 +21,11 @@ from replview.store.read.rows import TransactionRow
 from replview.store.read.transactions.neighbours import Neighbours, neighbours_of
 from replview.text.addresses import actor_url, slot_page_url
 from replview.text.formats import plural
+from replview.ui.changes import transaction_text
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.drawer import PAGE_CHANGES
 from replview.ui.changes.stages import lifecycle_of
-from replview.ui.changes.transaction_text import (
-    NOT_UNDONE,
-    flat_context,
-    grade_words,
-    heading_of,
-    sentence_of,
-)
 from replview.ui.component_html import OPERATIONS, grade_kind
 
 #: Changes looked at for the timeline's marks.
@@ -76,9 +70,9 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
         "slot": slot,
         "row": row,
         "shown": shown,
-        "heading": heading_of(row),
-        "sentence": sentence_of(row, changes.blocks, whole=changes.whole),
-        "grade_words": grade_words(row),
+        "heading": transaction_text.heading_of(row),
+        "sentence": transaction_text.sentence_of(row, changes.blocks, whole=changes.whole),
+        "grade_words": transaction_text.grade_words(row),
         "lifecycle": lifecycle_of(row, transitions, timezone.now()),
         "timeline": timeline_of(row, spots if row.first_lsn else [], names, transitions),
         "context": context_lines(row.context),
@@ -135,7 +129,7 @@ def read_changes(
         reading_session(), row.id, wanted, after=shown.after, before=shown.before,
         limit=PAGE_CHANGES, last=last,
     )  # fmt: skip
-    not_undone = NOT_UNDONE.get(row.state, "")
+    not_undone = transaction_text.NOT_UNDONE.get(row.state, "")
     blocks = blocks_of(found.rows, all_columns=shown.all_columns, not_undone=not_undone)
     hidden = sum(block.changed_nothing for block in blocks) if shown.only_changed else 0
     made = Changes(blocks, hidden=hidden, searched_to=found.searched_to, backwards=backwards)
@@ -174,7 +168,7 @@ def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | N
 
 def _not_undone(row: TransactionRow, changes: Changes) -> str:
     """Why the whole of it cannot be taken back, as far as the page knows that."""
-    if problem := NOT_UNDONE.get(row.state):
+    if problem := transaction_text.NOT_UNDONE.get(row.state):
         return problem
     counted = row.inserts + row.updates + row.deletes + row.truncates
     if not counted:
@@ -193,7 +187,7 @@ def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
-        for key, value in flat_context(context)
+        for key, value in transaction_text.flat_context(context)
     ]
 
 

@@ -24,15 +24,8 @@ from replview.features.exports.request import (
 )
 from replview.jobs import exports
 from replview.live.publisher import Publisher
+from replview.management import instance
 from replview.management.changes_options import add_filters, words_of
-from replview.management.instance import (
-    BY,
-    WRONG_USE,
-    InstanceCommand,
-    find_slot,
-    stopping_on_signals,
-    table_of,
-)
 from replview.parquet.slices import Before
 from replview.store import instance_settings
 from replview.store.models import Export, Slot
@@ -49,14 +42,14 @@ DONE, FAILED, NOTHING_NEW, GAP = range(4)
 _OUTCOMES = ("done", "failed", "nothing_new", "gap")
 
 
-class Command(InstanceCommand):
+class Command(instance.InstanceCommand):
     help = (
         "Write a slice of a slot's record as Parquet, a dataset a table and one of the "
         "transactions: the same filters as 'replview changes'. The command does the export "
         "itself, and records it among all others. Its exit status: 0 done, 2 nothing new, 3 over a "
         "gap, 1 failed, 64 wrong options or no instance."
     )
-    wrong_use_status = WRONG_USE
+    wrong_use_status = instance.WRONG_USE
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         option = parser.add_argument
@@ -106,10 +99,10 @@ class Command(InstanceCommand):
         elif options["list"]:
             rows = Export.objects.all()
             if options["slot"]:
-                rows = rows.filter(slot=find_slot(options["slot"]))
+                rows = rows.filter(slot=instance.find_slot(options["slot"]))
             self.say(listed(rows[:_EARLIER]))
         elif options["slot"]:
-            self._export(find_slot(options["slot"]), options)
+            self._export(instance.find_slot(options["slot"]), options)
         else:
             raise CommandError("say of which slot: --slot SOURCE/NAME, or --list")
 
@@ -150,7 +143,7 @@ class Command(InstanceCommand):
         """Here, in this process: no worker is needed."""
         show = progress_line(self.stderr, outlook.rows, always=options["wait"])
         try:
-            with closing(Publisher()) as wakes, stopping_on_signals() as stop:
+            with closing(Publisher()) as wakes, instance.stopping_on_signals() as stop:
                 carry_out(row, wakes, stop, on_progress=show, take_back=options["take_back"])
         finally:
             if sys.stderr.isatty():
@@ -182,7 +175,7 @@ class Command(InstanceCommand):
         if options["allow"] and options["forbid"]:
             raise CommandError("--allow or --forbid")
         if options["allow"] or options["forbid"]:
-            instance_settings.write("exports.allowed", options["allow"], BY)
+            instance_settings.write("exports.allowed", options["allow"], instance.BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {'on' if options['allow'] else 'off'}")
         for name in ("root", "schemes"):
             text = options[name]
@@ -193,7 +186,7 @@ class Command(InstanceCommand):
                 value = str(Path(text).resolve())
             elif text != "default":
                 value = [word for one in text.split(",") if (word := one.strip().lower())]
-            instance_settings.write(f"exports.{name}", value, BY)
+            instance_settings.write(f"exports.{name}", value, instance.BY)
             note(Action.CHANGED_SETTINGS, subject=f"exports: {name} {text}")
         return options["allow"] or options["forbid"] or bool(options["root"] or options["schemes"])
 
@@ -297,4 +290,4 @@ def listed(rows: Iterable[Export]) -> str:
     if not lines:
         return "nothing was exported yet: replview export --slot SOURCE/NAME --to FOLDER"
     head = ["ID", "ASKED (UTC)", "BY", "SLOT", "NAME", "STATE", "ROWS", "TO", "PROBLEM"]
-    return table_of([head, *lines])
+    return instance.table_of([head, *lines])

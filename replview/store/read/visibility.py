@@ -16,14 +16,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from replview.store.read.mask_rules import (
-    RULES_SQL,
-    Rule,
-    glob,
-    masked_by,
-    named_columns,
-    rules_of_rows,
-)
+from replview.store.read import mask_rules
 
 #: What stands in a masked value's place, whether it was taken away at ingest or on display.
 MASKED: dict[str, Any] = {"$masked": True}
@@ -62,7 +55,7 @@ class Grants:
     #: Patterns of the tables of each source; None: all of all.
     patterns: Mapping[int, tuple[str, ...]] | None = None
     #: What nobody sees.
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[mask_rules.Rule, ...] = ()
 
 
 def nobodys_visibility(read: Read) -> "Visibility":
@@ -70,9 +63,9 @@ def nobodys_visibility(read: Read) -> "Visibility":
     return Visibility(read, lambda: Grants(rules=read_rules(read)))
 
 
-def read_rules(read: Read) -> tuple[Rule, ...]:
+def read_rules(read: Read) -> tuple[mask_rules.Rule, ...]:
     """Read all mask rules as they are now, by one small statement."""
-    return rules_of_rows(read(RULES_SQL))
+    return mask_rules.rules_of_rows(read(mask_rules.RULES_SQL))
 
 
 def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
@@ -81,7 +74,7 @@ def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
     return any(_expression(pattern).fullmatch(name) for pattern in patterns)
 
 
-_expression = lru_cache(maxsize=1000)(glob)
+_expression = lru_cache(maxsize=1000)(mask_rules.glob)
 
 
 @dataclass(slots=True)
@@ -163,8 +156,8 @@ class Visibility:
     ) -> frozenset[str]:
         """The same as ``masked`` of such a table; columns as ``relation_version`` keeps them."""
         self._refresh()
-        named = named_columns(columns)
-        return frozenset(masked_by(self._now.rules, source_id, schema, table, named))
+        named = mask_rules.named_columns(columns)
+        return frozenset(mask_rules.masked_by(self._now.rules, source_id, schema, table, named))
 
     def hides_messages(self, source_id: int) -> bool:
         """Not every table of the source may be seen: what its messages hold is withheld."""

@@ -142,7 +142,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(signed_in, history, words
 
 
 def test_too_many_are_refused_where_the_counters_tell(signed_in, history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.features.downloads.views.MOST_CHANGES", 2)
+    monkeypatch.setattr("replview.features.downloads.files.MOST_CHANGES", 2)
     answer = get(signed_in)
     assert answer.status_code == 422
     assert "holds 3 or more" in answer.content.decode()

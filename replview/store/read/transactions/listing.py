@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from decoder.scalars import LSN
-from replview.store.read.history_places import (
-    first_seqs_from_lsn,
-    incarnation_places,
-    last_seqs_at_time,
-)
+from replview.store.read import history_places
 from replview.store.read.rows import TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.reading import FoundIncarnation, Reader, time_at
@@ -83,20 +79,20 @@ class Cursor:
 
 def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") -> Cursor:
     """The list that begins with the last transaction at or before a moment."""
-    found = last_seqs_at_time(session, slot, moment)
+    found = history_places.last_seqs_at_time(session, slot, moment)
     place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
     return Cursor({key: seq + 1 for key, seq in found.items()}, dict.fromkeys(found, place), place)
 
 
 def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> Cursor:
     """The list that begins, in each incarnation that reaches it, with the commit at an LSN."""
-    found = first_seqs_from_lsn(session, slot, lsn)
+    found = history_places.first_seqs_from_lsn(session, slot, lsn)
     return Cursor(seqs={key: seq + 1 for key, seq in found.items()})
 
 
 def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
     """Before all there is: read backwards from here, the oldest come."""
-    ids = [each.id for each in incarnation_places(session, slot)]
+    ids = [each.id for each in history_places.incarnation_places(session, slot)]
     place = (_EPOCH, 0)
     return Cursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
 
