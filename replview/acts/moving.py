@@ -18,10 +18,11 @@ from replview.acts.publications import remaining_slots
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
 from replview.receiver.incarnation import GAPS, SystemIdentity, new_incarnation
+from replview.store.django_session import DjangoSession
 from replview.store.dsn import full_conninfo
-from replview.store.models import Slot, Source
+from replview.store.models import Source
 from replview.store.untyped_secrets import UNREAD, check_bound
-from replview.store.write.incarnations import SlotRow
+from replview.store.write.incarnations import SlotRow, read_slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +32,6 @@ class SlotOutcome:
     word: str
     #: A whole sentence.
     sentence: str
-
-
-def row_of(slot: Slot) -> SlotRow:
-    incarnation = slot.incarnation
-    return SlotRow(
-        id=slot.pk,
-        source_id=slot.source_id,
-        name=slot.name,
-        plugin=slot.plugin,
-        interface=slot.interface,
-        publications=slot.publications,
-        options=slot.options,
-        owned=slot.owned,
-        temporary=slot.temporary,
-        column_rules=slot.column_rules,
-        keep_aborted=slot.keep_aborted,
-        checkpoint_lsn=slot.checkpoint_lsn,
-        incarnation_id=slot.incarnation_id,
-        number=None if incarnation is None else incarnation.number,
-        system_identifier=None if incarnation is None else incarnation.system_identifier,
-        timeline=None if incarnation is None else incarnation.timeline,
-        commit_seq=0 if incarnation is None else incarnation.commit_seq,
-    )
 
 
 def identity_of(tried: Tried) -> SystemIdentity:
@@ -195,8 +173,9 @@ def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool)
 
 
 def _plan(source: Source, candidate: Source) -> Move:
-    slots = remaining_slots(source).filter(temporary=False).select_related("incarnation")
-    rows = [row_of(slot) for slot in slots.order_by("name")]
+    slots = remaining_slots(source).filter(temporary=False).order_by("name")
+    store = DjangoSession().connection
+    rows = [read_slot(store, pk) for pk in slots.values_list("pk", flat=True)]
     timelines = frozenset(row.timeline for row in rows if row.timeline is not None)
     conninfo = full_conninfo(candidate)
     if candidate.sealed_password and candidate.sealed_password == source.sealed_password:

@@ -112,38 +112,32 @@ def _member(row: dict[str, Any], schema: str, name: str, columns: str, rows: str
 # in it.
 
 
-_TABLES = Query(
-    name="publication_members",
-    about="Tables named in a publication, with the columns and rows each is narrowed to (15 and "
-    "later); anyone may read it.",
-    sql="""
-        SELECT n.nspname AS schema, c.relname AS name,
+_MEMBERS = """
+        SELECT n.nspname AS schema, c.relname AS name, {}
+          FROM pg_publication_rel AS r
+          JOIN pg_publication AS p ON p.oid = r.prpubid
+          JOIN pg_class AS c ON c.oid = r.prrelid
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE p.pubname = %s
+         ORDER BY n.nspname, c.relname
+"""
+_NARROWED = """
                CASE WHEN r.prattrs IS NULL THEN NULL ELSE
                    ARRAY(SELECT a.attname::text
                            FROM unnest(r.prattrs) WITH ORDINALITY AS k (attnum, place)
                            JOIN pg_attribute AS a ON a.attrelid = r.prrelid
                             AND a.attnum = k.attnum ORDER BY k.place) END AS columns,
-               pg_get_expr(r.prqual, r.prrelid) AS row_filter
-          FROM pg_publication_rel AS r
-          JOIN pg_publication AS p ON p.oid = r.prpubid
-          JOIN pg_class AS c ON c.oid = r.prrelid
-          JOIN pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE p.pubname = %s
-         ORDER BY n.nspname, c.relname
-    """,
+               pg_get_expr(r.prqual, r.prrelid) AS row_filter"""
+_TABLES = Query(
+    name="publication_members",
+    about="Tables named in a publication, with the columns and rows each is narrowed to (15 and "
+    "later); anyone may read it.",
+    sql=_MEMBERS.format(_NARROWED),
 )
 _OLD_TABLES = Query(
     name="publication_members_14",
     about="Tables named in a publication, before 15; anyone may read it.",
-    sql="""
-        SELECT n.nspname AS schema, c.relname AS name, NULL AS columns, NULL AS row_filter
-          FROM pg_publication_rel AS r
-          JOIN pg_publication AS p ON p.oid = r.prpubid
-          JOIN pg_class AS c ON c.oid = r.prrelid
-          JOIN pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE p.pubname = %s
-         ORDER BY n.nspname, c.relname
-    """,
+    sql=_MEMBERS.format("NULL AS columns, NULL AS row_filter"),
 )
 _SCHEMAS = Query(
     name="publication_schemas",

@@ -17,17 +17,16 @@ from replview.store.read.rows import NOT_ABORTED
 from replview.store.write import copy_rows
 from replview.store.write.copy_rows import TransactionRow
 
-_UPDATE_TRANSACTION = """
-UPDATE transaction SET state = %(state)s, gid = %(gid)s, commit_seq = %(commit_seq)s,
-    first_lsn = %(first_lsn)s, prepare_lsn = %(prepare_lsn)s, commit_lsn = %(commit_lsn)s,
-    end_lsn = %(end_lsn)s, commit_time = %(commit_time)s, prepared_at = %(prepared_at)s,
-    ended_at = %(ended_at)s, origin = %(origin)s, actor = %(actor)s,
-    actor_grade = %(actor_grade)s, context = %(context)s, actors = %(actors)s,
-    inserts = %(inserts)s, updates = %(updates)s, deletes = %(deletes)s, truncates = %(truncates)s,
-    messages = %(messages)s, size_bytes = %(size_bytes)s, relations = %(relations)s,
-    aborted_changes = %(aborted_changes)s, stored_at = clock_timestamp()
-WHERE id = %(id)s
-"""
+#: Columns of a row that is UPDATEd: as they are, LSNs, times, and as JSON.
+_PLAIN = ("state", "gid", "commit_seq", "origin", "actor", "actor_grade", "inserts", "updates",
+          "deletes", "truncates", "messages", "size_bytes", "aborted_changes")  # fmt: skip
+_LSNS = ("first_lsn", "prepare_lsn", "commit_lsn", "end_lsn")
+_TIMES = ("commit_time", "prepared_at", "ended_at")
+_JSON = ("context", "actors")
+_SET = ", ".join(f"{name} = %({name})s" for name in (*_PLAIN, *_LSNS, *_TIMES, *_JSON, "relations"))
+_UPDATE_TRANSACTION = (
+    f"UPDATE transaction SET {_SET}, stored_at = clock_timestamp() WHERE id = %(id)s"  # noqa: S608
+)
 
 
 def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
@@ -97,32 +96,16 @@ def datetime_of(time_us: int | None) -> dt.datetime | None:
 
 
 def _parameters(row: TransactionRow) -> dict[str, object]:
+    documents = {name: getattr(row, name) for name in _JSON}
     return {
         "id": row.id,
-        "state": row.state,
-        "gid": row.gid,
-        "commit_seq": row.commit_seq,
-        "first_lsn": lsn_text(row.first_lsn),
-        "prepare_lsn": lsn_text(row.prepare_lsn),
-        "commit_lsn": lsn_text(row.commit_lsn),
-        "end_lsn": lsn_text(row.end_lsn),
-        "commit_time": datetime_of(row.commit_time_us),
-        "prepared_at": datetime_of(row.prepared_at_us),
-        "ended_at": datetime_of(row.ended_at_us),
-        "origin": row.origin,
-        "actor": row.actor,
-        "actor_grade": row.actor_grade,
-        "context": None if row.context is None else orjson.dumps(row.context).decode(),
-        "actors": None if row.actors is None else orjson.dumps(row.actors).decode(),
-        "inserts": row.inserts,
-        "updates": row.updates,
-        "deletes": row.deletes,
-        "truncates": row.truncates,
-        "messages": row.messages,
-        "size_bytes": row.size_bytes,
         "relations": row.relations_json().decode(),
-        "aborted_changes": row.aborted_changes,
-    }
+        **{name: getattr(row, name) for name in _PLAIN},
+        **{name: lsn_text(getattr(row, name)) for name in _LSNS},
+        **{name: datetime_of(getattr(row, f"{name}_us")) for name in _TIMES},
+        **{name: one if one is None else orjson.dumps(one).decode()
+           for name, one in documents.items()},
+    }  # fmt: skip
 
 
 _END_PREPARED = """

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Jsonb, JsonbLoader
 
 from decoder.scalars import LSN
 from replview.store.write.lease import Lease, beat
@@ -50,6 +50,8 @@ class Incarnation:
 
 def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
     with connection.cursor(row_factory=dict_row) as cursor:
+        # Django has its connections give JSON as text.
+        cursor.adapters.register_loader("jsonb", JsonbLoader)
         row = cursor.execute(
             """
             SELECT s.id, s.source_id, s.name, s.plugin, s.interface, s.publications, s.options,
