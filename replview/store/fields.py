@@ -1,18 +1,37 @@
-"""Model fields for PostgreSQL types that Django does not know, and indexes of a part of a table."""
+"""What models are made of: tables called as they are, fields for PostgreSQL types that Django does
+not know, indexes of a part of a table.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.db.models.base import ModelBase
+from django.utils.text import camel_case_to_spaces
 
 from decoder.scalars import LSN
 
 #: ``LSN`` is what an ``LSNField`` holds: pages and the API know it from here.
-__all__ = ["LSN", "CharCodeField", "LSNField", "index_where"]
+__all__ = ["LSN", "CharCodeField", "LSNField", "Table", "index_where"]
 
 if TYPE_CHECKING:
     _Field = models.Field[Any, Any]
 else:
     _Field = models.Field
+
+
+class _Named(ModelBase):
+    def __new__(cls, name: str, bases: Any, attrs: dict[str, Any], **more: Any) -> Any:
+        meta = attrs.setdefault("Meta", type("Meta", (), {}))
+        if not (hasattr(meta, "db_table") or hasattr(meta, "abstract")):
+            meta.db_table = camel_case_to_spaces(name).replace(" ", "_")
+        return super().__new__(cls, name, bases, attrs, **more)
+
+
+class Table(models.Model, metaclass=_Named):
+    """A model whose table is called as it is: ``SlotSample`` is kept in ``slot_sample``."""
+
+    class Meta:
+        abstract = True
 
 
 class LSNField(_Field):

@@ -11,8 +11,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from replview.store.fields import Table
 
-class MaskRule(models.Model):
+
+class MaskRule(Table):
     """Masks the columns it matches (``store.read.mask_rules``); rules add up."""
 
     class When(models.TextChoices):
@@ -36,7 +38,6 @@ class MaskRule(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        db_table = "mask_rule"
         ordering = ["id"]
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ class MaskRule(models.Model):
         return f"{self.table_pattern}.{self.column_pattern}{kind}, {where}, {self.when}"
 
 
-class AccessRecord(models.Model):
+class AccessRecord(Table):
     """One act of somebody. It holds no value of a row: of a search its length and its columns."""
 
     class Action(models.TextChoices):
@@ -98,12 +99,11 @@ class AccessRecord(models.Model):
     details = models.JSONField(default=dict)
 
     class Meta:
-        db_table = "access_record"
         managed = False
         ordering = ["-at", "-id"]
 
 
-class SavedFilter(models.Model):
+class SavedFilter(Table):
     """A view somebody wants to come back to: a page and its address's parameters."""
 
     user = models.ForeignKey(
@@ -117,14 +117,13 @@ class SavedFilter(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        db_table = "saved_filter"
         ordering = ["name"]
         constraints = [
             models.UniqueConstraint(fields=["user", "page", "name"], name="saved_filter_by_name")
         ]
 
 
-class ApiToken(models.Model):
+class ApiToken(Table):
     """Lets a program use the API in somebody's name; only a digest of it is kept."""
 
     class Scope(models.TextChoices):
@@ -156,11 +155,10 @@ class ApiToken(models.Model):
     revoked_at = models.DateTimeField(null=True)
 
     class Meta:
-        db_table = "api_token"
         constraints = [models.UniqueConstraint(fields=["user", "name"], name="api_token_by_name")]
 
 
-class Grant(models.Model):
+class Grant(Table):
     """A person's, or a group's, right to see a source and tables of it."""
 
     user = models.ForeignKey(
@@ -195,7 +193,7 @@ class Grant(models.Model):
         return f"{where}: {', '.join(self.tables) or 'all tables'}"
 
 
-class SetupCode(models.Model):
+class SetupCode(Table):
     """Lets somebody make the first admin, once and soon; only a digest of it is kept."""
 
     #: SHA-256 of the code, in hexadecimal.
@@ -204,11 +202,8 @@ class SetupCode(models.Model):
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
 
-    class Meta:
-        db_table = "setup_code"
 
-
-class Identity(models.Model):
+class Identity(Table):
     """An account as a single sign-on provider knows it."""
 
     user = models.ForeignKey(
@@ -220,7 +215,6 @@ class Identity(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        db_table = "identity"
         constraints = [
             models.UniqueConstraint(fields=["issuer", "subject"], name="identity_by_subject")
         ]

@@ -3,11 +3,11 @@
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import index_where
+from replview.store.fields import Table, index_where
 from replview.store.models.seen import SeenOfSlotOrNone, SeenOrNone
 
 
-class AlertRule(models.Model):
+class AlertRule(Table):
     """The condition at which an alert fires, and for how long it must hold."""
 
     class Kind(models.TextChoices):
@@ -62,11 +62,10 @@ class AlertRule(models.Model):
     objects = SeenOfSlotOrNone()
 
     class Meta:
-        db_table = "alert_rule"
         ordering = ["id"]
 
 
-class Alert(models.Model):
+class Alert(Table):
     """A rule's condition on one subject, from when it began to hold until it was over."""
 
     class State(models.TextChoices):
@@ -103,7 +102,6 @@ class Alert(models.Model):
     objects = SeenOrNone()
 
     class Meta:
-        db_table = "alert"
         constraints = [
             models.UniqueConstraint(
                 fields=["rule", "subject"],
@@ -118,7 +116,7 @@ class Alert(models.Model):
         ]
 
 
-class Webhook(models.Model):
+class Webhook(Table):
     class Format(models.TextChoices):
         JSON = "json"
         SLACK = "slack"
@@ -140,11 +138,10 @@ class Webhook(models.Model):
     created_by = models.TextField(default="", blank=True)
 
     class Meta:
-        db_table = "webhook"
         ordering = ["name"]
 
 
-class Delivery(models.Model):
+class Delivery(Table):
     """One message to one webhook: tried again, with growing pauses, until it arrives."""
 
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
@@ -162,19 +159,15 @@ class Delivery(models.Model):
     status = models.IntegerField(null=True)
 
     class Meta:
-        db_table = "delivery"
         indexes = [
             index_where("delivery_waiting", "next_try_at", delivered_at=None, given_up_at=None)
         ]
 
 
-class Setting(models.Model):
+class Setting(Table):
     """A choice for the whole instance, by its name; see ``store.instance_settings``."""
 
     name = models.CharField(max_length=60, primary_key=True)
     value = models.JSONField()
     changed_at = models.DateTimeField(default=timezone.now)
     changed_by = models.TextField(default="", blank=True)
-
-    class Meta:
-        db_table = "setting"

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField, index_where
+from replview.store.fields import LSNField, Table, index_where
 from replview.store.models.jobs import Job
 
 
@@ -66,14 +66,13 @@ class SourceDraft(Job):
     seen_at = models.DateTimeField(null=True)
 
     class Meta:
-        db_table = "source_draft"
         indexes = [index_where("source_draft_waiting", "id", state__in=["asked", "working"])]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.answers.get('name') or self.pk}"
 
 
-class SlotIntention(models.Model):
+class SlotIntention(Table):
     """A slot with its publications, until the store has the slot or nothing is left of it: found by
     this row and taken back where its maker was killed (``replview.acts.slot_sweeping``).
     """
@@ -99,9 +98,6 @@ class SlotIntention(models.Model):
     tried_at = models.DateTimeField(null=True)
     #: It is being taken back: whoever made it must not go on.
     swept_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "slot_intention"
 
     def __str__(self) -> str:
         return f"{self.source_name}/{self.slot_name}"

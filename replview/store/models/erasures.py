@@ -61,7 +61,6 @@ class Erasure(Job):
     roots = models.JSONField(default=list)
 
     class Meta:
-        db_table = "erasure"
         ordering = ["-id"]
         indexes = [
             index_where(

@@ -4,12 +4,12 @@ from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import CharCodeField, LSNField, index_where
+from replview.store.fields import CharCodeField, LSNField, Table, index_where
 from replview.store.models.seen import SeenOfIncarnation, SeenOfRelation, SeenOfSlot
 from replview.store.models.sums import RowCounts
 
 
-class Relation(models.Model):
+class Relation(Table):
     """A table of a slot's stream, whatever its shape at the moment."""
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="relations")
@@ -26,7 +26,6 @@ class Relation(models.Model):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "relation"
         constraints = [
             models.UniqueConstraint(
                 fields=["slot", "system_identifier", "oid"], name="relation_by_oid"
@@ -37,7 +36,7 @@ class Relation(models.Model):
         return f"{self.schema}.{self.table}"
 
 
-class RelationVersion(models.Model):
+class RelationVersion(Table):
     """One shape of a table: a flip back to an earlier shape is that shape again, not a new one."""
 
     relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="versions")
@@ -68,14 +67,13 @@ class RelationVersion(models.Model):
     objects = SeenOfRelation()
 
     class Meta:
-        db_table = "relation_version"
         constraints = [
             models.UniqueConstraint(fields=["relation", "digest"], name="version_by_digest"),
             models.UniqueConstraint(fields=["relation", "number"], name="version_by_number"),
         ]
 
 
-class TypeName(models.Model):
+class TypeName(Table):
     """A type's name as a Type message or the source's catalog gave it."""
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="type_names")
@@ -85,7 +83,6 @@ class TypeName(models.Model):
     name = models.TextField()
 
     class Meta:
-        db_table = "type_name"
         constraints = [
             models.UniqueConstraint(fields=["slot", "system_identifier", "oid"], name="type_by_oid")
         ]
@@ -180,7 +177,6 @@ class Transaction(RowCounts):
         return self.changes + self.aborted_changes
 
     class Meta:
-        db_table = "transaction"
         indexes = [
             index_where(
                 "transaction_open", "incarnation", "state",
@@ -238,7 +234,7 @@ class Transaction(RowCounts):
         ]
 
 
-class Transition(models.Model):
+class Transition(Table):
     """A streamed or two-phase transaction went from one state to another; a plain one has none."""
 
     transaction_id = models.BigIntegerField()
@@ -252,11 +248,10 @@ class Transition(models.Model):
     recorded_at = models.DateTimeField()
 
     class Meta:
-        db_table = "transition"
         indexes = [models.Index(fields=["transaction_id"], name="transition_by_transaction")]
 
 
-class Change(models.Model):
+class Change(Table):
     """One change of a row, a truncation of one table, or a logical message.
 
     ``old`` and ``new`` map column names to the server's exact text as a JSON string; JSON null is
@@ -289,11 +284,10 @@ class Change(models.Model):
     old_key_hash = models.BigIntegerField(null=True)
 
     class Meta:
-        db_table = "change"
         managed = False
 
 
-class LargeValue(models.Model):
+class LargeValue(Table):
     """A value too long for JSONB (268,435,455 characters), in pieces."""
 
     pk = models.CompositePrimaryKey("transaction_id", "seq", "side", "column", "piece")
@@ -305,11 +299,8 @@ class LargeValue(models.Model):
     piece = models.IntegerField()
     content = models.TextField()
 
-    class Meta:
-        db_table = "large_value"
 
-
-class AbortedSubtransaction(models.Model):
+class AbortedSubtransaction(Table):
     """A tombstone: the changes of this subtransaction do not count and are hidden on read. One of
     the transaction's own ``xid`` says that the whole of it aborted: its changes are shown, marked.
     """
@@ -325,5 +316,4 @@ class AbortedSubtransaction(models.Model):
     swept = models.BooleanField(default=False)
 
     class Meta:
-        db_table = "aborted_subtransaction"
         indexes = [index_where("tombstone_unswept", "transaction_id", swept=False)]

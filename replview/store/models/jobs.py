@@ -7,11 +7,11 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField, index_where
+from replview.store.fields import LSNField, Table, index_where
 from replview.store.models.seen import Seen, SeenOfSlot
 
 
-class Job(models.Model):
+class Job(Table):
     """Asked for, done by one worker at a time, kept with what came of it."""
 
     #: Each kind's own: ``WAITING``, ``RUNNING``, ``DONE`` … Pages and the API show the values.
@@ -96,7 +96,6 @@ class Export(ProcessJob):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "export"
         ordering = ["-id"]
         indexes = [
             index_where("export_waiting", "id", state__in=["waiting", "running"]),
@@ -115,7 +114,6 @@ class HistoryJob(ProcessJob):
     output = models.TextField(default="", blank=True)
 
     class Meta:
-        db_table = "history_job"
         ordering = ["-id"]
         indexes = [index_where("history_job_waiting", "id", state__in=["waiting", "running"])]
 
@@ -151,7 +149,6 @@ class Baseline(Job):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "baseline"
         indexes = [
             index_where("baseline_waiting", "id", state__in=["requested", "reading"]),
             models.Index(fields=["slot", "schema", "table", "-id"], name="baseline_by_table"),
@@ -181,7 +178,6 @@ class SlotPeek(Job):
     objects = Seen()
 
     class Meta:
-        db_table = "slot_peek"
         indexes = [
             index_where("slot_peek_waiting", "id", state__in=["requested", "running"]),
             models.Index(fields=["source", "slot_name", "-id"], name="slot_peek_by_slot"),

@@ -2,10 +2,10 @@
 
 from django.db import models
 
-from replview.store.fields import LSNField
+from replview.store.fields import LSNField, Table
 
 
-class ArchiveMark(models.Model):
+class ArchiveMark(Table):
     """One incarnation of a slot in one archive: all of its history up to here is there, and was
     counted. An archive that is chosen again goes on where it was.
     """
@@ -39,13 +39,12 @@ class ArchiveMark(models.Model):
     remedy = models.TextField(default="", blank=True)
 
     class Meta:
-        db_table = "archive_mark"
         constraints = [
             models.UniqueConstraint(fields=["incarnation", "target"], name="archive_mark_by_target")
         ]
 
 
-class ArchivedRun(models.Model):
+class ArchivedRun(Table):
     """Transactions deleted from the store while there was an archive: consecutive identifiers with
     consecutive places in history, so that an identifier in an old address still leads there.
     """
@@ -58,11 +57,8 @@ class ArchivedRun(models.Model):
     #: The commit_seq of ``first_id``.
     first_seq = models.BigIntegerField()
 
-    class Meta:
-        db_table = "archived_run"
 
-
-class KeptDay(models.Model):
+class KeptDay(Table):
     """One incarnation of a slot on one day of the store: the transactions first seen then, counted
     behind the receivers (``store.retention.day_sizes``).
     """
@@ -83,18 +79,14 @@ class KeptDay(models.Model):
     last_seq = models.BigIntegerField(null=True)
 
     class Meta:
-        db_table = "kept_day"
         constraints = [models.UniqueConstraint(fields=["incarnation", "day"], name="kept_day_once")]
         indexes = [models.Index(fields=["day"], name="kept_day_by_day")]
 
 
-class StoreMoment(models.Model):
+class StoreMoment(Table):
     """How large the store was at a moment, for the forecast."""
 
     at = models.DateTimeField(primary_key=True)
     size_bytes = models.BigIntegerField()
     #: Left on the disk of its data; None: that cannot be told from here.
     free_bytes = models.BigIntegerField(null=True)
-
-    class Meta:
-        db_table = "store_moment"

@@ -7,11 +7,11 @@ see ``features.sampling.rollups``. None is unknown, never zero.
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField
+from replview.store.fields import LSNField, Table
 from replview.store.models.seen import Seen, SeenOfSlot
 
 
-class WatchedSlot(models.Model):
+class WatchedSlot(Table):
     """A replication slot of a source as last seen: replview's or anybody's, logical or physical.
     ``id`` names its samples: ``Slot.pk``, or drawn from the same sequence until the slot is
     adopted.
@@ -39,7 +39,6 @@ class WatchedSlot(models.Model):
     objects = Seen()
 
     class Meta:
-        db_table = "watched_slot"
         ordering = ["source_id", "name"]
         constraints = [
             models.UniqueConstraint(fields=["source", "name"], name="watched_slot_by_name")
@@ -49,7 +48,7 @@ class WatchedSlot(models.Model):
         return f"{self.source.name}/{self.name}"
 
 
-class SampledValues(models.Model):
+class SampledValues(Table):
     """What a sample tells of a slot in columns, or a period of samples: the highest of what is bad
     when high, the lowest of what is bad when low, the last of positions and totals.
     """
@@ -97,7 +96,6 @@ class SlotSampleMinute(SampledValues):
     samples = models.IntegerField(default=1)
 
     class Meta:
-        db_table = "slot_sample_minute"
         managed = False
 
 
@@ -108,22 +106,18 @@ class SlotSampleHour(SampledValues):
     samples = models.IntegerField(default=1)
 
     class Meta:
-        db_table = "slot_sample_hour"
         managed = False
 
 
-class SampleMark(models.Model):
+class SampleMark(Table):
     """How far samples are rolled up: all that began before ``until`` is."""
 
     #: ``minute`` or ``hour``.
     period = models.TextField(primary_key=True)
     until = models.DateTimeField()
 
-    class Meta:
-        db_table = "sample_mark"
 
-
-class SourceSample(models.Model):
+class SourceSample(Table):
     """One source at one moment, whether it answered or not."""
 
     pk = models.CompositePrimaryKey("source_id", "sampled_at")
@@ -145,11 +139,10 @@ class SourceSample(models.Model):
     checkpointed_at = models.DateTimeField(null=True)
 
     class Meta:
-        db_table = "source_sample"
         managed = False
 
 
-class WatchedSubscription(models.Model):
+class WatchedSubscription(Table):
     """A subscription of a source's database as last seen."""
 
     source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="subscriptions")
@@ -164,13 +157,12 @@ class WatchedSubscription(models.Model):
     objects = Seen()
 
     class Meta:
-        db_table = "watched_subscription"
         constraints = [
             models.UniqueConstraint(fields=["source", "name"], name="watched_subscription_by_name")
         ]
 
 
-class SlotEvent(models.Model):
+class SlotEvent(Table):
     """A line of a slot's log: connected, disconnected, schema changed, gap, …"""
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="events")
@@ -188,7 +180,6 @@ class SlotEvent(models.Model):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "slot_event"
         indexes = [models.Index(fields=["slot", "at"], name="slot_event_by_time")]
 
 
@@ -201,11 +192,10 @@ class SlotSample(SampledValues):
     detail = models.JSONField(default=dict)
 
     class Meta:
-        db_table = "slot_sample"
         managed = False
 
 
-class SourceLook(models.Model):
+class SourceLook(Table):
     """What holds WAL and vacuum back on a source, as last looked at; None is unknown."""
 
     source = models.OneToOneField(
@@ -223,6 +213,3 @@ class SourceLook(models.Model):
     #: ``standbys``, ``waiting``, ``next_xid`` and the settings that matter here; see
     #: ``features.sampling.sample``.
     holders = models.JSONField(null=True)
-
-    class Meta:
-        db_table = "source_look"

@@ -4,11 +4,11 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
-from replview.store.fields import LSNField, index_where
+from replview.store.fields import LSNField, Table, index_where
 from replview.store.models.seen import Seen, SeenOfSlot, SeenSources
 
 
-class Source(models.Model):
+class Source(Table):
     """A PostgreSQL cluster and database that replview reads."""
 
     name = models.CharField(max_length=63, unique=True)
@@ -45,14 +45,13 @@ class Source(models.Model):
     objects = SeenSources()
 
     class Meta:
-        db_table = "source"
         ordering = ["name"]
 
     def __str__(self) -> str:
         return self.name
 
 
-class Slot(models.Model):
+class Slot(Table):
     """A replication slot replview receives: what is wanted, who reads it, how far it is stored."""
 
     class Desired(models.TextChoices):
@@ -158,7 +157,6 @@ class Slot(models.Model):
     objects = Seen()
 
     class Meta:
-        db_table = "slot"
         ordering = ["source__name", "name"]
         constraints = [models.UniqueConstraint(fields=["source", "name"], name="slot_by_name")]
 
@@ -171,7 +169,7 @@ class Slot(models.Model):
         return self.changes_stored - self.changes_rolled_back - self.changes_discarded
 
 
-class SlotIncarnation(models.Model):
+class SlotIncarnation(Table):
     """One incarnation of one slot on one cluster: LSNs compare only within it."""
 
     slot = models.ForeignKey(Slot, on_delete=models.CASCADE, related_name="incarnations")
@@ -194,13 +192,12 @@ class SlotIncarnation(models.Model):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "slot_incarnation"
         constraints = [
             models.UniqueConstraint(fields=["slot", "number"], name="incarnation_by_number")
         ]
 
 
-class PublicationLook(models.Model):
+class PublicationLook(Table):
     """What a slot's publications published, which the stream does not say, from one look at the
     source's catalog to another; a new row begins when something differs.
     """
@@ -221,11 +218,10 @@ class PublicationLook(models.Model):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "publication_look"
         indexes = [models.Index(fields=["slot", "-last_seen_at"], name="publication_look_latest")]
 
 
-class Quarantine(models.Model):
+class Quarantine(Table):
     """A message that stopped its slot, until somebody decides: nothing of it is confirmed, the
     source still has it. ``raw`` may hold what must not be shown to everybody.
     """
@@ -271,5 +267,4 @@ class Quarantine(models.Model):
     objects = SeenOfSlot()
 
     class Meta:
-        db_table = "quarantine"
         indexes = [index_where("quarantine_unsettled", "slot", settled_at__isnull=True)]

@@ -6,10 +6,10 @@ time, from transactions whose place is final: never on the write path, and exact
 
 from django.db import models
 
-from replview.store.fields import LSNField
+from replview.store.fields import LSNField, Table
 
 
-class RowCounts(models.Model):
+class RowCounts(Table):
     """Changes of rows, by what they did, and tables truncated."""
 
     inserts = models.BigIntegerField(default=0)
@@ -21,15 +21,12 @@ class RowCounts(models.Model):
         abstract = True
 
 
-class ActivityMark(models.Model):
+class ActivityMark(Table):
     """How far an incarnation is summed up; what follows is read from the record itself."""
 
     incarnation_id = models.BigIntegerField(primary_key=True)
     #: The last commit_seq that is in the sums; always the end of a block.
     rolled_seq = models.BigIntegerField(default=0)
-
-    class Meta:
-        db_table = "activity_mark"
 
 
 class HistoryBlock(RowCounts):
@@ -54,9 +51,6 @@ class HistoryBlock(RowCounts):
     #: How many of its transactions are in which state, ``{"committed": 998, …}``.
     states = models.JSONField(default=dict)
 
-    class Meta:
-        db_table = "history_block"
-
 
 class RelationActivity(RowCounts):
     """What happened to one shape of one table within a block."""
@@ -72,7 +66,6 @@ class RelationActivity(RowCounts):
     snapshots = models.BigIntegerField(default=0)
 
     class Meta:
-        db_table = "relation_activity"
         indexes = [models.Index(fields=["incarnation_id", "block"], name="activity_of_block")]
 
 
@@ -94,25 +87,21 @@ class ActorActivity(RowCounts):
     last_time = models.DateTimeField(null=True)
 
     class Meta:
-        db_table = "actor_activity"
         indexes = [
             models.Index(fields=["incarnation_id", "day"], name="actor_activity_by_day"),
             models.Index(fields=["relation_id", "day"], name="actor_activity_by_table"),
         ]
 
 
-class MinuteMark(models.Model):
+class MinuteMark(Table):
     """How far an incarnation of a slot is in ``RelationMinute`` and ``TransactionSizeMinute``."""
 
     incarnation_id = models.BigIntegerField(primary_key=True)
     #: The last commit_seq that is in them.
     rolled_seq = models.BigIntegerField(default=0)
 
-    class Meta:
-        db_table = "minute_mark"
 
-
-class RelationMinute(models.Model):
+class RelationMinute(Table):
     """What was committed to one table in one minute (by the commit's time), for rates."""
 
     pk = models.CompositePrimaryKey("incarnation_id", "relation_id", "minute")
@@ -125,13 +114,12 @@ class RelationMinute(models.Model):
     size_bytes = models.BigIntegerField(default=0)
 
     class Meta:
-        db_table = "relation_minute"
         indexes = [
             models.Index(fields=["incarnation_id", "minute"], name="relation_minute_by_time")
         ]
 
 
-class TransactionSizeMinute(models.Model):
+class TransactionSizeMinute(Table):
     """How many transactions of which size were committed in one minute."""
 
     pk = models.CompositePrimaryKey("incarnation_id", "minute", "power")
@@ -141,6 +129,3 @@ class TransactionSizeMinute(models.Model):
     power = models.SmallIntegerField()
     transactions = models.BigIntegerField(default=0)
     size_bytes = models.BigIntegerField(default=0)
-
-    class Meta:
-        db_table = "transaction_size_minute"
