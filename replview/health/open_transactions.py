@@ -13,11 +13,6 @@ BAR_MAX = 48
 OPERATIONS = ("I", "U", "D", "T")
 
 
-def bar_of(age: timedelta) -> float:
-    """An age bar's length: the square root of the age, at least 3."""
-    return min(max(3.0, round(sqrt(max(age.total_seconds(), 0)) / 4, 1)), BAR_MAX)
-
-
 class OpenRow:
     """A streaming or prepared transaction of a slot."""
 
@@ -35,7 +30,8 @@ class OpenRow:
 
     @property
     def bar(self) -> float:
-        return bar_of(self.age)
+        """An age bar's length: the square root of the age, at least 3."""
+        return min(max(3.0, round(sqrt(self.age.total_seconds()) / 4, 1)), BAR_MAX)
 
     @property
     def long(self) -> bool:

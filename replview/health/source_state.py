@@ -59,11 +59,6 @@ class SourceState:
         """Whether there may be more sessions than were read."""
         return len(self.running or ()) >= RUNNING_LIMIT
 
-    @property
-    def work_mem_bytes(self) -> int | None:
-        """From here on a transaction is streamed."""
-        return self.holders.get("logical_decoding_work_mem_bytes")
-
     def age_of(self, xid: int | None) -> int | None:
         """How many transactions began since this one; None where not known."""
         following = self.holders.get("next_xid")

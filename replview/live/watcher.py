@@ -139,11 +139,6 @@ class Watcher:
         """The text that it filters by, and its account's visibility."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 
-    @property
-    def paused(self) -> bool:
-        """Whether transactions are counted instead of sent."""
-        return self._held is not None
-
     def deliver(self, news: News, feed: Feed) -> None:
         """Put what the filters let through into the mailbox; returns at once."""
         if not self._started:

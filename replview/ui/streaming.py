@@ -15,11 +15,10 @@ from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 
 from replview.access.visibility import current_visibility, use_visibility
+from replview.store.read.changes.records import RISKY
 from replview.store.read.visibility import Visibility
 
 _PIECE_CHARACTERS = 64 * 1024
-#: What a spreadsheet would take for a formula begins with an apostrophe.
-_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def csv_pieces(rows: Iterable[Sequence[object]]) -> Iterator[bytes]:
@@ -36,7 +35,7 @@ def csv_pieces(rows: Iterable[Sequence[object]]) -> Iterator[bytes]:
 
 
 def _safe(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
 
 
 def stream(

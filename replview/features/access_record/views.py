@@ -188,10 +188,6 @@ class AccessPage:
         return self.wanted.url(range="all")
 
     @property
-    def first_url(self) -> str:
-        return self.wanted.url()
-
-    @property
     def files(self) -> list[tuple[str, str]]:
         """(word, address)."""
         return [("CSV", self.wanted.file_url("csv")), ("JSON lines", self.wanted.file_url("jsonl"))]

@@ -207,6 +207,7 @@ def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
     firing.sort(key=lambda line: line.level.rank)
     over = wanted.within(alerts.filter(state=Alert.State.CLEARED, fired_at__isnull=False), now)
     history = [AlertLine(alert, now) for alert in over[: PAGE_ALERTS + 1]]
+    evaluated = instance_settings.read(EVALUATED_AT, None)
     return AlertsPage(
         wanted=wanted,
         now=now,
@@ -214,15 +215,9 @@ def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
         history=history[:PAGE_ALERTS],
         more=len(history) > PAGE_ALERTS,
         rules_on=AlertRule.objects.filter(enabled=True).count(),
-        evaluated_at=read_evaluated_at(),
+        evaluated_at=dt.datetime.fromisoformat(evaluated) if isinstance(evaluated, str) else None,
         sources=list(Source.objects.values_list("name", flat=True)),
     )
-
-
-def read_evaluated_at() -> dt.datetime | None:
-    """When the rules were last evaluated; None: never."""
-    text = instance_settings.read(EVALUATED_AT, None)
-    return dt.datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def find_line(alert_id: int) -> AlertLine | None:

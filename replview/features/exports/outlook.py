@@ -83,10 +83,6 @@ class Outlook:
         return self.estimate.rows
 
     @property
-    def anything(self) -> bool:
-        return self.estimate.transactions > 0
-
-    @property
     def spark(self) -> str:
         """Where Spark runs, where the slice is large enough for it; else empty."""
         return _spark() if self.estimate.spark else ""

@@ -237,7 +237,7 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
     outlook, uncounted = page.outlook, page.uncounted
     if outlook is None and uncounted is None:
         return Sentence(level="unknown", title="Unknown what it would take.")
-    if outlook is not None and not outlook.anything:
+    if outlook is not None and not outlook.estimate.transactions:
         cause = "no stored change passes."
         return Sentence(level="idle", title="Empty slice:", cause=cause, next="edit the sentence.")
     if page.target_trouble is not None:

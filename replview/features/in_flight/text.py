@@ -152,7 +152,8 @@ def database_of(one: InFlightRow) -> str:
 def work_mem_words(scope: Scope) -> str:
     """``64 MB on this source``; of several sources the range; empty where unknown."""
     states = {slot.source_id: scope.source_state(slot) for slot in scope.slots}
-    known = [size for one in states.values() if (size := one.work_mem_bytes) is not None]
+    found = [one.holders.get("logical_decoding_work_mem_bytes") for one in states.values()]
+    known = [size for size in found if size is not None]
     if not known:
         return ""
     low, high = min(known), max(known)

@@ -37,11 +37,6 @@ class Mark:
     #: Part of the WAL.
     in_wal: bool = True
 
-    @property
-    def tile(self) -> float:
-        """Width of the letter's tile and its gap, in pixels."""
-        return 20.0 if self.op else 0.0
-
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:

@@ -55,11 +55,6 @@ class Span:
     left: float
     right: float
 
-    @property
-    def middle(self) -> float:
-        """For what stands above it."""
-        return (self.left + self.right) / 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifecycle:

@@ -160,7 +160,7 @@ COLUMNS = (
     "prefix", "content", "content_base64", "transactional",
 )  # fmt: skip
 #: What a spreadsheet may take for the beginning of a formula, and the sign that says it is none.
-_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
@@ -192,5 +192,5 @@ def _cell(value: object) -> str | int:
     if isinstance(value, int):
         return value
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_RISKY) else value
+        return f"'{value}" if value.startswith(RISKY) else value
     return orjson.dumps(value).decode()
