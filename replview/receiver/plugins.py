@@ -15,6 +15,7 @@ from decoder.plugins.collecting import PluginCollector
 from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
 from decoder.plugins.wal2json import FormatVersion, Wal2JsonAssembler, wal2json_options
 from decoder.replication import XLOGDATA_HEADER_BYTES
+from replview.catalog.naming import quoted
 from replview.receiver.source_catalog import NamedTables
 
 
@@ -32,7 +33,7 @@ class StreamOptions:
         """The options as START_REPLICATION takes them; those the server lacks are left out."""
         arguments = {
             "proto_version": str(self.proto_version),
-            "publication_names": ",".join(quote_identifier(name) for name in self.publications),
+            "publication_names": ",".join(map(quoted, self.publications)),
         }
         options = {
             "streaming": None if self.streaming == "off" else self.streaming,
@@ -79,16 +80,6 @@ def choose(
 
 def _is_on(value: object) -> bool:
     return value is True or str(value).lower() in ("on", "true", "1", "yes")
-
-
-def quote_identifier(name: str) -> str:
-    """``name`` as a quoted identifier of the replication grammar."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_literal(text: str) -> str:
-    """``text`` as a literal of the replication grammar, which knows no escapes but ``''``."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 class TextDecoder:

@@ -22,6 +22,7 @@ from replview.parquet.writing.manifests import gaps_of
 from replview.spark.sessions import SparkProblem, refuse_token
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, Relation, Slot, SlotEvent, SlotIncarnation, Transaction
+from replview.store.read.changes import records
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.relation_shapes import shapes_named
 from replview.store.read.transactions.transaction_filter import (
@@ -128,8 +129,6 @@ WORDS = (
 _GAPS_SHOWN = 3
 #: Words that say where a slice begins.
 BEGINNINGS = ("since", "from_lsn", "transaction")
-_OPERATION_OF = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message",
-                 "S": "snapshot"}  # fmt: skip
 #: It is not, since its files are counted and cut by what transactions tell of themselves.
 _NAMES = {"where": "a condition on values", "key": "a row"}
 
@@ -211,7 +210,7 @@ def _resolved(slot: Slot, asked: TransactionFilter, *, named: bool, **more: Any)
     continued, and ends at a place. Raises ``Refused``.
     """
     narrowed = narrowing_of(slot, asked)
-    operations = () if asked.ops == OPERATIONS else [_OPERATION_OF[one] for one in asked.ops]
+    operations = () if asked.ops == OPERATIONS else [records.OPERATIONS[one] for one in asked.ops]
     try:
         with connect(store_conninfo()) as connection:
             found = resolve(

@@ -2,10 +2,8 @@
 absent key is left as it is; a new slot takes its default.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from replview.catalog.plan.slot_request import Columns, SlotRequest
@@ -153,7 +151,7 @@ def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> C
         for table in everything:
             if not matches_table(of_table, table):
                 continue
-            names = frozenset(name for name in table.columns if _matches(of_column, name))
+            names = frozenset(name for name in table.columns if glob(of_column).fullmatch(name))
             if names:
                 any_found = True
                 key = table.key
@@ -168,13 +166,5 @@ def matches_table(pattern: str, table: TableFacts) -> bool:
     """``*`` is every table; any other pattern without a dot is of ``public``."""
     if pattern == "*":
         return True
-    return _matches(pattern if "." in pattern else f"public.{pattern}", str(table))
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return _compiled(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return glob(pattern)
+    whole = pattern if "." in pattern else f"public.{pattern}"
+    return glob(whole).fullmatch(str(table)) is not None

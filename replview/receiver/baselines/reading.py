@@ -19,12 +19,12 @@ from decoder.messages import Column, Relation
 from decoder.scalars import LSN, us_from_datetime
 from replview.catalog.columns import format_types, type_bases
 from replview.catalog.connections import cut_after
+from replview.catalog.naming import quoted
 from replview.catalog.published import Published, read_published
 from replview.catalog.server import ServerFacts, read_server_facts
 from replview.catalog.stream_shape import StreamShape, read_stream_shape, rows_moved
 from replview.catalog.tables import primary_key_columns
 from replview.receiver.connecting import PROBES, encodings_for, replication_conninfo
-from replview.receiver.plugins import quote_identifier
 from replview.receiver.problems import no_logical, refused, trouble, unpublished
 from replview.receiver.sessions.simple_queries import SimpleQueries
 
@@ -167,7 +167,7 @@ class SnapshotReader:
 
     def _take_snapshot(self) -> LSN:
         """A transaction that sees what committed before the position returned, and no more."""
-        name = quote_identifier(f"replview_baseline_{secrets.token_hex(6)}")
+        name = quoted(f"replview_baseline_{secrets.token_hex(6)}")
         option = "(SNAPSHOT 'use')"
         if self.connection.info.server_version < 150000:
             option = "USE_SNAPSHOT"
@@ -227,7 +227,7 @@ class SnapshotReader:
         server_encoding = self.connection.info.parameter_status("server_encoding")
         client, encoding = encodings_for(server_encoding)
         if client != "UTF8":
-            self.connection.execute(f"SET LOCAL client_encoding = {quote_identifier(client)}")
+            self.connection.execute(f"SET LOCAL client_encoding = {quoted(client)}")
         return encoding
 
 

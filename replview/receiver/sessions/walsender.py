@@ -17,9 +17,9 @@ from psycopg import pq
 
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
 from decoder.scalars import LSN
+from replview.catalog.naming import literal, quoted
 from replview.receiver.connecting import replication_conninfo
 from replview.receiver.incarnation import SystemIdentity
-from replview.receiver.plugins import quote_identifier, quote_literal
 from replview.receiver.problems import StreamEnded, trouble
 from replview.receiver.sessions.pacing import Silence
 
@@ -93,8 +93,7 @@ class ReplicationSession:
         else:
             options = "NOEXPORT_SNAPSHOT"
         row = self.connection.execute(
-            f"CREATE_REPLICATION_SLOT {quote_identifier(name)} TEMPORARY LOGICAL pgoutput "
-            f"{options}".encode()
+            f"CREATE_REPLICATION_SLOT {quoted(name)} TEMPORARY LOGICAL pgoutput {options}".encode()
         ).fetchone()
         assert row is not None
         return LSN.parse(_text(row[1]))
@@ -103,8 +102,8 @@ class ReplicationSession:
         """Run START_REPLICATION from ``lsn`` on, with the plugin's ``options``. Raises
         ``psycopg.Error`` with the server's SQLSTATE.
         """
-        given = ", ".join(f"{quote_identifier(n)} {quote_literal(v)}" for n, v in options.items())
-        query = f"START_REPLICATION SLOT {quote_identifier(slot)} LOGICAL {lsn} ({given})"
+        given = ", ".join(f"{quoted(n)} {literal(v)}" for n, v in options.items())
+        query = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn} ({given})"
         self._pgconn.send_query(query.encode())
         self._flush()
         while True:

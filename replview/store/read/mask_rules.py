@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from replview.text.parsing import name_parts
 
 
+@lru_cache(maxsize=3000)
 def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """To be matched with ``fullmatch``, in a time that grows with both lengths and no faster: each
     piece is looked for where it comes first and nowhere else (an atomic group).
@@ -93,12 +94,7 @@ class Rule:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether the whole name fits the pattern."""
-    return _compiled(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return glob(pattern, re.IGNORECASE)
+    return glob(pattern, re.IGNORECASE).fullmatch(name) is not None
 
 
 def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:

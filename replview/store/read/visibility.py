@@ -11,7 +11,6 @@ socket that lasts for hours obeys a rule made meanwhile.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
 import orjson
@@ -71,10 +70,7 @@ def read_rules(read: Read) -> tuple[mask_rules.Rule, ...]:
 def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
     """Whether a pattern is of this table; only ``*`` means anything but itself."""
     name = f"{schema}.{table}"
-    return any(_expression(pattern).fullmatch(name) for pattern in patterns)
-
-
-_expression = lru_cache(maxsize=1000)(mask_rules.glob)
+    return any(mask_rules.glob(pattern).fullmatch(name) for pattern in patterns)
 
 
 @dataclass(slots=True)
