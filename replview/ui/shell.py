@@ -70,6 +70,13 @@ def no_slot(
     return render(request, "ui/no_slot.html", page)
 
 
+def no_record(request: HttpRequest, title: str, idle: str, does: str) -> HttpResponse:
+    """The same of a page over what is recorded; ``does``: ``lists every stored transaction``."""
+    why = (f"This page {does}. Add a source and a slot to begin a record; the command shows first "
+           "what it will do on the server.")  # fmt: skip
+    return no_slot(request, title, idle, why, cause="No slot is known, so nothing is recorded.")
+
+
 def shell(request: HttpRequest) -> dict[str, object]:
     """The context processor; nothing is read for pages before the login."""
     user = getattr(request, "user", None)

@@ -36,7 +36,7 @@ from replview.targets.policy import (
 )
 from replview.ui.job_pages import if_ended, listed, log_of
 from replview.ui.params import scope_to, slot_asked_for
-from replview.ui.shell import no_slot
+from replview.ui.shell import no_record
 from replview.ui.streaming import stream
 
 #: Where the session keeps what the last test write found.
@@ -50,14 +50,8 @@ def exports_page(request: HttpRequest) -> HttpResponse:
     words = export_words(request.GET)
     slot = _slot(words)
     if slot is None:
-        return no_slot(
-            request,
-            "Exports",
-            "Nothing to export.",
-            "This page writes slices of the record as Parquet. Add a source and a slot to begin a "
-            "record; the command shows first what it will do on the server.",
-            cause="No slot is known, so nothing is recorded.",
-        )
+        does = "writes slices of the record as Parquet"
+        return no_record(request, "Exports", "Nothing to export.", does)
     # The header's scope is the slot that is shown, chosen or not.
     if not request.GET.get("slot"):
         scope_to(request, slot)

@@ -29,7 +29,7 @@ from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.filters import saved_filters
 from replview.ui.params import Params, slot_asked_for, slot_of
-from replview.ui.shell import no_slot
+from replview.ui.shell import no_record
 
 PAGE_ROWS = 50
 #: What a page may spend on searching.
@@ -282,14 +282,8 @@ def find(request: HttpRequest) -> HttpResponse:
     """The form, and what its words find. Every search is a link."""
     slot = slot_of(request)
     if slot is None:
-        return no_slot(
-            request,
-            "Find",
-            "Nothing to search.",
-            "This page finds changes by the values they wrote. Add a source and a slot to begin a "
-            "record; the command shows first what it will do on the server.",
-            cause="No slot is known, so nothing is recorded.",
-        )
+        does = "finds changes by the values they wrote"
+        return no_record(request, "Find", "Nothing to search.", does)
     page = read_page(request.GET, slot)
     searched_changes(page.wanted)
     content = {"page": page, "slot": slot, "saved": saved_filters(request, "find")}

@@ -38,7 +38,7 @@ from replview.ui.changes.transaction_lines import (
 from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.filters import filter_text, saved_filters
 from replview.ui.params import Params, scope_to
-from replview.ui.shell import fleet_of, no_slot
+from replview.ui.shell import fleet_of, no_record
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
 
@@ -269,14 +269,8 @@ def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
 def transactions(request: HttpRequest) -> HttpResponse:
     views = list(fleet_of(request).slots)
     if not views:
-        return no_slot(
-            request,
-            "Transactions",
-            "No transaction yet.",
-            "This page lists every stored transaction. Add a source and a slot to begin a record; "
-            "the command shows first what it will do on the server.",
-            cause="No slot is known, so nothing is recorded.",
-        )
+        does = "lists every stored transaction"
+        return no_record(request, "Transactions", "No transaction yet.", does)
     name = request.GET.get("slot", "")
     slot = next((view.slot for view in views if str(view.slot) == name), None)
     if slot is None and name:
