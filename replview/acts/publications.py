@@ -18,11 +18,9 @@ from replview.catalog.problems import SourceProblem, first_line
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
 from replview.catalog.tables import read_tables
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.looks import store_publication_look
 from replview.store.models import Slot, SlotEvent, Source
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 
 _ALTER_SECONDS = 20.0
 _NEEDS = "ownership of the publication and of the tables"
@@ -122,7 +120,7 @@ def look_at_publications(source: Source) -> int:
             publications = read_publications(connection)
             tables = read_tables(connection)
             version = connection.info.server_version
-    except (SourceProblem, DSNError, SecretKeyChanged):
+    except (SourceProblem, *UNUSABLE):
         return 0
     # What is kept holds from now on: a look errs to the later moment.
     now = dt.datetime.now(dt.UTC)

@@ -17,9 +17,8 @@ from replview.catalog.server import read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.jobs import intentions
 from replview.jobs.running import Kind, register
+from replview.store.dsn import UNUSABLE
 from replview.store.models import SlotIntention, SourceDraft
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 
 #: For a backend that is told to end.
@@ -106,7 +105,7 @@ def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
         conninfo = intentions.conninfo_of(intention)
         with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             done = _Sweep(connection, intention, maker_gone=maker_gone).run()
-    except (SourceProblem, DSNError, SecretKeyChanged) as error:
+    except (SourceProblem, *UNUSABLE) as error:
         log.warning("intention %s: not looked after (%s)", intention.pk, type(error).__name__)
         return [one["undo"] for one in intention.begun]
     if done:

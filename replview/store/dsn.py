@@ -16,9 +16,11 @@ from psycopg import conninfo as libpq
 
 from replview.store.models import SlotIntention, Source, SourceDraft
 from replview.store.reachable import DSNError, check_address, check_given
-from replview.store.secrets import seal, unseal
+from replview.store.secrets import SecretKeyChanged, seal, unseal
 from replview.store.untyped_secrets import with_own_secrets_only
 
+#: Why the address of a source cannot be used, wherever the source itself is.
+UNUSABLE = (DSNError, SecretKeyChanged)
 _ENVIRONMENT = "env:"
 _FILE = "file:"
 #: What libpq takes besides a password, and whoever has it may sign in: the rest of a DSN is shown.

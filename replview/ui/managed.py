@@ -13,15 +13,15 @@ from replview.access.guard import require
 from replview.access.rights import Role
 from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
+from replview.store.dsn import UNUSABLE
 from replview.store.models import Slot, Source
-from replview.store.reachable import DSNError
 from replview.store.secrets import SecretKeyChanged
 from replview.text.parsing import clean_text
 from replview.ui.params import scope_to
 
 _OUTCOME = "managed"
 #: What may be wrong with a source, an address or a key: the page itself shows it.
-EXPECTED = (SourceProblem, DSNError, SecretKeyChanged)
+EXPECTED = (SourceProblem, *UNUSABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

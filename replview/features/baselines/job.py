@@ -16,10 +16,8 @@ from replview.receiver.problems import where_it_failed
 from replview.receiver.process import prepare_for_batches
 from replview.receiver.sessions.pump import StoreFailed
 from replview.store.connecting import connect_store
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Baseline
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +41,7 @@ def carry_out(row: Baseline, wakes: Publisher, stop: threading.Event) -> None:
             cause = trouble.__cause__ if isinstance(trouble.__cause__, Exception) else trouble
             log.error("baseline %s: %s", row.pk, where_it_failed(cause))
         _fail(row, trouble)
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         _fail(row, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials"))
     except (StoreFailed, psycopg.Error) as error:
         log.warning("baseline %s: the store failed (%s)", row.pk, error)

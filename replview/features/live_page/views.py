@@ -8,10 +8,8 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
 from replview.live.filters import OPERATIONS
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation, Slot
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Action, note
 from replview.text.problem import split_remedy
 from replview.ui.component_html import OPERATIONS_MANY
@@ -56,7 +54,7 @@ def send(request: HttpRequest, slot_id: int) -> JsonResponse:
         lsn = send_test_message(full_conninfo(slot.source), request.user.get_username())
     except SourceProblem as error:
         return _trouble(error.cause, error.remedy)
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         return _trouble(str(error), "")
     note(Action.CHANGED_SOURCE, subject="a test message was written", source_id=slot.source_id)
     return JsonResponse({"lsn": lsn})

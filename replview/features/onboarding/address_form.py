@@ -8,10 +8,8 @@ from replview.catalog.connections import reading
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.jobs import drafts
-from replview.store.dsn import conninfo_from, place_of, set_dsn
+from replview.store.dsn import UNUSABLE, conninfo_from, place_of, set_dsn
 from replview.store.models import Source, SourceDraft
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 from replview.ui.sentence import PLACES
@@ -201,7 +199,7 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
     except SourceProblem as error:
         form.trouble(error.with_places(PLACES))
         return None
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         text = str(error)
         part = "password_place" if reference or "type the password" in text else ""
         part = "sslrootcert" if "of sslrootcert" in text else part

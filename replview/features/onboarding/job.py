@@ -28,9 +28,8 @@ from replview.jobs.rows import beating
 from replview.jobs.running import stopping
 from replview.live.publisher import Publisher, publisher
 from replview.store.connecting import orm_connection
+from replview.store.dsn import UNUSABLE
 from replview.store.models import Slot, SourceDraft
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import Visit, note, use_visit
 
 _BEAT_SECONDS = 1.0
@@ -172,7 +171,7 @@ def _take_back(draft: SourceDraft) -> list[str]:
             with connect(drafts.conninfo_of(draft), read_only=False) as connection:
                 # Composed by psycopg when the step was planned.
                 connection.execute(statement.encode())
-        except (psycopg.Error, DSNError, SecretKeyChanged, SourceProblem):
+        except (psycopg.Error, SourceProblem, *UNUSABLE):
             left.append(statement)
     draft.undo = left
     return left
@@ -243,7 +242,7 @@ def act_on(work: Work, act: Callable[[Work], None]) -> None:
         act(work)
     except SourceProblem as error:
         work.fail(error)
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         work.fail(SourceProblem("bad_dsn", str(error), "Correct the address"))
     except IntegrityError:
         name = work.draft.answers.get("name")

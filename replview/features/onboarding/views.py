@@ -30,10 +30,8 @@ from replview.features.onboarding import (
 from replview.features.onboarding.plan_page import carried_out, next_address
 from replview.features.onboarding.steps import at_step, go_on, gone, page_of
 from replview.jobs import drafts
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Source, SourceDraft
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 
 
 @page(GET, role=OPERATOR, nav="sources", of=OF_SOURCE)
@@ -43,7 +41,7 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
     require(request, Role.OPERATOR, source)
     try:
         checked = checking.check(full_conninfo(source))
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         found = problem("bad_dsn", str(error), "Correct the source's address")
         checked = checking.Checked([checking.view_of(found)], blocked=True)
     page = {"source": source, "checked": checked, "checked_at": timezone.now()}

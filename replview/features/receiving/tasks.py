@@ -21,10 +21,8 @@ from replview.live.publisher import publisher
 from replview.receiver.run import receive
 from replview.receiver.sessions.pump import Listeners
 from replview.store.connecting import orm_connection
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot, Source
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 from replview.store.write.lease import LEASE_SECONDS
 
 log = logging.getLogger(__name__)
@@ -38,7 +36,7 @@ def conninfo_of(source_id: int) -> str:
     try:
         with orm_connection():
             return full_conninfo(Source.objects.get(pk=source_id))
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         remedy = "Remove the source and add it again with a DSN that works"
         raise SourceProblem("bad_dsn", str(error), remedy) from None
 

@@ -14,11 +14,9 @@ from replview.access.visibility import reading_session
 from replview.catalog.problems import SourceProblem
 from replview.catalog.table_now import IndexNow, TableNow, look_at_table
 from replview.features.relations.schema_history import SchemaHistory
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation, RelationVersion, Source
-from replview.store.reachable import DSNError
 from replview.store.read.relation_shapes import row_widths
-from replview.store.secrets import SecretKeyChanged
 from replview.text.formats import bytes_words, plural, short_type
 from replview.ui.versions import Column, Shape, compare, summary
 
@@ -88,7 +86,7 @@ def read_source_now(
         now.table = table
     except SourceProblem as error:
         now.trouble = error
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         now.trouble = SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
     if now.table is None:
         if now.trouble is None:

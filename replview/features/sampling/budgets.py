@@ -23,10 +23,8 @@ from replview.catalog.wal_budget import (
 )
 from replview.store import slot_control
 from replview.store.connecting import orm_connection
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot, WatchedSlot
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +107,7 @@ def _ask(slot: Slot) -> None:
             conninfo = full_conninfo(slot.source)
             with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
                 _enforce_on(connection, slot)
-    except (SourceProblem, DSNError, SecretKeyChanged) as error:
+    except (SourceProblem, *UNUSABLE) as error:
         # Nothing was dropped, or it is seen to be gone the next time; the text may name a host.
         log.warning("budget of slot %s: not enforced (%s)", slot.pk, type(error).__name__)
     except Exception:

@@ -15,10 +15,8 @@ from replview.catalog.connections import writing
 from replview.catalog.plan.new_slot import HEARTBEAT
 from replview.catalog.problems import SourceProblem
 from replview.store.connecting import orm_connection
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 
 #: Whether anybody asked for any.
 ANY_WANTED = "EXISTS (SELECT FROM slot WHERE heartbeat_seconds IS NOT NULL)"
@@ -67,5 +65,5 @@ def _write(slot: Slot) -> None:
             conninfo = full_conninfo(slot.source)
         with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             connection.execute(HEARTBEAT)
-    except (SourceProblem, DSNError, SecretKeyChanged) as error:
+    except (SourceProblem, *UNUSABLE) as error:
         log.warning("heartbeat of slot %s: not written (%s)", slot.pk, type(error).__name__)

@@ -22,10 +22,8 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import read_subscription_columns, read_subscriptions
 from replview.catalog.slots import SlotStates, read_slot_states
 from replview.features.sampling import rows
-from replview.store.dsn import full_conninfo
+from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Source, SourceLook
-from replview.store.reachable import DSNError
-from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +177,7 @@ def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
         return kept.ask(source.pk, conninfo, look, deadline_seconds=DEADLINE_SECONDS)
     except SourceProblem as error:
         return error
-    except (DSNError, SecretKeyChanged) as error:
+    except UNUSABLE as error:
         return SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
 
 
