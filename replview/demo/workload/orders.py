@@ -65,104 +65,97 @@ def insert_order(session: Session, *, channel: str, actor: str, lines: int) -> i
 
 @paced(weight=26, shows="inserts into two tables under DEFAULT, with the actor")
 def place_order(session: Session) -> None:
-    with session.transaction():
-        actor = session.claim("/checkout")
-        insert_order(session, channel="web", actor=actor, lines=session.rng.randint(1, 4))
+    actor = session.claim("/checkout")
+    insert_order(session, channel="web", actor=actor, lines=session.rng.randint(1, 4))
 
 
 @paced(weight=18, shows="update and insert, a FULL update of stock with its old row, mixed")
 def pay_order(session: Session) -> None:
     """One order in four gets its invoice now: a large value that later updates leave alone."""
     rng = session.rng
-    with session.transaction():
-        order = session.execute(OLDEST, ("pending",)).fetchone()
-        if order is None:
-            return
-        order_id, total = order
-        actor = session.claim(f"/orders/{order_id}/pay")
-        invoice = material.invoice_pdf(rng) if rng.random() < 0.25 else None
-        session.execute(
-            "UPDATE orders SET status = 'paid', paid_at = clock_timestamp(), invoice_pdf = %s,"
-            " shipping = jsonb_set(shipping, '{state}', '\"ready\"'), updated_by = %s"
-            " WHERE id = %s",
-            (invoice, actor, order_id),
-        )
-        session.execute(
-            "INSERT INTO payments (order_id, amount, method, psp_ref) VALUES (%s, %s, %s, %s)",
-            (order_id, total, rng.choice(material.METHODS), material.random_uuid(rng)),
-        )
-        lines = session.execute(
-            "SELECT sku, quantity FROM order_items WHERE order_id = %s ORDER BY sku LIMIT 2",
-            (order_id,),
-        ).fetchall()
-        for sku, quantity in lines:
-            session.execute(RESERVE, (quantity, quantity, sku, "berlin"))
+    order = session.execute(OLDEST, ("pending",)).fetchone()
+    if order is None:
+        return
+    order_id, total = order
+    actor = session.claim(f"/orders/{order_id}/pay")
+    invoice = material.invoice_pdf(rng) if rng.random() < 0.25 else None
+    session.execute(
+        "UPDATE orders SET status = 'paid', paid_at = clock_timestamp(), invoice_pdf = %s,"
+        " shipping = jsonb_set(shipping, '{state}', '\"ready\"'), updated_by = %s"
+        " WHERE id = %s",
+        (invoice, actor, order_id),
+    )
+    session.execute(
+        "INSERT INTO payments (order_id, amount, method, psp_ref) VALUES (%s, %s, %s, %s)",
+        (order_id, total, rng.choice(material.METHODS), material.random_uuid(rng)),
+    )
+    lines = session.execute(
+        "SELECT sku, quantity FROM order_items WHERE order_id = %s ORDER BY sku LIMIT 2",
+        (order_id,),
+    ).fetchall()
+    for sku, quantity in lines:
+        session.execute(RESERVE, (quantity, quantity, sku, "berlin"))
 
 
 @paced(weight=12, shows="an update that leaves a large value (the invoice) unchanged: not sent")
 def ship_order(session: Session) -> None:
     rng = session.rng
-    with session.transaction():
-        order = session.execute(OLDEST, ("paid",)).fetchone()
-        if order is None:
-            return
-        actor = session.claim(f"/orders/{order[0]}/ship")
-        label = {
-            "state": "label_bought",
-            "eta": str(dt.datetime.now(dt.UTC).date() + dt.timedelta(days=rng.randint(1, 6))),
-            "label_id": str(rng.randint(10**19, 10**20 - 1)),
-        }
-        session.execute(
-            "UPDATE orders SET status = 'shipped', shipping = shipping || %s, updated_by = %s"
-            " WHERE id = %s",
-            (Jsonb(label), actor, order[0]),
-        )
+    order = session.execute(OLDEST, ("paid",)).fetchone()
+    if order is None:
+        return
+    actor = session.claim(f"/orders/{order[0]}/ship")
+    label = {
+        "state": "label_bought",
+        "eta": str(dt.datetime.now(dt.UTC).date() + dt.timedelta(days=rng.randint(1, 6))),
+        "label_id": str(rng.randint(10**19, 10**20 - 1)),
+    }
+    session.execute(
+        "UPDATE orders SET status = 'shipped', shipping = shipping || %s, updated_by = %s"
+        " WHERE id = %s",
+        (Jsonb(label), actor, order[0]),
+    )
 
 
 @paced(weight=9, shows="a single-row update, sometimes without an actor")
 def deliver_order(session: Session) -> None:
-    with session.transaction():
-        order = session.execute(OLDEST, ("shipped",)).fetchone()
-        if order is None:
-            return
-        session.claim(f"/orders/{order[0]}/delivered")
-        session.execute("UPDATE orders SET status = 'delivered' WHERE id = %s", (order[0],))
+    order = session.execute(OLDEST, ("shipped",)).fetchone()
+    if order is None:
+        return
+    session.claim(f"/orders/{order[0]}/delivered")
+    session.execute("UPDATE orders SET status = 'delivered' WHERE id = %s", (order[0],))
 
 
 @paced(weight=4, shows="deletes under DEFAULT (the key alone is sent) beside an update")
 def cancel_order(session: Session) -> None:
-    with session.transaction():
-        order = session.execute(OLDEST, ("pending",)).fetchone()
-        if order is None:
-            return
-        actor = session.claim(f"/orders/{order[0]}/cancel")
-        session.execute("DELETE FROM order_items WHERE order_id = %s", (order[0],))
-        session.execute(
-            "UPDATE orders SET status = 'cancelled', total = 0, updated_by = %s WHERE id = %s",
-            (actor, order[0]),
-        )
+    order = session.execute(OLDEST, ("pending",)).fetchone()
+    if order is None:
+        return
+    actor = session.claim(f"/orders/{order[0]}/cancel")
+    session.execute("DELETE FROM order_items WHERE order_id = %s", (order[0],))
+    session.execute(
+        "UPDATE orders SET status = 'cancelled', total = 0, updated_by = %s WHERE id = %s",
+        (actor, order[0]),
+    )
 
 
 @paced(weight=2, shows="a part rolled back to a savepoint: its changes never appear")
 def place_order_second_try(session: Session) -> None:
-    with session.transaction():
-        actor = session.claim("/checkout")
-        with session.transaction(discard=True):
-            insert_order(session, channel="app", actor=actor, lines=3)
-        insert_order(session, channel="app", actor=actor, lines=2)
+    actor = session.claim("/checkout")
+    with session.transaction(discard=True):
+        insert_order(session, channel="app", actor=actor, lines=3)
+    insert_order(session, channel="app", actor=actor, lines=2)
 
 
 @paced(weight=1.5, shows="changes of a composite primary key: old and new key are sent")
 def renumber_order_lines(session: Session) -> None:
     """Move the lines of a recent order ten up; lines already moved go back down."""
-    with session.transaction():
-        order_id = session.value("SELECT max(order_id) FROM order_items")
-        session.claim(f"/orders/{order_id}/lines")
-        session.execute(
-            "UPDATE order_items SET line_no = line_no + CASE WHEN line_no > 10 THEN -10 ELSE 10 END"
-            " WHERE order_id = %s",
-            (order_id,),
-        )
+    order_id = session.value("SELECT max(order_id) FROM order_items")
+    session.claim(f"/orders/{order_id}/lines")
+    session.execute(
+        "UPDATE order_items SET line_no = line_no + CASE WHEN line_no > 10 THEN -10 ELSE 10 END"
+        " WHERE order_id = %s",
+        (order_id,),
+    )
 
 
 PAGES = ("/", "/tea", "/tea/assam", "/mugs", "/pots", "/checkout", "/help/returns", "/offers")
@@ -173,69 +166,63 @@ REFERRERS = ("https://search.example/?q=tea", "https://news.example/", None, Non
 def sign_up(session: Session) -> None:
     """A run repeated with the same seed invents the same customer: no conflict."""
     customer = material.new_customer(session.rng, session.material)
-    with session.transaction():
-        session.claim("/account/new")
-        session.execute(
-            "INSERT INTO customers"
-            " (id, email, full_name, phone, address, tags, birthday, vip, last_ip) VALUES"
-            " (%(id)s, %(email)s, %(full_name)s, %(phone)s, %(address)s, %(tags)s, %(birthday)s,"
-            "  %(vip)s, %(last_ip)s) ON CONFLICT DO NOTHING",
-            customer | {"address": Jsonb(customer["address"])},
-        )
+    session.claim("/account/new")
+    session.execute(
+        "INSERT INTO customers"
+        " (id, email, full_name, phone, address, tags, birthday, vip, last_ip) VALUES"
+        " (%(id)s, %(email)s, %(full_name)s, %(phone)s, %(address)s, %(tags)s, %(birthday)s,"
+        "  %(vip)s, %(last_ip)s) ON CONFLICT DO NOTHING",
+        customer | {"address": Jsonb(customer["address"])},
+    )
 
 
 @paced(weight=4, shows="a single-row update under DEFAULT")
 def log_in(session: Session) -> None:
-    with session.transaction():
-        customer_id, _ = any_customer(session)
-        session.claim("/login")
-        session.execute(
-            "UPDATE customers SET last_ip = %s, vip = vip OR %s WHERE id = %s",
-            (material.random_ip(session.rng), session.rng.random() < 0.02, customer_id),
-        )
+    customer_id, _ = any_customer(session)
+    session.claim("/login")
+    session.execute(
+        "UPDATE customers SET last_ip = %s, vip = vip OR %s WHERE id = %s",
+        (material.random_ip(session.rng), session.rng.random() < 0.02, customer_id),
+    )
 
 
 @paced(weight=7, shows="an insert under INDEX")
 def open_cart(session: Session) -> None:
-    with session.transaction():
-        session.execute(
-            "INSERT INTO carts (token, items) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-            (material.random_uuid(session.rng), _cart_items(session)),
-        )
+    session.execute(
+        "INSERT INTO carts (token, items) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        (material.random_uuid(session.rng), _cart_items(session)),
+    )
 
 
 @paced(weight=5, shows="an update under INDEX")
 def fill_cart(session: Session) -> None:
-    with session.transaction():
-        customer_id, _ = any_customer(session)
-        session.claim("/cart")
-        session.execute(
-            "UPDATE carts SET items = %s, customer_id = %s, touched_at = now() WHERE id ="
-            " (SELECT id FROM carts ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)",
-            (_cart_items(session), customer_id),
-        )
+    customer_id, _ = any_customer(session)
+    session.claim("/cart")
+    session.execute(
+        "UPDATE carts SET items = %s, customer_id = %s, touched_at = now() WHERE id ="
+        " (SELECT id FROM carts ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)",
+        (_cart_items(session), customer_id),
+    )
 
 
 @paced(weight=1, shows="a key change under INDEX: the old key's columns are those of the index")
 def renew_cart_token(session: Session) -> None:
-    with session.transaction():
-        session.claim("/login")
-        session.execute(
-            "UPDATE carts SET token = %s WHERE id ="
-            " (SELECT id FROM carts ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)",
-            (material.random_uuid(session.rng),),
-        )
+    session.claim("/login")
+    session.execute(
+        "UPDATE carts SET token = %s WHERE id ="
+        " (SELECT id FROM carts ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)",
+        (material.random_uuid(session.rng),),
+    )
 
 
 @paced(weight=1.5, shows="deletes under INDEX: the index's columns are sent")
 def drop_carts(session: Session) -> None:
-    with session.transaction():
-        session.claim("/jobs/carts", actor="cart sweeper")
-        session.execute(
-            "DELETE FROM carts WHERE id IN"
-            " (SELECT id FROM carts ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)",
-            (session.rng.randint(1, 6),),
-        )
+    session.claim("/jobs/carts", actor="cart sweeper")
+    session.execute(
+        "DELETE FROM carts WHERE id IN"
+        " (SELECT id FROM carts ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)",
+        (session.rng.randint(1, 6),),
+    )
 
 
 @paced(weight=8, shows="inserts into a table without a key, without an actor")
@@ -243,14 +230,13 @@ def view_pages(session: Session) -> None:
     rng = session.rng
     visitor = material.random_uuid(rng)
     views = rng.randint(1, 3)
-    with session.transaction():
-        for _ in range(views):
-            where = (rng.choice(PAGES), rng.choice(REFERRERS), material.random_ip(rng))
-            session.execute(
-                "INSERT INTO page_views (visitor, path, referrer, ip, took) VALUES"
-                " (%s, %s, %s, %s, %s::float8 * interval '1 ms')",
-                (visitor, *where, round(rng.lognormvariate(4, 0.6), 3)),
-            )
+    for _ in range(views):
+        where = (rng.choice(PAGES), rng.choice(REFERRERS), material.random_ip(rng))
+        session.execute(
+            "INSERT INTO page_views (visitor, path, referrer, ip, took) VALUES"
+            " (%s, %s, %s, %s, %s::float8 * interval '1 ms')",
+            (visitor, *where, round(rng.lognormvariate(4, 0.6), 3)),
+        )
 
 
 def _cart_items(session: Session) -> Jsonb:
@@ -304,25 +290,23 @@ def _came_from_there(session: Session) -> None:
 @paced(session="shop pos", weight=5, shows="a sale from a replication origin")
 def sell_at_till(session: Session) -> None:
     rng = session.rng
-    with session.transaction():
-        _came_from_there(session)
-        actor = session.claim("/till/sale")
-        order_id = insert_order(session, channel="till", actor=actor, lines=rng.randint(1, 3))
-        session.execute(INSERT_PAYMENT, ("card", material.random_uuid(rng), order_id))
-        session.execute(INSERT_RECEIPT, (f"till {rng.randint(1, 6)}", order_id))
-        session.execute("UPDATE orders SET status = 'delivered' WHERE id = %s", (order_id,))
+    _came_from_there(session)
+    actor = session.claim("/till/sale")
+    order_id = insert_order(session, channel="till", actor=actor, lines=rng.randint(1, 3))
+    session.execute(INSERT_PAYMENT, ("card", material.random_uuid(rng), order_id))
+    session.execute(INSERT_RECEIPT, (f"till {rng.randint(1, 6)}", order_id))
+    session.execute("UPDATE orders SET status = 'delivered' WHERE id = %s", (order_id,))
 
 
 @paced(session="shop pos", weight=1, shows="a batch from a replication origin, two tables")
 def upload_till(session: Session) -> None:
     """A till that was offline sends the payments and receipts it kept."""
     rng = session.rng
-    with session.transaction():
-        _came_from_there(session)
-        session.claim("/till/upload", actor="till uploader")
-        recent = session.execute(
-            "SELECT id FROM orders ORDER BY id DESC LIMIT %s", (rng.randint(6, 18),)
-        ).fetchall()
-        for (order_id,) in recent:
-            session.execute(INSERT_PAYMENT, ("voucher", material.random_uuid(rng), order_id))
-            session.execute(INSERT_RECEIPT, (f"till {rng.randint(1, 6)}", order_id))
+    _came_from_there(session)
+    session.claim("/till/upload", actor="till uploader")
+    recent = session.execute(
+        "SELECT id FROM orders ORDER BY id DESC LIMIT %s", (rng.randint(6, 18),)
+    ).fetchall()
+    for (order_id,) in recent:
+        session.execute(INSERT_PAYMENT, ("voucher", material.random_uuid(rng), order_id))
+        session.execute(INSERT_RECEIPT, (f"till {rng.randint(1, 6)}", order_id))

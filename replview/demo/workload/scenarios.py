@@ -4,6 +4,7 @@ A *paced* scenario is one of the many small transactions that make up the rate. 
 one happens every so many seconds, on a session of its own, whatever the rate.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +32,23 @@ class Scenario:
 SCENARIOS: list[Scenario] = []
 
 
-def paced(*, weight: float, shows: str, session: str = "shop web") -> Callable[[Run], Run]:
-    """Register a function as a paced scenario under its own name."""
-    return _registering(weight=weight, shows=shows, session=session)
+def paced(
+    *, weight: float, shows: str, session: str = "shop web", discard: bool = False
+) -> Callable[[Run], Run]:
+    """Register a function as a paced scenario under its own name. Each run is one transaction;
+    ``discard`` rolls it back at its end.
+    """
+    register = _registering(weight=weight, shows=shows, session=session)
+
+    def in_transaction(run: Run) -> Run:
+        @functools.wraps(run)
+        def whole(session: Session) -> None:
+            with session.transaction(discard=discard):
+                run(session)
+
+        return register(whole)
+
+    return in_transaction
 
 
 def timed(*, every_seconds: float, shows: str, session: str) -> Callable[[Run], Run]:
