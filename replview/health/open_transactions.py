@@ -25,10 +25,6 @@ class OpenRow:
         self.age = max(now - self.since, timedelta(0))
 
     @property
-    def name(self) -> str:
-        return self.transaction.gid or str(self.transaction.xid or "unknown")
-
-    @property
     def bar(self) -> float:
         """An age bar's length: the square root of the age, at least 3."""
         return min(max(3.0, round(sqrt(self.age.total_seconds()) / 4, 1)), BAR_MAX)
@@ -36,16 +32,6 @@ class OpenRow:
     @property
     def long(self) -> bool:
         return self.age > LONG
-
-    @property
-    def changes(self) -> int:
-        """What it has changed so far and not taken back."""
-        return self.transaction.changes
-
-    @property
-    def received(self) -> int:
-        """All its changes, those taken back among them."""
-        return self.transaction.received
 
     @property
     def held_wal_bytes(self) -> int | None:

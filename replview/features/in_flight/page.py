@@ -250,7 +250,7 @@ def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
             )
         )
     growing = [one for one in made if one.transaction.state != "prepared"]
-    grown = rates.note((one.transaction.pk, one.row.received) for one in growing)
+    grown = rates.note((one.transaction.pk, one.transaction.received) for one in growing)
     for one in growing:
         one.rate = grown[one.transaction.pk]
     return made

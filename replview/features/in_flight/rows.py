@@ -87,10 +87,6 @@ class EndedRow:
     lifecycle: Lifecycle | None
 
     @property
-    def name(self) -> str:
-        return self.transaction.gid or str(self.transaction.xid or "unknown")
-
-    @property
     def lost(self) -> bool:
         return self.transaction.state in ("aborted", "rolled back")
 
@@ -99,11 +95,6 @@ class EndedRow:
         """By the source's clock where it told, else when its end was stored."""
         row = self.transaction
         return row.commit_time or row.ended_at or row.stored_at
-
-    @property
-    def changes(self) -> int:
-        """What it changed; of one that is lost, all it had."""
-        return self.transaction.changes
 
 
 def why_unrecorded(holder: Holder, databases: set[str | None]) -> str:

@@ -86,14 +86,15 @@ def _worst(page: InFlight) -> InFlightRow | OnSourceRow | None:
 
 def _of_prepared(one: InFlightRow) -> Sentence:
     row = one.row
-    made = Sentence(level=Level.OK, title="", name=row.name, doing="prepared for",
-                    since=row.since, rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
+    name = one.transaction.name
+    made = Sentence(level=Level.OK, title="", name=name, doing="prepared for", since=row.since,
+                    rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
     if one.on_source.word == "gone":
         made.rest += " It is no longer prepared on the source; its end has not been received yet."
         made.level = Level.LOOK if row.long else Level.OK
         return made
     made.action = "Copy SQL: commit or roll back"
-    made.statements = ends_of_prepared(row.name, plural(row.changes, "change"))
+    made.statements = ends_of_prepared(name, plural(one.transaction.changes, "change"))
     made.where = _where(one)
     if row.age > LONG:
         made.level, made.next = Level.LOOK, "commit it or roll it back."
@@ -103,7 +104,7 @@ def _of_prepared(one: InFlightRow) -> Sentence:
 def _of_streaming(one: InFlightRow) -> Sentence:
     row = one.row
     doing = "arriving for" if one.transaction.state == "receiving" else "streaming for"
-    made = Sentence(level=Level.OK, title="", name=row.name, doing=doing,
+    made = Sentence(level=Level.OK, title="", name=one.transaction.name, doing=doing,
                     since=row.since, rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
     session = one.on_source.found or {}
     if row.age > LONG:

@@ -66,10 +66,6 @@ class Chosen:
     kept: bool = True
 
     @property
-    def name(self) -> str:
-        return self.transaction.gid or str(self.transaction.xid or "unknown")
-
-    @property
     def session(self) -> dict[str, Any]:
         """The session that runs it, as sampled; empty where none is known."""
         found = (self.open.on_source.found if self.open else None) or {}
@@ -123,7 +119,7 @@ def _read_open(made: Chosen, scope: Scope) -> None:
     made.blocked = _blocked(made, source_state)
     found = one.on_source.found or {}
     if row.state == "prepared" and row.gid and one.on_source.word != "gone":
-        made.statements = ends_of_prepared(row.gid, plural(one.row.changes, "change"))
+        made.statements = ends_of_prepared(row.gid, plural(row.changes, "change"))
     elif "gid" in found:
         made.statements = ends_of_prepared(str(found["gid"]), "changes")
     elif made.session:

@@ -167,6 +167,10 @@ class Transaction(RowCounts):
     objects = SeenOfIncarnation()
 
     @property
+    def name(self) -> str:
+        return self.gid or str(self.xid or "unknown")
+
+    @property
     def changes(self) -> int:
         """Its changes and messages that count; of one that aborted, all it had made."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
