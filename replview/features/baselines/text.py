@@ -29,10 +29,6 @@ class BaselineRow:
         return f"{self.baseline.schema}.{self.baseline.table}"
 
     @property
-    def waits(self) -> bool:
-        return self.baseline.waits
-
-    @property
     def again(self) -> bool:
         """It ended without rows: it can be asked for again."""
         return self.baseline.state in (Baseline.State.FAILED, Baseline.State.CANCELLED)

@@ -37,7 +37,7 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
         "form": form,
         "cost": BASELINE_COST,
         "sentence": sentence(slot, rows),
-        "moving": any(row.waits for row in rows),
+        "moving": any(row.baseline.waits for row in rows),
         "refusal": _refusal(slot),
     }
     htmx = request.headers.get("HX-Request") == "true"

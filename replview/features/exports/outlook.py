@@ -79,10 +79,6 @@ class Outlook:
     unsent: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
     @property
-    def rows(self) -> int:
-        return self.estimate.rows
-
-    @property
     def spark(self) -> str:
         """Where Spark runs, where the slice is large enough for it; else empty."""
         return _spark() if self.estimate.spark else ""

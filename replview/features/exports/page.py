@@ -117,10 +117,6 @@ class ExportPage:
         return TransactionFilter.from_words(self.words)
 
     @property
-    def ready(self) -> bool:
-        return self.sentence.ready
-
-    @property
     def hidden(self) -> list[tuple[str, str]]:
         return list(self.words.items())
 
@@ -253,7 +249,7 @@ def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
             next="export, or narrow the sentence.",
             ready=True,
         )
-    asked, number = page.export_request, outlook.rows
+    asked, number = page.export_request, outlook.estimate.rows
     left_out = asked.left_out if asked else ()
     gap = f"Over a gap: {over_a_gap(asked)}." if asked and asked.gaps else ""
     time, size = age_words(max(outlook.estimate.seconds, 1.0)), bytes_words(outlook.size_bytes)

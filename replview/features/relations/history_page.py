@@ -88,10 +88,6 @@ class SchemaPage:
     successor: Relation | None = None
 
     @property
-    def current(self) -> VersionHistory | None:
-        return self.history.current
-
-    @property
     def columns_url(self) -> tuple[str, str]:
         """The addresses of *Changed only* and *All columns*."""
         return self._url(columns="changed"), self._url()

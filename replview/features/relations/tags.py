@@ -70,8 +70,8 @@ def published_columns(page: SchemaPage) -> SafeString:
         return format_html("not published now")
     left_out = published.unpublished_columns
     sent = len(published.columns) if published.columns is not None else None
-    if sent is None and page.current is not None:
-        sent = len(page.current.version.columns)
+    if sent is None and page.history.current is not None:
+        sent = len(page.history.current.version.columns)
     if not left_out:
         return format_html("all columns")
     names = format_html_join(", ", "<code>{}</code>", ((name,) for name in left_out[:6]))

@@ -90,7 +90,7 @@ class Command(InstanceCommand):
             for found in Baseline.objects.filter(pk__in=left).order_by("id"):
                 row = BaselineRow(found)
                 line = f"{row.name}: {row.progress}"
-                if not row.waits:
+                if not found.waits:
                     left.remove(found.pk)
                     failed += row.again
                     line = _ended(row)

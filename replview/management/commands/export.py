@@ -141,7 +141,7 @@ class Command(instance.InstanceCommand):
 
     def _carry_out(self, row: Export, outlook: Outlook, options: Mapping[str, Any]) -> None:
         """Here, in this process: no worker is needed."""
-        show = progress_line(self.stderr, outlook.rows, always=options["wait"])
+        show = progress_line(self.stderr, outlook.estimate.rows, always=options["wait"])
         try:
             with closing(Publisher()) as wakes, instance.stopping_on_signals() as stop:
                 carry_out(row, wakes, stop, on_progress=show, take_back=options["take_back"])

@@ -47,10 +47,6 @@ class CoverageWords:
             return None
         return archive if archive.since < begins else None
 
-    @property
-    def table(self) -> TableCoverage | None:
-        return self.coverage.table
-
 
 @register.simple_tag
 def coverage_words(coverage: Coverage) -> CoverageWords:
