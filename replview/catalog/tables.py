@@ -101,12 +101,14 @@ GENERATED = Query(
 )
 PRIMARY_KEY = Query(
     name="primary_key_columns",
-    about="The columns of a table's primary key in their order; anyone may read it.",
+    about="The columns of a table's primary key in their order, and the transaction that made it; "
+    "anyone may read it.",
     sql="""
-        SELECT a.attname::text AS name
+        SELECT a.attname::text AS name, o.xmin::text::bigint AS xid
           FROM pg_index AS i
          CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
           JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+          JOIN pg_constraint AS o ON o.conindid = i.indexrelid AND o.contype = 'p'
          WHERE i.indrelid = %s AND i.indisprimary AND i.indisvalid AND k.place <= i.indnkeyatts
          ORDER BY k.place
     """,

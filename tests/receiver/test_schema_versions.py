@@ -145,6 +145,21 @@ def test_another_primary_key_under_full_is_another_version(source, record) -> No
     assert told == [*expected, ([], None)]
 
 
+def test_a_key_under_full_that_was_made_later_is_none_of_the_changes_before(source, record) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, other int NOT NULL)",
+               "ALTER TABLE t REPLICA IDENTITY FULL")  # fmt: skip
+    recording = record(source, start=False)
+    source.run("INSERT INTO t VALUES (1, 10), (2, 10)", "DELETE FROM t WHERE id = 2",
+               "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (other)",
+               "INSERT INTO t VALUES (2, 20)")  # fmt: skip
+    recording.start()
+    recording.caught_up()
+    recording.end()
+
+    hashes = [c.key_hash for t in recording.transactions() for c in recording.changes(t)]
+    assert hashes == [None, None, None, signed_hash(["20"])]
+
+
 def test_stored_rows_tell_a_rename_from_a_new_column(source, record) -> None:
     source.run("CREATE TABLE renamed (id int PRIMARY KEY, a text)",
                "CREATE TABLE replaced (id int PRIMARY KEY, a text)")  # fmt: skip

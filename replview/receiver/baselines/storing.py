@@ -92,7 +92,7 @@ class BaselineWriter:
         self._plans = TablePlans(
             slot_id=claim.slot_id,
             system_identifier=system_identifier,
-            primary_key=lambda oid: snapshot.primary_key,
+            primary_key=lambda oid, xid: snapshot.primary_key,
             type_names=lambda wanted: snapshot.type_names,
             type_bases=lambda oids: snapshot.type_bases,
             column_rules=column_rules,

@@ -10,14 +10,14 @@ import psycopg
 
 from decoder.messages import NoValue, Relation, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
-from replview.receiver.source_catalog import NamedTables
+from replview.receiver.source_catalog import NamedTables, is_before
 from replview.store.read.mask_rules import NamedColumn
 from replview.store.write.copy_rows import row_table
 from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, store_shape
 
 #: Answers for a table's primary key, the names of types and what they are over, from the source's
 #: catalog.
-PrimaryKeyReader = Callable[[int], Sequence[str] | None]
+PrimaryKeyReader = Callable[[int, int | None], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
 #: Answers what ``catalog.stream_shape.columns_made`` does; None where the catalog cannot be asked.
 ColumnsMadeReader = Callable[[int], Mapping[str, list[int]] | None]
@@ -155,13 +155,13 @@ class TablePlans:
         if known is not None and known[0].relation == relation and known[2] == made:
             # What this very transaction altered it may have altered again since it was sent.
             again = {name: one[:2] if one[1:2] == [xid] else one for name, one in made.items()}
-            if again == made and not self._has_other_key(known[0]):
+            if again == made and not self._has_other_key(known[0], xid):
                 # Sent once more: nothing has changed, in the store either.
                 plan = replace(known[0], relation=relation)
                 self._plans[id(relation)] = plan
                 return plan, replace(known[1], is_new=False)
             made = again
-        shape = self._shape(relation)
+        shape = self._shape(relation, xid)
         stored = store_shape(
             connection,
             self._slot_id,
@@ -184,17 +184,19 @@ class TablePlans:
         began after this one only its number and that transaction: what it was here, and whether
         others altered it before, the catalog does not know any more. Of one that is dropped by
         now, renamed, or gone with its table, it knows nothing.
+
+        One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
+        for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
         """
         now = self._columns_made(relation.oid) if relation.oid else None
         if now is None or xid is None:
             return now or {}
-        later = {name for name, made in now.items() if 0 < (made[1] - xid) % (1 << 32) < 1 << 31}
-        told = {name: made[:2] if name in later else made for name, made in now.items()}
+        told = {n: made[:2] if is_before(xid, made[1]) else made for n, made in now.items()}
         return {**{name: [] for name in relation.names}, **told}
 
-    def _shape(self, relation: Relation) -> Shape:
+    def _shape(self, relation: Relation, xid: int | None) -> Shape:
         """The relation as the store keeps it, with what only the source's catalog knows of it."""
-        key_columns = self._key_columns(relation)
+        key_columns = self._key_columns(relation, xid)
         columns = relation.columns
         if not relation.oid:
             columns = tuple(self._named.column_of(relation, column) for column in columns)
@@ -219,18 +221,18 @@ class TablePlans:
             key_columns=key_columns,
         )
 
-    def _has_other_key(self, known: TablePlan) -> bool:
+    def _has_other_key(self, known: TablePlan, xid: int | None) -> bool:
         """Under FULL the key is the catalog's; the stream does not tell that it is another one."""
         relation = known.relation
-        if relation.replica_identity != "FULL" or self._primary_key(relation.oid) is None:
+        if relation.replica_identity != "FULL" or self._primary_key(relation.oid, xid) is None:
             return False
-        return list(self._key_columns(relation)) != list(known.key_columns)
+        return list(self._key_columns(relation, xid)) != list(known.key_columns)
 
-    def _key_columns(self, relation: Relation) -> Sequence[str]:
+    def _key_columns(self, relation: Relation, xid: int | None) -> Sequence[str]:
         """The identity's columns; under FULL, and where nobody told, the catalog's key."""
         if relation.replica_identity in ("FULL", None):
             named = self._named.primary_key(relation)
-            key = (self._primary_key(relation.oid) or ()) if relation.oid else named
+            key = (self._primary_key(relation.oid, xid) or ()) if relation.oid else named
             # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
             return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
