@@ -30,11 +30,14 @@ STREAM_SHAPE = Query(
 COLUMNS_MADE = Query(
     name="columns_made",
     about="Of each column of a table its number, the transaction that altered it last, and the "
-    "file of the table's rows (0: it has none of its own); anyone may read it.",
+    "file of the table's rows (0: it has none of its own); the transaction that created the table, "
+    "which is that of its system columns, and the next one; anyone may read it.",
     sql="""
         SELECT a.attname::text AS name, a.attnum::int AS number, a.xmin::text::bigint AS xid,
-               c.relfilenode::bigint AS file
+               c.relfilenode::bigint AS file, s.xmin::text::bigint AS created,
+               txid_snapshot_xmax(txid_current_snapshot()) AS following
           FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+          JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'tableoid' AND s.attnum < 0
          WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
     """,
 )
@@ -98,12 +101,29 @@ def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> 
     )
 
 
-def columns_made(connection: Connection, oid: int) -> dict[str, list[int]]:
-    """What tells a column from one of the same name that it replaced, or from itself before its
-    values were rewritten: ``{name: [number, transaction, file]}``.
-    """
+def is_later(xid: int, than: int, *, following: int) -> bool:
+    """Whether ``xid`` was given out after ``than``; ``following``: the next that will be."""
+    return 0 < (xid - than) % (1 << 32) < (following - than) % (1 << 32)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsMade:
+    """How a table's columns were made, as far as its catalog still tells."""
+
+    #: What tells a column from one of the same name that it replaced, or from itself before its
+    #: values were rewritten: ``{name: [number, transaction, file]}``.
+    columns: dict[str, list[int]]
+    #: The transaction (or subtransaction) that created the table, and the one that begins next.
+    created: int
+    following: int
+
+
+def columns_made(connection: Connection, oid: int) -> ColumnsMade:
+    """Ask for them; of a table that is gone nothing is told."""
     found = COLUMNS_MADE.rows(connection, oid)
-    return {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
+    columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
+    created, following = (found[0]["created"], found[0]["following"]) if found else (0, 0)
+    return ColumnsMade(columns, created, following)
 
 
 def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:

@@ -101,14 +101,18 @@ GENERATED = Query(
 )
 PRIMARY_KEY = Query(
     name="primary_key_columns",
-    about="The columns of a table's primary key in their order, and the transaction that made it; "
-    "anyone may read it.",
+    about="The columns of a table's primary key in their order, and the transactions that made it, "
+    "that created the table, and that begins next; anyone may read it.",
     sql="""
-        SELECT a.attname::text AS name, o.xmin::text::bigint AS xid
+        SELECT a.attname::text AS name, o.xmin::text::bigint AS xid,
+               s.xmin::text::bigint AS created,
+               txid_snapshot_xmax(txid_current_snapshot()) AS following
           FROM pg_index AS i
          CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
           JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
           JOIN pg_constraint AS o ON o.conindid = i.indexrelid AND o.contype = 'p'
+          JOIN pg_attribute AS s ON s.attrelid = i.indrelid AND s.attname = 'tableoid'
+           AND s.attnum < 0
          WHERE i.indrelid = %s AND i.indisprimary AND i.indisvalid AND k.place <= i.indnkeyatts
          ORDER BY k.place
     """,

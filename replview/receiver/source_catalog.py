@@ -16,7 +16,7 @@ from replview.catalog.connections import CONNECT_TIMEOUT_SECONDS, connect, cut_a
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.stream_shape import columns_made
+from replview.catalog.stream_shape import ColumnsMade, columns_made, is_later
 from replview.catalog.tables import PRIMARY_KEY, NamedTable, read_named_table
 from replview.receiver.connecting import given_up_after
 
@@ -27,11 +27,6 @@ _ANSWER_SECONDS = 20.0
 #: takes less than the time after which a lease is lost.
 _POSITION_SECONDS = 1.5
 _POSITION_CONNECT_SECONDS = 2
-
-
-def is_before(one: int, other: int) -> bool:
-    """Which xid came first, around the wrap."""
-    return 0 < (other - one) % (1 << 32) < 1 << 31
 
 
 class SourceCatalog:
@@ -63,14 +58,17 @@ class SourceCatalog:
             return read_server_facts(connection), slots[0] if slots else None
 
     def primary_key(self, relation_oid: int, xid: int | None) -> Sequence[str] | None:
-        """The table's primary key now; None where the catalog cannot be asked. One that was made by
-        a transaction that began after this one is none: what it was here nobody knows any more.
+        """The table's primary key now; None where the catalog cannot be asked. One that was made
+        later than its table, by a transaction that began after this one, is none: what it was here
+        nobody knows any more.
         """
         found = self._ask(lambda connection: PRIMARY_KEY.rows(connection, relation_oid))
-        later = xid is not None and any(is_before(xid, row["xid"]) for row in found or ())
-        return None if found is None else [] if later else [row["name"] for row in found]
+        if found and xid is not None and found[0]["xid"] != found[0]["created"]:
+            made, following = found[0]["xid"], found[0]["following"]
+            return [] if is_later(made, xid, following=following) else [r["name"] for r in found]
+        return None if found is None else [row["name"] for row in found]
 
-    def columns_made(self, relation_oid: int) -> dict[str, list[int]] | None:
+    def columns_made(self, relation_oid: int) -> ColumnsMade | None:
         """As ``catalog.stream_shape`` has it; None where the catalog cannot be asked."""
         return self._ask(lambda connection: columns_made(connection, relation_oid))
 

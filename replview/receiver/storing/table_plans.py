@@ -9,8 +9,9 @@ import orjson
 import psycopg
 
 from decoder.messages import NoValue, Relation, Undecoded
+from replview.catalog.stream_shape import ColumnsMade, is_later
 from replview.receiver.mask_rules import ColumnRules, MaskRules
-from replview.receiver.source_catalog import NamedTables, is_before
+from replview.receiver.source_catalog import NamedTables
 from replview.store.read.mask_rules import NamedColumn
 from replview.store.write.copy_rows import row_table
 from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, store_shape
@@ -20,7 +21,7 @@ from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, s
 PrimaryKeyReader = Callable[[int, int | None], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
 #: Answers what ``catalog.stream_shape.columns_made`` does; None where the catalog cannot be asked.
-ColumnsMadeReader = Callable[[int], Mapping[str, list[int]] | None]
+ColumnsMadeReader = Callable[[int], ColumnsMade | None]
 TypeBaseReader = Callable[[Sequence[int]], Mapping[int, dict[str, Any]]]
 
 _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
@@ -151,10 +152,10 @@ class TablePlans:
 
         ``in_force`` False: it was read from the catalog, apart from the stream.
         """
-        known, made = self._current.get(_table(relation)), self._made(relation, xid)
+        known, (made, mine) = self._current.get(_table(relation)), self._made(relation, xid)
         if known is not None and known[0].relation == relation and known[2] == made:
             # What this very transaction altered it may have altered again since it was sent.
-            again = {name: one[:2] if one[1:2] == [xid] else one for name, one in made.items()}
+            again = {name: one[:2] if mine & {*one[1:2]} else one for name, one in made.items()}
             if again == made and not self._has_other_key(known[0], xid):
                 # Sent once more: nothing has changed, in the store either.
                 plan = replace(known[0], relation=relation)
@@ -179,20 +180,24 @@ class TablePlans:
         self._current[_table(relation)] = plan, stored, made
         return plan, stored
 
-    def _made(self, relation: Relation, xid: int | None) -> Made:
+    def _made(self, relation: Relation, xid: int | None) -> tuple[Made, set[int | None]]:
         """How the catalog says that its columns were made. Of one that a transaction altered that
         began after this one only its number and that transaction: what it was here, and whether
         others altered it before, the catalog does not know any more. Of one that is dropped by
-        now, renamed, or gone with its table, it knows nothing.
+        now, renamed, or gone with its table, it knows nothing. And the transactions that are this
+        one: a later one that created the table is its subtransaction.
 
         One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
         for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
         """
-        now = self._columns_made(relation.oid) if relation.oid else None
+        now, mine = self._columns_made(relation.oid) if relation.oid else None, {xid}
         if now is None or xid is None:
-            return now or {}
-        told = {n: made[:2] if is_before(xid, made[1]) else made for n, made in now.items()}
-        return {**{name: [] for name in relation.names}, **told}
+            return now.columns if now else {}, mine
+        later = {made[1] for made in now.columns.values()
+                 if is_later(made[1], xid, following=now.following)}  # fmt: skip
+        mine |= later & {now.created}
+        told = {n: made[:2] if made[1] in later - mine else made for n, made in now.columns.items()}
+        return {**{name: [] for name in relation.names}, **told}, mine
 
     def _shape(self, relation: Relation, xid: int | None) -> Shape:
         """The relation as the store keeps it, with what only the source's catalog knows of it."""

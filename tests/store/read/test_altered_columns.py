@@ -160,6 +160,31 @@ def test_what_one_transaction_altered_twice_is_unknown(
         assert image.get("c") in (None, "8" if a == "xxx" else None)
 
 
+def test_a_table_made_in_a_savepoint_was_not_altered_since(
+    source: SourceDatabase, record: Record
+) -> None:
+    """A subtransaction's identifier is a later one than its transaction's."""
+    recording = play(source, record, """BEGIN; UPDATE t SET a = 'xx'; SAVEPOINT s;
+        CREATE TABLE made (id int PRIMARY KEY, a text, n int); INSERT INTO made VALUES (1, 'a', 7);
+        RELEASE s; COMMIT""", "UPDATE made SET a = 'b'")  # fmt: skip
+    [change] = changes_of(reading_session(), recording.transactions()[-1].pk)
+    before = before_images(reading_session(), [change])
+    assert before[change.transaction_id, change.seq].image == {"id": "1", "a": "a", "n": "7"}
+
+
+def test_what_a_savepoint_made_and_altered_is_unknown(
+    source: SourceDatabase, record: Record
+) -> None:
+    recording = play(source, record, """BEGIN; UPDATE t SET a = 'xx'; SAVEPOINT s;
+        CREATE TABLE made (id int PRIMARY KEY, a text, n int); INSERT INTO made VALUES (1, 'a', 7);
+        ALTER TABLE made ALTER n TYPE int USING n + 1; UPDATE made SET a = 'b';
+        RELEASE s; COMMIT""")  # fmt: skip
+    [_, _, change] = changes_of(reading_session(), recording.transactions()[-1].pk)
+    image = before_images(reading_session(), [change])[change.transaction_id, change.seq].image
+    assert image["id"] == "1"
+    assert image.get("n") in (None, "8")
+
+
 @pytest.mark.parametrize(
     ("alter", "said"),
     [
