@@ -185,7 +185,7 @@ def test_spark_reads_all_roots_as_one_table(
 ) -> None:
     archived(whole, tmp_path, store_dsn)
     dataset = Dataset.find(str(tmp_path), "public.t")
-    assert [each.folder for each in dataset.incarnation.tables()] == ["public.calm", "public.t"]
+    assert [each.name for each in dataset.incarnation.tables] == ["public.calm", "public.t"]
 
     rows = as_of(spark, dataset).frame.collect()
     assert sorted((row["id"], row["v"], row["w"]) for row in rows) == LATEST

@@ -105,11 +105,11 @@ class History:
             }
         )
 
-    def becomes(self, *columns: dict[str, Any]) -> None:
+    def becomes(self, *columns: dict[str, Any], key: tuple[str, ...] = ("id",)) -> None:
         """The table has another shape from now on."""
         number = len(self.versions) + 1
         self.versions.append(
-            TableVersion(id=number, number=number, columns=columns, key_columns=("id",))
+            TableVersion(id=number, number=number, columns=columns, key_columns=key)
         )
 
     def write(self, *, after: int = 0) -> Dataset:

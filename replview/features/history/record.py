@@ -86,7 +86,7 @@ def _seen(
     row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
 ) -> Mapping[str, Any]:
     """What it gave, as whoever looks may see it now: rules may have come since it ran."""
-    table = str(row.words.get("table") or "")
+    table = _table(row, result)
     if "rows" not in result:
         return result
     columns = [str(name) for name in result.get("columns") or []]
@@ -104,6 +104,11 @@ def _seen(
             source_id=slot.source_id if slot else None,
         )  # fmt: skip
     return {**result, "rows": shown_cells(table, columns, result["rows"], of)}
+
+
+def _table(row: HistoryJob, result: Mapping[str, Any]) -> str:
+    """As it is called now; it may have been asked for by a former name."""
+    return str((result.get("told") or {}).get("table") or row.words.get("table") or "")
 
 
 def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
@@ -186,7 +191,7 @@ def cells_of(
     if row.job == COUNTS:
         words = {name: str(row.words.get(name) or "") for name in _SPAN}
         return [_counted(columns, *both, slot, words) for both in zip(rows, found, strict=True)]
-    table = str(row.words.get("table") or "")
+    table = _table(row, result)
     key = [str(name) for name in (result.get("told") or {}).get("key") or []]
     if slot is None or not table or not key or of.hides(table) or of.columns(table, key) & {*key}:
         return found

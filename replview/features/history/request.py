@@ -3,6 +3,7 @@ export was written to), of what.
 """
 
 import argparse
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from replview.access.visibility import current_visibility
 from replview.access.withheld import slot_of_incarnation, withheld
 from replview.features.history.job import rows
 from replview.parquet.reading.places import lsn_text
-from replview.parquet.writing.layout import decoded
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.history.commands import JOBS, PERIODS, lsn, moment
@@ -100,7 +100,7 @@ def incarnations_there(root: str) -> list[IncarnationThere]:
 def _read(root: str) -> list[IncarnationThere] | Refused:
     try:
         return [
-            IncarnationThere(one.name, tuple(sorted(decoded(t.folder) for t in one.tables())))
+            IncarnationThere(one.name, tuple(sorted(one.names)))
             for one in Incarnation.all(Target.of(root))
         ]
     except TargetProblem as problem:
@@ -159,7 +159,8 @@ def _check_rights(words: dict[str, str]) -> None:
     of = withheld(slot)
     named = [words["table"]] if "table" in words else words.get("tables", "").split(",")
     for name in filter(None, named):
-        if of.hides(name):
+        # One of several of a name is asked for with its oid behind it.
+        if of.hides(name) or of.hides(re.sub(r"-\d+$", "", name)):
             raise Refused(f"you have {NO_RIGHT} of {name}", "Ask an admin for the right")
     if not any(named) and of.hidden:
         cause = f"you have {NO_RIGHT} of every table of {slot}"

@@ -1,6 +1,7 @@
 """How much changes, in a table, its rows, transactions; and who changed what."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -10,20 +11,19 @@ from pyspark.sql import functions as F
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset, Incarnation
-from replview.spark.history.reach import WHOLE, Span, span_doubts
+from replview.spark.history.reach import WHOLE, Span, span_doubts, truncations
 from replview.spark.history.results import Result, masked_of
 from replview.spark.history.row_intervals import (
     GONE,
     INTERVAL,
-    STREAM,
     by_key,
-    in_epochs,
     key_names,
+    place,
     placed,
     raw,
     with_intervals,
 )
-from replview.spark.history.snapshots import named
+from replview.spark.history.row_keys import Keyed, keyed
 from replview.spark.quoting import tick
 
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
@@ -41,47 +41,72 @@ def churn(
     changes = _changes(spark, dataset, span)
     counts = [*_counts(), F.count_distinct("_commit_version").alias("transactions"),
               F.count_distinct("_actor").alias("actors")]  # fmt: skip
-    key = key_names(dataset.keys()) if dataset.tells_rows_apart else []
+    key = key_names(dataset.key_columns) if dataset.tells_rows_apart else []
     if key:
-        changes = placed(changes, dataset.keys())
+        changes = placed(changes, dataset)
         counts.append(F.approx_count_distinct(F.struct(*key)).alias("changed_rows"))
     period = F.date_trunc(every, "_commit_timestamp").alias("period")
     frame = changes.groupBy(period).agg(*counts).orderBy("period")
     reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
-    return Result(frame, not reasons, reasons, {"table": dataset.name, "every": every})
+    return Result(frame, not reasons, reasons, {**dataset.described, "every": every})
 
 
 def hot_rows(spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, top: int = 20) -> Result:
     """The rows that changed most often.
 
-    Rows, most changes first: the key's columns, ``inserts, updates, deletes, changes bigint,
-    actors bigint, first_change, last_change timestamp``. Raises ``SparkProblem`` where rows cannot
-    be told apart.
+    Rows, most changes first: the key's columns (of all its keys, as last known), ``inserts,
+    updates, deletes, changes bigint, actors bigint, first_change, last_change timestamp``. Raises
+    ``SparkProblem`` where rows cannot be told apart.
     """
-    keys = dataset.keys()
-    changes = named(placed(_changes(spark, dataset, span), keys), keys)
+    columns, reasons = dataset.key_columns, span_doubts(spark, dataset.incarnation, span, [dataset])
+    if len(dataset.keys) == 1:
+        found = keyed(dataset, _changes(spark, dataset, span))
+    else:
+        # Which row is which is known from the beginning on.
+        found = _keyed(spark, dataset, span)
+        own = _stream(span.since_of(found.rows, time="_commit_timestamp"))
+        found = replace(found, rows=own)
+    more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
+    last = {
+        column.name: F.max_by(tick(column.name), F.when(there, place()))
+        for column in columns
+        for there in [F.col(tick(column.name)).isNotNull()]
+    }
     frame = (
-        changes.groupBy(*key_names(keys))
+        found.rows.groupBy(*found.names)
         .agg(
             *_counts(),
             F.count_distinct("_actor").alias("actors"),
             F.min("_commit_timestamp").alias("first_change"),
             F.max("_commit_timestamp").alias("last_change"),
+            *(value.alias(f"_known{n}") for n, value in enumerate(last.values())),
         )
-        .orderBy(F.col("changes").desc(), *key_names(keys))
+        .orderBy(F.col("changes").desc(), *found.names)
         .limit(top)
+        .select(*(F.col(f"_known{n}").alias(name) for n, name in enumerate(last)), *more)
     )
-    more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
-    names = [column.name for column in keys]
-    frame = frame.select(*(F.col(f"_key{n}").alias(name) for n, name in enumerate(names)), *more)
-    reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
-    return Result(frame, not reasons, reasons, {"table": dataset.name, "key": names})
+    reasons += found.reasons
+    key = [*dataset.version(None).key_columns]
+    return Result(frame, not reasons, reasons, {**dataset.described, "key": key})
+
+
+def _keyed(
+    spark: SparkSession, dataset: Dataset, span: Span, *, keep_nameless: bool = False
+) -> Keyed:
+    """All changes until a span ends; where the key changed, a truncation ended rows, too."""
+    cut = truncations(spark, dataset, span.end) if len(dataset.keys) > 1 else []
+    return keyed(dataset, dataset.changes(spark, span.end), [(lsn, seq) for lsn, seq, _ in cut],
+                 keep_nameless=keep_nameless)  # fmt: skip
 
 
 def _changes(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
     """One row a change of the stream."""
     rows = dataset.changes(spark, span.end)
-    rows = span.since_of(rows, time="_commit_timestamp")
+    return _stream(span.since_of(rows, time="_commit_timestamp"))
+
+
+def _stream(rows: DataFrame) -> DataFrame:
+    """Without baselines and rows before updates."""
     return rows.where(F.col("_xid").isNotNull() & (F.col("_change_type") != "update_preimage"))
 
 
@@ -183,12 +208,14 @@ def who_changed(
     is compared.
     """
     hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
-    frames = [
-        _of_table(spark, each, span, hidden[each.name])
-        if each.tells_rows_apart
-        else _not_compared(spark, each, span)
-        for each in datasets
-    ]
+    frames, lost = [], []
+    for each in datasets:
+        if each.tells_rows_apart:
+            found = _keyed(spark, each, span, keep_nameless=True)
+            frames.append(_of_table(found, each, span, hidden[each.name]))
+            lost += [f"of {each.name} {reason}" for reason in found.reasons]
+        else:
+            frames.append(_not_compared(spark, each, span))
     frame = reduce(lambda one, other: one.unionByName(other), frames)
     order = (F.col("changes").desc(), "table", "actor", "operation", "column")
     details: dict[str, Any] = {"tables": list(hidden)}
@@ -196,7 +223,7 @@ def who_changed(
         details["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
     if apart := [each.name for each in datasets if not each.tells_rows_apart]:
         details["not_compared_for_want_of_one_key"] = apart
-    reasons = span_doubts(spark, datasets[0].incarnation, span, datasets)
+    reasons = (*span_doubts(spark, datasets[0].incarnation, span, datasets), *lost)
     return Result(frame.orderBy(*order), not reasons, reasons, details)
 
 
@@ -210,29 +237,22 @@ def _not_compared(spark: SparkSession, dataset: Dataset, span: Span) -> DataFram
     return counted.select("actor", table, "operation", column, "changes")
 
 
-def _of_table(
-    spark: SparkSession, dataset: Dataset, span: Span, hidden: frozenset[str]
-) -> DataFrame:
-    keys = dataset.keys()
-    # The row before may have been left so before the span.
-    rows = dataset.changes(spark, span.end)
+def _of_table(found: Keyed, dataset: Dataset, span: Span, hidden: frozenset[str]) -> DataFrame:
     # Without rows before updates none has moved to another key.
-    may_move = bool(rows.where(F.col("_change_type") == "update_preimage").select(F.lit(1)).head(1))
-    rows = with_intervals(in_epochs(named(placed(rows, keys), keys), ()), keys)
+    may_move = not found.rows.where(F.col("_change_type") == "update_preimage").isEmpty()
+    # The row before may have been left so before the span.
+    rows = with_intervals(found.rows, found.names)
     seen = [column for column in dataset.columns if column.source_name not in hidden]
-    compared = [column for column in seen if column not in keys]
-    rows = _with_before(rows, keys, compared)
+    rows = _with_before(rows, found.names, seen)
     if may_move:
-        rows = _with_moves(rows, keys, compared)
+        rows = _with_moves(rows, seen)
     else:
         # Nothing is known before a row begins.
         known = {f"_before{n}": F.when(~F.col("_begins"), F.col(f"_before{n}"))
-                 for n in range(len(compared))}  # fmt: skip
-        rows = rows.withColumns(known | {"_old_key": F.lit(None).cast("array<bigint>")})
-    rows = span.since_of(rows, time="_commit_timestamp").where(F.col(STREAM) == 1)
-    changed = rows.where(F.col("_change_type") != "update_preimage").select(
-        F.col("_actor").alias("actor"), F.explode(_events(compared, keys, seen)).alias("event")
-    )
+                 for n in range(len(seen))}  # fmt: skip
+        rows = rows.withColumns(known | {"_moved": F.lit(False)})
+    rows = _stream(span.since_of(rows, time="_commit_timestamp"))
+    changed = rows.select(F.col("_actor").alias("actor"), F.explode(_events(seen)).alias("event"))
     counted = changed.groupBy("actor", "event.operation", "event.column").agg(
         F.count("*").alias("changes")
     )
@@ -241,11 +261,11 @@ def _of_table(
     )
 
 
-def _with_before(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
+def _with_before(rows: DataFrame, names: Sequence[str], columns: Sequence[Column]) -> DataFrame:
     """``_before<n>``: the digest of a column's last known value before a change under the same key;
     null: unknown.
     """
-    before = by_key(keys).rowsBetween(-(1 << 31), -1)
+    before = by_key(names).rowsBetween(-(1 << 31), -1)
     added = {}
     for n, column in enumerate(columns):
         mine = F.struct(_digest(column).alias("digest"), F.col(INTERVAL).alias("interval"))
@@ -257,15 +277,13 @@ def _with_before(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Colu
     )
 
 
-def _with_moves(rows: DataFrame, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
-    """``_before<n>`` also of an update that moved its row to another key, and ``_old_key``: the key
-    before it; null: it did not.
-    """
+def _with_moves(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """``_before<n>`` also of an update that moved its row to another key, and ``_moved``."""
     names = [f"_before{n}" for n in range(len(columns))]
     left = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
         "_commit_version",
         "_seq",
-        F.array(*map(_digest, keys)).alias("_old_key"),
+        F.lit(True).alias("_moved"),
         *(
             F.when(_sent(column), _digest(column)).otherwise(F.col(name)).alias(f"{name}x")
             for name, column in zip(names, columns, strict=True)
@@ -288,9 +306,7 @@ def _digest(column: Column) -> Expression:
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 
-def _events(
-    columns: Sequence[Column], keys: Sequence[Column], seen: Sequence[Column]
-) -> Expression:
+def _events(columns: Sequence[Column]) -> Expression:
     """What one change did to columns that may be seen: ``array<struct<operation, column>>``."""
 
     def event(operation: str, column: str | None) -> Expression:
@@ -304,11 +320,6 @@ def _events(
         # A large value that was not sent before and is now: it did change.
         same = F.coalesce(before == _digest(column), begins & before.isNull())
         changed.append(F.when(_sent(column) & ~same, event("update", column.source_name)))
-    moved = [
-        F.when(F.col("_old_key")[n] != _digest(key), event("update", key.source_name))
-        for n, key in enumerate(keys)
-        if key in seen
-    ]
     kind = F.col("_change_type")
     unknown = F.array(event(_BEFORE_UNKNOWN, None))
     # Gives an array without events its type.
@@ -316,7 +327,6 @@ def _events(
     return (
         F.when(kind == "insert", F.array(event("insert", None)))
         .when(kind == "delete", F.array(event("delete", None)))
-        .when(begins & F.col("_old_key").isNull(), unknown)
-        .when(begins, F.array_compact(F.array(*moved, *changed, nothing)))
+        .when(begins & ~F.coalesce("_moved", F.lit(False)), unknown)
         .otherwise(F.array_compact(F.array(*changed, nothing)))
     )

@@ -46,7 +46,7 @@ def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
     if options.name == "transaction-rates":
         return activity.transaction_rates(spark, incarnation, _span(options), every=options.every)
     if options.name == "who-changed-what":
-        chosen = [incarnation.table(name) for name in options.table or ()] or incarnation.tables()
+        chosen = [incarnation.table(name) for name in options.table or ()] or incarnation.tables
         if not chosen:
             raise SparkProblem(f"no table is exported of {incarnation.name} there",
                                "export a slice with changes of tables")  # fmt: skip

@@ -4,112 +4,24 @@ The small files (schemas, manifests) are read here by pyarrow, the rows by Spark
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from replview.parquet.pg_values import pg_text
-from replview.parquet.slice_schemas import CHANGE_FIELDS, EVENTS, PARTITION, TRANSACTIONS, Column
+from replview.parquet.slice_schemas import EVENTS, PARTITION, TRANSACTIONS, Column
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
+from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.targets import Target
+from replview.spark.history.roots import DatasetRoot, as_one, merged
 from replview.spark.quoting import spark_address, tick
 from replview.spark.sessions import SparkProblem
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
-
-# A table whose column became another kind of type stands in several folders (``writing.layout``),
-# each with a schema of its own. Together a column has the type that holds all its values: as within
-# one slice that is text, the server's, where nothing else does.
-
-
-@dataclass(frozen=True)
-class DatasetRoot:
-    target: Target
-    #: Seen from the target's.
-    folder: str
-
-    @cached_property
-    def relation(self) -> SliceTable:
-        """The table, with all shapes that the changes here were made under."""
-        path = f"{self.folder}/{layout.SCHEMA}"
-        document = self.target.read_json(path)
-        if document is None:
-            raise SparkProblem(
-                f"{path} is missing", "export the slice again: its files say nothing without it"
-            )
-        table, versions = document["table"], map(TableVersion.from_json, document["versions"])
-        return SliceTable(relation_id=0, oid=table["oid"], schema=table["schema"],
-                          table=table["name"], versions=tuple(versions))  # fmt: skip
-
-    def frame(self, spark: "SparkSession", url: str) -> "DataFrame":
-        """Its rows; ``url`` is its address as Spark spells it."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        wanted = from_arrow_schema(self.relation.arrow_schema())
-        return spark.read.schema(wanted.add(PARTITION, "date")).parquet(url)
-
-
-def merged(tables: Sequence[SliceTable]) -> SliceTable:
-    """A table by what its roots tell, in their order: as the last names it, with every shape."""
-    shapes: list[TableVersion] = []
-    made_anew = False
-    for before, table in zip((None, *tables), tables, strict=False):
-        if before is not None and before.oid != table.oid:
-            made_anew = True
-        known = {shape.number: shape for shape in shapes}
-        shapes += [one for one in table.versions if known.get(one.number) != one]
-    if not made_anew:
-        shapes.sort(key=lambda shape: shape.number)
-    return replace(tables[-1], versions=tuple(shapes))
-
-
-def as_one(frame: "DataFrame", own: Sequence[Column], wanted: Sequence[Column]) -> "DataFrame":
-    """The rows of a root with the columns, and their types, of the whole table."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    there = {column.source_name: column for column in own}
-    found: list[Expression] = []
-    texts: list[str] = []
-    for column in wanted:
-        mine = there.get(column.source_name)
-        if mine is None:
-            value = F.lit(None).cast(from_arrow_type(column.arrow))
-        elif mine.arrow == column.arrow:
-            value = F.col(tick(mine.name))
-        elif pa.types.is_string(column.arrow):
-            texts.append(column.source_name)
-            # What its column could not hold; a mark (masked, erased) is no value.
-            beside = F.try_element_at("_pg_raw", F.lit(column.source_name))
-            held = _text_of(mine.arrow)(F.col(tick(mine.name)))
-            value = F.coalesce(held, F.when(~beside.startswith('{"$'), beside))
-        else:
-            value = F.col(tick(mine.name)).cast(from_arrow_type(column.arrow))
-        found.append(value.alias(column.name))
-    raw = F.map_filter("_pg_raw", lambda name, text: ~name.isin(texts) | text.startswith('{"$'))
-    fields = [F.col(field.name) for field in CHANGE_FIELDS if field.name != "_pg_raw"]
-    beside = raw.alias("_pg_raw") if texts else F.col("_pg_raw")
-    return frame.select(*found, *fields, beside, PARTITION)
-
-
-def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
-    """Values in the server's text."""
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    # What kind of function it is, Spark works out from these types.
-    def texts(values: pa.Array) -> pa.Array:
-        found = [pg_text(value, kind) for value in values.to_pylist()]
-        return pa.array(found, pa.string())
-
-    make: Any = arrow_udf
-    made: Callable[[Any], Expression] = make(texts, "string")
-    return made
 
 
 @dataclass(frozen=True)
@@ -197,21 +109,65 @@ class Incarnation:
     def slices(self) -> list[Slice]:
         return [Slice.from_json(details["slice"]) for details in self.manifests]
 
+    @property
+    def names(self) -> list[str]:
+        """Every name, ``schema.table``, under which tables stand there, by the folders alone."""
+        return [*map(layout.decoded, layout.roots_by_dataset(self.root.folders(self.folder)))]
+
+    @cached_property
     def tables(self) -> list["Dataset"]:
-        """Its tables, by the names of their folders; each with all its roots."""
-        found = layout.roots_by_dataset(self.root.folders(self.folder))
-        return [Dataset(self, name, tuple(roots)) for name, roots in sorted(found.items())]
+        """Its tables, in the order in which they were last exported: each with all that stands
+        there of it, whatever it was called. One made anew under a name is another.
+        """
+        found: dict[object, _Held] = {}
+        roots = self.root.folders(self.folder)
+        for root, oid, name, files in self._held(
+            [root for of in layout.roots_by_dataset(roots).values() for root in of]
+        ):
+            # Where the source told no oid, a table is what its name is.
+            held = found.setdefault(oid or name, _Held())
+            # What comes last stands last.
+            found[oid or name] = found.pop(oid or name)
+            held.names = [*(each for each in held.names if each != name), name]
+            held.roots.setdefault((root, oid), []).extend(files)
+        return [
+            Dataset(self, tuple(held.names), tuple(
+                DatasetRoot(self.root, f"{self.folder}/{root}", oid, tuple(files))
+                for (root, oid), files in held.roots.items()
+            ))
+            for held in found.values()
+        ]  # fmt: skip
+
+    def _held(self, roots: Sequence[str]) -> Iterator[tuple[str, int, str, list[str]]]:
+        """What changes of tables stand where: ``(root's folder, oid, name, files)``, in the order
+        of history; first what no manifest tells of.
+        """
+        wholes = sorted(self.manifests, key=lambda each: int(each["slice"]["after_seq"]))
+        told = [(each, whole) for whole in wholes for each in whole.get("tables", ())]
+        known = {each["dataset"].rpartition("/")[2] for each, _ in told}
+        for root in (each for each in roots if each not in known):
+            document = self.root.read_json(f"{self.folder}/{root}/{layout.SCHEMA}") or {"table": {}}
+            for oid in document_oids(document) if document["table"] else ():
+                yield root, oid, f"{document['table']['schema']}.{document['table']['name']}", []
+        for each, whole in told:
+            files = [file["path"] for file in whole["files"] if file["dataset"] == each["dataset"]]
+            name = f"{each['schema']}.{each['table']}"
+            yield each["dataset"].rpartition("/")[2], each["oid"], name, files
 
     def table(self, name: str) -> "Dataset":
-        """A table by its name, ``schema.table``, or its folder's; one without a schema is
-        ``public``'s. Raises ``SparkProblem``.
+        """A table by a name that it has, or had, ``schema.table``; one without a schema is
+        ``public``'s. Of several of that name the one exported last; ``schema.table-oid`` is any of
+        them. Raises ``SparkProblem``.
         """
-        found = self.tables()
         whole = name if "." in name else f"public.{name}"
-        for chosen in found:
-            if name == chosen.folder or whole == layout.decoded(chosen.folder):
-                return chosen
-        names = ", ".join(sorted(layout.decoded(each.folder) for each in found)) or "none"
+        named = [each for each in self.tables if whole == each.names[-1]]
+        named = named or [each for each in self.tables if whole in each.names]
+        named = named or [
+            each for each in self.tables for one in each.names if whole == f"{one}-{each.oid}"
+        ]
+        if named:
+            return named[-1]
+        names = ", ".join(sorted({each.names[-1] for each in self.tables})) or "none"
         raise SparkProblem(f"no table {name} is exported of {self.name}", f"there are: {names}")
 
     def transactions(self, spark: "SparkSession") -> "DataFrame":
@@ -231,13 +187,23 @@ class Incarnation:
         return spark.read.schema(wanted).parquet(f"{spark_url(self.root)}/{self.folder}/{name}")
 
 
+@dataclass
+class _Held:
+    #: As it was called, the last one last.
+    names: list[str] = field(default_factory=list)
+    #: Root and oid → the files.
+    roots: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Dataset:
+    """All that is exported of one table."""
+
     incarnation: Incarnation
-    #: Its first root's, seen from the incarnation's.
-    folder: str
-    #: Of all its roots, in their order; empty: it has that one.
-    folders: tuple[str, ...] = ()
+    #: ``schema.table``, as it was called, the last one last.
+    names: tuple[str, ...]
+    #: In their order.
+    roots: tuple[DatasetRoot, ...]
 
     @classmethod
     def find(cls, root: str, table: str, incarnation: str | None = None) -> "Dataset":
@@ -245,21 +211,38 @@ class Dataset:
         return Incarnation.find(root, incarnation).table(table)
 
     @cached_property
-    def roots(self) -> list[DatasetRoot]:
-        target, incarnation = self.incarnation.root, self.incarnation.folder
-        return [
-            DatasetRoot(target, f"{incarnation}/{each}") for each in self.folders or (self.folder,)
-        ]
-
-    @cached_property
     def relation(self) -> SliceTable:
         """The table, with all shapes that its changes were made under. Raises ``SparkProblem``."""
-        return merged([root.relation for root in self.roots])
+        return merged([root.relation for root in self.roots], self.name)
 
     @property
     def name(self) -> str:
-        """``schema.table``, as last seen."""
-        return self.relation.name
+        """As last seen."""
+        return self.names[-1]
+
+    @property
+    def oid(self) -> int:
+        return self.roots[-1].oid
+
+    @property
+    def described(self) -> dict[str, object]:
+        """What is worth saying of which table it is; others are named as ``Incarnation.table``
+        takes them.
+        """
+        others = [
+            f"{name}-{each.oid}"
+            for each in self.incarnation.tables
+            for name in each.names
+            if each.oid != self.oid and name in self.names
+        ]
+        more = {"formerly_called": list(self.names[:-1]), "other_tables_of_the_name": others}
+        return {"table": self.name, **{name: each for name, each in more.items() if each}}
+
+    def is_among(self, names: Sequence[str]) -> bool:
+        """Whether a slice of these tables has it: a name that others had, too, may mean these."""
+        others = {name for each in self.incarnation.tables if each.oid != self.oid
+                  for name in each.names}  # fmt: skip
+        return self.name in names or not {*self.names}.difference(others).isdisjoint(names)
 
     @property
     def columns(self) -> list[Column]:
@@ -285,36 +268,36 @@ class Dataset:
             if column.source_name not in {each["name"] for each in version.columns}
         ]
 
-    @property
-    def _keys(self) -> set[tuple[str, ...]]:
-        return {version.key_columns for version in self.relation.versions}
+    @cached_property
+    def keys(self) -> dict[tuple[str, ...], list[int]]:
+        """What rows were known by, as on the source → the numbers of the shapes in which they were;
+        an empty key: rows of these cannot be told apart.
+        """
+        found: dict[tuple[str, ...], list[int]] = {}
+        for version in self.relation.versions:
+            found.setdefault(version.key_columns, []).append(version.number)
+        return found
 
     @property
     def tells_rows_apart(self) -> bool:
-        """Whether all its shapes know rows by the same key."""
-        return len(self._keys) == 1 and self._keys != {()}
+        """Whether some of its shapes have a key."""
+        return any(self.keys)
 
-    def keys(self) -> list[Column]:
-        """What rows are known by, in all shapes. Raises ``SparkProblem`` where that is nothing."""
-        chosen = self._keys
-        if chosen in ({()}, set()):
+    @property
+    def key_columns(self) -> list[Column]:
+        """What rows are known by in some shape. Raises ``SparkProblem`` where that is nothing."""
+        if not self.tells_rows_apart:
             raise SparkProblem(
                 f"rows of {self.name} cannot be told apart: it has no key that is sent",
                 "give it a primary key, or a replica identity, and export what comes then",
             )
-        if len(chosen) > 1:
-            shown = " and ".join(", ".join(each) or "none" for each in sorted(chosen))
-            raise SparkProblem(
-                f"the key of {self.name} changed within what is exported: {shown}",
-                "export the time before and after that change to roots of their own",
-            )
         known = {column.source_name: column for column in self.columns}
-        return [known[name] for names in chosen for name in names]
+        return [known[name] for name in dict.fromkeys(name for key in self.keys for name in key)]
 
     def changes(self, spark: "SparkSession", until: Moment) -> "DataFrame":
         """Its rows as exported, those committed by then; files of later days are not opened."""
-        target = self.incarnation.root
-        frames = [root.frame(spark, f"{spark_url(target)}/{root.folder}") for root in self.roots]
+        url = spark_url(self.incarnation.root)
+        frames = [root.frame(spark, url) for root in self.roots]
         frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]
         if len(frames) > 1:
             of_all, of_each = self.columns, [root.relation.columns for root in self.roots]

@@ -3,8 +3,6 @@
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +11,7 @@ from decoder.scalars import LSN
 from replview.parquet.slice_schemas import Column
 from replview.parquet.slices import Slice
 from replview.spark.history.datasets import Dataset, Incarnation, Moment, committed_by
-from replview.spark.history.row_intervals import STREAM, Truncation, key_names, placed
+from replview.spark.history.row_intervals import STREAM, Truncation, nameless, placed
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -47,14 +45,13 @@ class Reach:
         return max(known, default=None)
 
 
-def read_reach(
-    spark: SparkSession, dataset: Dataset, keys: Sequence[Column], moment: Moment
-) -> Reach:
-    """One pass over the columns that tell of changes, and one over the events."""
-    rows = placed(dataset.changes(spark, moment), keys)
+def read_reach(spark: SparkSession, dataset: Dataset, moment: Moment) -> Reach:
+    """One pass over the columns that tell of changes, and one over the events. Raises
+    ``SparkProblem`` where rows cannot be told apart.
+    """
+    rows = placed(dataset.changes(spark, moment), dataset)
     baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
     update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
-    unknown = reduce(and_, (F.col(name).isNull() for name in key_names(keys)), F.lit(True))
     (found,) = rows.agg(
         F.count("*").alias("rows"),
         F.min("_commit_version").alias("first"),
@@ -62,28 +59,28 @@ def read_reach(
         F.max_by("_relation_version", F.struct("_commit_version", STREAM, "_seq")).alias("version"),
         F.sort_array(F.collect_set(baseline)).alias("baselines"),
         F.collect_set(update).alias("unsent"),
-        F.count_if(unknown).alias("keyless"),
+        F.count_if(nameless(dataset)).alias("keyless"),
     ).collect()
     names = {name for columns in found["unsent"] for name in columns}
-    truncations = _truncations(spark, dataset, moment)
+    cut = truncations(spark, dataset, moment)
     return Reach(
         **{name: found[name] for name in ("rows", "first", "last", "version")},
         baselines=tuple(found["baselines"]),
-        truncations=tuple((lsn, seq) for lsn, seq, _ in truncations),
-        truncated_at=tuple(time for _, _, time in truncations),
+        truncations=tuple((lsn, seq) for lsn, seq, _ in cut),
+        truncated_at=tuple(time for _, _, time in cut),
         unsent=tuple(c for c in dataset.columns if c.source_name in names),
-        keyless=found["keyless"] if keys else 0,
+        keyless=found["keyless"],
     )
 
 
-def _truncations(
+def truncations(
     spark: SparkSession, dataset: Dataset, moment: Moment
 ) -> list[tuple[int, int, dt.datetime | None]]:
     """Where the table was truncated, in order, and when."""
     events = dataset.incarnation.events(spark).where(F.col("op") == "truncate")
-    relation = dataset.relation
-    named = (F.col("schema") == relation.schema) & (F.col("table") == relation.table)
-    named = F.coalesce(F.col("relation_oid") == relation.oid, named)
+    named = F.concat_ws(".", "schema", "table").isin(*dataset.names)
+    if dataset.oid:
+        named = F.coalesce(F.col("relation_oid") == dataset.oid, named)
     events = events.where(named)
     events = committed_by(events, moment, time="commit_time")
     found = events.select("_commit_version", "seq", "commit_time").distinct().collect()
@@ -186,7 +183,7 @@ def _all_of(part: Slice, dataset: Dataset | None) -> bool:
         return False
     if part.since is not None or part.until is not None:
         return False
-    return not part.tables or (dataset is not None and dataset.name in part.tables)
+    return not part.tables or (dataset is not None and dataset.is_among(part.tables))
 
 
 @dataclass(frozen=True)

@@ -163,8 +163,7 @@ def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) ->
 
 def masked_of(dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> frozenset[str]:
     """The masked columns of a table, under whatever name it had."""
-    names = {dataset.relation.name, dataset.folder}
-    return frozenset(column for name in names for column in masked.get(name, ()))
+    return frozenset(column for name in dataset.names for column in masked.get(name, ()))
 
 
 def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> Result:

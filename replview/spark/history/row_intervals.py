@@ -33,6 +33,8 @@ PLACE = ("_commit_version", STREAM, "_seq", RANK)
 #: What ``with_intervals`` adds: the place where a row's interval begins, whether it ends it, the
 #: next change of its key.
 INTERVAL, GONE, NEXT = "_interval", "_gone", "_next"
+#: The change type of what ``row_keys`` puts where a row cannot be followed any further.
+LOST = "lost"
 #: Arrow types whose values always stand in their column: none of them is ever in ``_pg_raw``.
 _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
 
@@ -57,17 +59,36 @@ def key_names(keys: Sequence[Column]) -> list[str]:
     ]
 
 
-def placed(changes: DataFrame, keys: Sequence[Column]) -> DataFrame:
-    """Changes with what they are ordered and told apart by."""
+def placed(changes: DataFrame, dataset: Dataset) -> DataFrame:
+    """Changes with what they are ordered by, and the key that each says of its row: its shape's."""
     added: dict[str, Any] = {
         STREAM: F.col("_xid").isNotNull().cast("int"),
         RANK: (F.col("_change_type") != "update_preimage").cast("int"),
     }
-    for n, column in enumerate(keys):
-        added[f"_key{n}"] = F.col(tick(column.name))
+    for n, column in enumerate(dataset.key_columns if dataset.tells_rows_apart else ()):
+        others = [
+            v for key, of in dataset.keys.items() if column.source_name not in key for v in of
+        ]
+        mine = ~shape(dataset).isin(others) if others else F.lit(True)
+        added[f"_key{n}"] = F.when(mine, F.col(tick(column.name)))
         if not held(column):
-            added[f"_key{n}_raw"] = raw(column)
+            added[f"_key{n}_raw"] = F.when(mine, raw(column))
     return changes.withColumns(added)
+
+
+def shape(dataset: Dataset) -> Expression:
+    """The number of the shape that a change was made under; the newest's where it is not known."""
+    return F.coalesce("_relation_version", F.lit(dataset.version(None).number))
+
+
+def nameless(dataset: Dataset) -> Expression:
+    """Whether a row of ``placed`` does not say which row it is of: an insert without a key is a
+    row of its own.
+    """
+    names = key_names(dataset.key_columns)
+    without = F.coalesce(*(F.col(name).cast("string") for name in names)).isNull()
+    own = shape(dataset).isin(dataset.keys.get((), [])) & (F.col("_change_type") == "insert")
+    return without & ~own if () in dataset.keys else without
 
 
 def place() -> Expression:
@@ -75,9 +96,9 @@ def place() -> Expression:
     return F.struct(*PLACE)
 
 
-def by_key(keys: Sequence[Column], *more: str) -> WindowSpec:
-    """A window of each key's changes, in their order."""
-    return Window.partitionBy(*key_names(keys), *more).orderBy(*PLACE)
+def by_key(names: Sequence[str], *more: str) -> WindowSpec:
+    """A window of each row's changes, in their order; ``names``: what rows are told apart by."""
+    return Window.partitionBy(*names, *more).orderBy(*PLACE)
 
 
 def truncations_before(truncations: Sequence[Truncation]) -> Expression:
@@ -99,9 +120,9 @@ def in_epochs(rows: DataFrame, truncations: Sequence[Truncation]) -> DataFrame:
     return rows.withColumn("_epoch", truncations_before(truncations) if truncations else F.lit(0))
 
 
-def with_intervals(rows: DataFrame, keys: Sequence[Column]) -> DataFrame:
+def with_intervals(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rows of ``in_epochs`` with ``_interval``, ``_gone``, ``_next`` and ``_next_gone``."""
-    window = by_key(keys, "_epoch")
+    window = by_key(names, "_epoch")
     kind = F.col("_change_type")
     following = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
     rows = rows.withColumn(NEXT, F.lead(following).over(window))
@@ -110,7 +131,9 @@ def with_intervals(rows: DataFrame, keys: Sequence[Column]) -> DataFrame:
         & (F.col(f"{NEXT}._commit_version") == F.col("_commit_version"))
         & (F.col(f"{NEXT}._seq") == F.col("_seq"))
     )
-    gone = (kind == "delete") | ((kind == "update_preimage") & ~F.coalesce(stays, F.lit(False)))
+    gone = kind.isin("delete", LOST) | (
+        (kind == "update_preimage") & ~F.coalesce(stays, F.lit(False))
+    )
     rows = rows.withColumn(GONE, gone)
     rows = rows.withColumn("_next_gone", F.lead(GONE).over(window))
     begins = (kind == "insert") | F.coalesce(F.lag(GONE).over(window), F.lit(True))
@@ -130,13 +153,12 @@ class Unsent:
         """The name of the last value known of a column: ``struct<value, raw>``, null: unknown."""
         return f"_known{number}"
 
-    def filled(self, rows: DataFrame, keys: Sequence[Column], *, moves: bool) -> DataFrame:
-        """Rows of ``with_intervals`` with the last known value of each such column.
-
-        ``moves``: some update that moved its row to another key left one of them out; its value is
-        looked for under the key before.
+    def filled(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+        """Rows of ``with_intervals`` with the last known value of each such column; where an update
+        that moved its row to another key left one out, it is looked for under the key before.
         """
-        window = by_key(keys, "_epoch")
+        moves = _some_move_unsent(rows, names)
+        window = by_key(names, "_epoch")
         latest = {}
         for n, column in enumerate(self.columns):
             mine = F.struct(self._cell(column).alias("cell"), F.col(INTERVAL).alias("interval"))
@@ -178,6 +200,16 @@ class Unsent:
         return joined.withColumns({n: F.coalesce(n, f"{n}x") for n in names}).drop(
             *(f"{n}x" for n in names)
         )
+
+
+def _some_move_unsent(rows: DataFrame, names: Sequence[str]) -> bool:
+    """Whether some update moved its row to another key without sending all of it."""
+    at = ["_commit_version", "_seq"]
+    key, kind = F.struct(*names), F.col("_change_type")
+    moved = rows.where((kind == "update_postimage") & (F.size("_not_sent") > 0))
+    before = rows.where(kind == "update_preimage").select(*at, key.alias("before"))
+    both = moved.select(*at, key.alias("now")).join(before, at)
+    return not both.where(~F.col("now").eqNullSafe(F.col("before"))).isEmpty()
 
 
 def _follow(found: DataFrame, names: Sequence[str]) -> DataFrame:

@@ -1,5 +1,6 @@
 """A table as it was at one moment, every state of its rows from when to when, and its shapes."""
 
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Column as Expression
@@ -13,6 +14,7 @@ from replview.spark.history import row_intervals
 from replview.spark.history.datasets import END, Dataset, Moment
 from replview.spark.history.reach import WHOLE, Reach, Span, doubts, read_reach, span_doubts
 from replview.spark.history.results import Result
+from replview.spark.history.row_keys import Keyed, keyed
 from replview.spark.quoting import tick
 
 #: What stands beside a row's columns: the change that left it so.
@@ -31,21 +33,19 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
     It begins with the last baseline or truncation before the moment; without one it is not
     ``complete``. Raises ``SparkProblem`` where rows cannot be told apart.
     """
-    keys = dataset.keys()
-    reach = read_reach(spark, dataset, keys, moment)
+    reach = read_reach(spark, dataset, moment)
     base = reach.base
-    rows = named(_after(row_intervals.placed(dataset.changes(spark, moment), keys), base), keys)
+    found = keyed(dataset, _after(dataset.changes(spark, moment), base))
     unsent = row_intervals.Unsent(dataset, reach.unsent)
     if reach.unsent:
-        moves = some_move_unsent(rows, keys)
-        frame = unsent.filled(
-            row_intervals.with_intervals(row_intervals.in_epochs(rows, ()), keys), keys, moves=moves
-        )
+        frame = row_intervals.with_intervals(found.rows, found.names)
+        frame = unsent.filled(frame, found.names)
         frame = frame.where(frame[row_intervals.NEXT].isNull() & ~frame[row_intervals.GONE])
     else:
-        frame = _latest(rows, keys)
+        frame = _latest(found)
     version = dataset.version(reach.version)
     reasons = doubts(spark, dataset, reach, moment, None if base is None else base[0])
+    reasons += found.reasons
     columns = dataset.columns_of(version)
     chosen = filled_rows(frame, dataset, columns, unsent).select(
         *(tick(column.name) for column in columns), *MARKS, "_pg_raw", "_unknown"
@@ -57,7 +57,7 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
     """What else is worth saying of a snapshot."""
     base = reach.base
     return {
-        "table": dataset.name,
+        **dataset.described, **_retyped(dataset),
         "life": dataset.incarnation.name,
         "shape": version.number,
         "key": list(version.key_columns),
@@ -96,17 +96,6 @@ def filled_rows(
     return frame
 
 
-def some_move_unsent(rows: DataFrame, keys: list[Column]) -> bool:
-    """Whether some update moved its row to another key without sending all of it."""
-    names = row_intervals.key_names(keys)
-    at = ["_commit_version", "_seq"]
-    key, kind = F.struct(*names), F.col("_change_type")
-    moved = rows.where((kind == "update_postimage") & (F.size("_not_sent") > 0))
-    before = rows.where(kind == "update_preimage").select(*at, key.alias("before"))
-    both = moved.select(*at, key.alias("now")).join(before, at)
-    return not both.where(~F.col("now").eqNullSafe(F.col("before"))).isEmpty()
-
-
 def _after(rows: DataFrame, base: row_intervals.Truncation | None) -> DataFrame:
     """What counts from a place on at which all rows are known."""
     if base is None:
@@ -115,22 +104,15 @@ def _after(rows: DataFrame, base: row_intervals.Truncation | None) -> DataFrame:
     version = F.col("_commit_version")
     if seq < 0:  # a baseline
         return rows.where(version >= lsn)
-    later = (F.col(row_intervals.STREAM) == 1) & (F.col("_seq") > seq)
+    later = F.col("_xid").isNotNull() & (F.col("_seq") > seq)
     return rows.where((version >= lsn) & ((version > lsn) | later))
 
 
-def named(rows: DataFrame, keys: list[Column]) -> DataFrame:
-    """Only rows that say which row they are of."""
-    return rows.where(
-        F.coalesce(*(F.col(n).cast("string") for n in row_intervals.key_names(keys))).isNotNull()
-    )
-
-
-def _latest(rows: DataFrame, keys: list[Column]) -> DataFrame:
-    newest = Window.partitionBy(*row_intervals.key_names(keys)).orderBy(
+def _latest(found: Keyed) -> DataFrame:
+    newest = Window.partitionBy(*found.names).orderBy(
         *(F.col(name).desc() for name in row_intervals.PLACE)
     )
-    last = rows.withColumn("_number", F.row_number().over(newest)).where("_number = 1")
+    last = found.rows.withColumn("_number", F.row_number().over(newest)).where("_number = 1")
     return last.where(F.col("_change_type").isin("insert", "update_postimage"))
 
 
@@ -153,33 +135,31 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
     Rows: the columns of the shape in force at the moment, then ``valid_from, valid_to timestamp``
     (of the commits that made and ended it; ``valid_to`` null: it is the row now), ``_from_version,
     _to_version bigint`` (their LSNs: they, not times, give the order), ``_is_current boolean``,
-    ``_ended_by string`` (update, delete, key change, truncate), ``_change_type string`` (insert or
-    update_postimage: what made it), ``_seq int, _xid bigint, _actor string, _relation_version int,
-    _pg_raw map<string, string>, _unknown array<string>``.
+    ``_ended_by string`` (update, delete, key change, truncate; lost: the table's key changed, and
+    what became of the row is unknown), ``_change_type string`` (insert or update_postimage: what
+    made it), ``_seq int, _xid bigint, _actor string, _relation_version int, _pg_raw map<string,
+    string>, _unknown array<string>``.
 
     A state that its own transaction ended is none: nobody else ever saw it. A baseline's row that
     only tells again what is known begins none. Raises ``SparkProblem`` where rows cannot be told
     apart.
     """
-    keys = dataset.keys()
-    reach = read_reach(spark, dataset, keys, moment)
-    rows = named(row_intervals.placed(dataset.changes(spark, moment), keys), keys)
-    rows = row_intervals.in_epochs(rows, reach.truncations)
-    if reach.baselines:
-        rows = _without_repeats(rows, dataset, keys, reach)
-    rows = row_intervals.with_intervals(rows, keys)
+    reach = read_reach(spark, dataset, moment)
+    found = keyed(dataset, dataset.changes(spark, moment), reach.truncations)
+    rows = _without_repeats(found, dataset) if reach.baselines else found.rows
+    rows = row_intervals.with_intervals(rows, found.names)
     unsent = row_intervals.Unsent(dataset, reach.unsent)
     if reach.unsent:
-        rows = unsent.filled(rows, keys, moves=some_move_unsent(rows, keys))
+        rows = unsent.filled(rows, found.names)
     columns = dataset.columns_of(dataset.version(reach.version))
     frame = filled_rows(_states(rows, reach), dataset, columns, unsent).select(
         *(tick(column.name) for column in columns), *VERSION_MARKS, "_pg_raw", "_unknown"
     )
     first = min([lsn for lsn, _ in reach.truncations] + list(reach.baselines), default=None)
-    reasons = doubts(spark, dataset, reach, moment, first)
+    reasons = [*doubts(spark, dataset, reach, moment, first), *found.reasons]
     details = {
-        "table": dataset.name, "life": dataset.incarnation.name,
-        "key": [column.name for column in keys],
+        **dataset.described, **_retyped(dataset), "life": dataset.incarnation.name,
+        "key": list(dataset.version(reach.version).key_columns),
         "whole_from_lsn": None if first is None else str(LSN(first)),
     }  # fmt: skip
     return Result(frame, not reasons, tuple(reasons), details)
@@ -190,7 +170,9 @@ def _states(rows: DataFrame, reach: Reach) -> DataFrame:
     following = F.col(row_intervals.NEXT)
     later = following["_commit_version"]
     ended = (
-        F.when(following["_change_type"] == "delete", "delete")
+        F.when(
+            following["_change_type"].isin("delete", row_intervals.LOST), following["_change_type"]
+        )
         .when(F.col("_next_gone"), "key change")
         .when(following.isNotNull(), "update")
     )
@@ -222,13 +204,11 @@ def _truncation_after(reach: Reach) -> Expression:
     return F.get(F.array(*ends), F.col("_epoch"))
 
 
-def _without_repeats(
-    rows: DataFrame, dataset: Dataset, keys: list[Column], reach: Reach
-) -> DataFrame:
+def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
     """Without a baseline's rows that tell again what the change before them left."""
     values = F.xxhash64(*(tick(column.name) for column in dataset.columns), F.lit(0))
-    rows = rows.withColumn("_hash", values)
-    window = row_intervals.by_key(keys, "_epoch")
+    rows = found.rows.withColumn("_hash", values)
+    window = row_intervals.by_key(found.names, "_epoch")
     kind, before = F.lag("_change_type").over(window), F.lag("_hash").over(window)
     whole = F.size(F.lag("_not_sent").over(window)) == 0
     same = kind.isin("insert", "update_postimage") & (~whole | (before == F.col("_hash")))
@@ -273,7 +253,16 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -
         before = version
     reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
     frame = spark.createDataFrame(details, _SCHEMA)
-    return Result(frame, not reasons, reasons, {"table": dataset.name})
+    return Result(frame, not reasons, reasons, dataset.described)
+
+
+def _retyped(dataset: Dataset) -> dict[str, object]:
+    """Columns whose values of before are those that they had then: what ``USING`` made of them
+    is not on record.
+    """
+    shapes = dataset.relation.versions
+    found = [one for two in pairwise(shapes) for one in _differences(*two)[2]]
+    return {"retyped": list(dict.fromkeys(found))} if found else {}
 
 
 def _types(version: TableVersion) -> dict[str, str]:

@@ -73,7 +73,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         return lambda _: _drop(made().frame)
 
     def scan(_: int) -> None:
-        for table in incarnation.tables():
+        for table in incarnation.tables:
             _drop(table.changes(spark, END))
 
     return {
@@ -83,7 +83,7 @@ def _jobs(spark: Any, root: str, changes: int) -> dict[str, Callable[[int], None
         "row versions (SCD type 2)": job(lambda: row_versions(spark, orders)),
         "churn by hour": job(lambda: churn(spark, orders, whole, every="hour")),
         "hot rows": job(lambda: hot_rows(spark, orders, whole)),
-        "who changed what": job(lambda: who_changed(spark, incarnation.tables(), whole)),
+        "who changed what": job(lambda: who_changed(spark, incarnation.tables, whole)),
         "transaction sizes": job(lambda: transaction_sizes(spark, incarnation, whole)),
         "transaction rates by hour": job(lambda: transaction_rates(spark, incarnation, whole,
                                                                    every="hour")),
