@@ -97,15 +97,16 @@ TYPE_BASES = Query(
     about="What domains, and arrays of types that are not built in, are over, and the labels of "
     "enums in their order; anyone may read it.",
     sql="""
-        WITH RECURSIVE walk (wanted, oid, in_array) AS (
-            SELECT oid, oid, FALSE FROM pg_type WHERE oid = ANY (%s::oid[])
+        WITH RECURSIVE walk (wanted, oid, typmod, in_array) AS (
+            SELECT oid, oid, -1, FALSE FROM pg_type WHERE oid = ANY (%s::oid[])
             UNION ALL
             SELECT w.wanted, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+                   CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE -1 END,
                    w.in_array OR t.typtype <> 'd'
               FROM walk AS w JOIN pg_type AS t ON t.oid = w.oid
              WHERE t.typtype = 'd' OR (t.oid >= 10000 AND t.typcategory = 'A' AND t.typelem <> 0)
         )
-        SELECT w.wanted, t.oid, t.typname::text AS name, w.in_array AS "array",
+        SELECT w.wanted, t.oid, t.typname::text AS name, w.typmod, w.in_array AS "array",
                (SELECT array_agg(enumlabel::text ORDER BY enumsortorder)
                   FROM pg_enum WHERE enumtypid = t.oid) AS labels
           FROM walk AS w JOIN pg_type AS t ON t.oid = w.oid
@@ -115,8 +116,9 @@ TYPE_BASES = Query(
 
 
 def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """What types that are not built in are over in the end: ``{oid: {"oid", "name", "array",
-    "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else None.
+    """What types that are not built in are over in the end: ``{oid: {"oid", "name", "typmod",
+    "array", "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else
+    None.
     """
     wanted = sorted({oid for oid in oids if oid >= 10000})
     rows = TYPE_BASES.rows(connection, wanted) if wanted else []

@@ -17,7 +17,8 @@ import pyarrow as pa
 TIMESTAMP = pa.timestamp("us")
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
 #: numeric without a precision would need any scale: a decimal that fits all of them does not exist.
-_MOST_DIGITS = 38
+#: A column may name the one that is wanted nevertheless (``with_scale``).
+MOST_DIGITS = 38
 
 _BY_OID: dict[int, pa.DataType] = {
     16: pa.bool_(), 17: pa.binary(), 20: pa.int64(), 21: pa.int16(), 23: pa.int32(),
@@ -54,12 +55,18 @@ class Mapped:
 
 def map_column(column: Mapping[str, Any]) -> Mapped:
     """The Arrow type of a column as ``relation_version.columns`` describes it: its ``type_oid``
-    and ``typmod``, or the ``type`` as format_type() writes it; of a domain that of its ``base``,
-    of which no precision is known.
+    and ``typmod``, or the ``type`` as format_type() writes it; of a domain, or an array of one,
+    that of its ``base``.
     """
-    base = column.get("base") or {"oid": 0, "labels": (), "array": False}
-    if base["labels"] is None and not base["array"] and base["oid"] != column.get("type_oid"):
-        return map_column({"type_oid": base["oid"], "type": base["name"]})
+    base, scale = (
+        column.get("base") or {"oid": 0, "labels": (), "array": False},
+        column.get("scale"),
+    )
+    if base["labels"] is None and base["oid"] != column.get("type_oid"):
+        if base["array"]:
+            typmod = base.get("typmod", -1)
+            return _array_of(_map_scalar(base["oid"], base["name"], typmod, scale))
+        return map_column({**base, "type_oid": base["oid"], "type": base["name"], "scale": scale})
     oid, name = column.get("type_oid") or 0, str(column.get("type") or "")
     typmod = column.get("typmod")
     typmod = -1 if typmod is None else int(typmod)
@@ -69,18 +76,24 @@ def map_column(column: Mapping[str, Any]) -> Mapped:
     if oid in _TEXT_ARRAYS:
         return Mapped(pa.list_(pa.string()), _ARRAY_NOTE)
     if oid in _ELEMENTS or name.endswith("[]"):
-        element = _map_scalar(_ELEMENTS.get(oid, 0), name.removesuffix("[]"), typmod)
-        return Mapped(pa.list_(element.arrow), _ARRAY_NOTE)
-    return _map_scalar(oid, name, typmod)
+        element = name.removesuffix("[]")
+        return _array_of(_map_scalar(_ELEMENTS.get(oid, 0), element, typmod, scale))
+    return _map_scalar(oid, name, typmod, scale)
 
 
 _ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
+_UNFIT_NOTE = "NaN, infinity, and numbers of more digits: null, their text in _pg_raw"
 _TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
 
 
-def _map_scalar(oid: int, name: str, typmod: int) -> Mapped:
+def _array_of(element: Mapped) -> Mapped:
+    more = f"; {element.note}" if element.note == _UNFIT_NOTE else ""
+    return Mapped(pa.list_(element.arrow), _ARRAY_NOTE + more)
+
+
+def _map_scalar(oid: int, name: str, typmod: int, scale: int | None) -> Mapped:
     if oid == _NUMERIC or _NUMERIC_NAME.match(name):
-        return _map_numeric(name, typmod)
+        return _map_numeric(name, typmod, scale)
     arrow = _BY_OID.get(oid) or _BY_NAME.get(_PRECISION.sub("", name))
     if arrow is None:
         return Mapped(pa.string())
@@ -88,16 +101,25 @@ def _map_scalar(oid: int, name: str, typmod: int) -> Mapped:
     return Mapped(arrow, _TIME_NOTE if timed else "")
 
 
-def _map_numeric(name: str, typmod: int) -> Mapped:
+def _map_numeric(name: str, typmod: int, wanted: int | None) -> Mapped:
     precision, scale = numeric_modifier(typmod)
     named = _NUMERIC_NAME.match(name)
     if precision is None and named and named[1]:
         precision, scale = int(named[1]), int(named[2] or 0)
+    if precision is None and wanted is not None:
+        return Mapped(pa.decimal128(MOST_DIGITS, wanted), _UNFIT_NOTE)
     if precision is None:
         return Mapped(pa.string(), "numeric without a precision: text, or values would be rounded")
-    if precision > _MOST_DIGITS or not 0 <= scale <= precision:
+    if precision > MOST_DIGITS or not 0 <= scale <= precision:
         return Mapped(pa.string(), f"numeric({precision},{scale}) fits no decimal: text")
     return Mapped(pa.decimal128(precision, scale), "NaN: null, its text in _pg_raw")
+
+
+def with_scale(column: Mapping[str, Any], scale: int | None) -> Mapping[str, Any]:
+    """The column, whose numbers of no precision are to be ``decimal(38, scale)``; None: text."""
+    chosen = {**column, "scale": scale}
+    alike = scale is None or map_column(chosen).arrow == map_column(column).arrow
+    return column if alike else chosen
 
 
 def numeric_modifier(typmod: int) -> tuple[int | None, int]:
@@ -131,7 +153,7 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         # Digits before the point, and all of a whole number.
         whole = max(_DIGITS.get(one) or one.precision - one.scale,
                     _DIGITS.get(other) or other.precision - other.scale)  # fmt: skip
-        if whole + max(scales) <= _MOST_DIGITS:
+        if whole + max(scales) <= MOST_DIGITS:
             return pa.decimal128(whole + max(scales), max(scales))
     return pa.string()
 
@@ -207,6 +229,11 @@ class Column:
     #: The type on the source, in the newest shape that has it.
     pg_type: str
     note: str = ""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether it holds numbers of no precision (see ``with_scale``)."""
+        return _UNFIT_NOTE in self.note
 
 
 def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Column]:

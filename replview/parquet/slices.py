@@ -115,6 +115,9 @@ class Slice:
     #: Rows before an update: only those the server sent, or from the record too (slower), or these
     #: and whole rows: what was not sent of a row after an update, or deleted, is from the record.
     before: Before = "sent"
+    #: numeric without a precision is a decimal of 38 digits, so many of them behind the point; a
+    #: value that does not fit is null, its text in ``_pg_raw``. None: it is text.
+    numeric_scale: int | None = None
     #: Of these the values are left out, with a mark in their place.
     masked: Masked = ()
     #: What else is asked of its transactions.
@@ -136,6 +139,8 @@ class Slice:
             "masked": dict(document.pop("masked")),
             "narrowed": document.pop("narrowed").to_json(),
         }
+        if document["numeric_scale"] is None:
+            del document["numeric_scale"]
         return document | {name: value for name, value in more.items() if value}
 
     @classmethod

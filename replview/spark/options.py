@@ -34,8 +34,8 @@ NOBODY = "?"
 _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "states", "origin", "gid", "xid", "text", "min_changes", "min_bytes",
-    "prepared_min", "before", "dsn", "partitions", "rowsperpartition", "maxrowspertrigger",
-    "pushdown", "masked", "excluded", "archive", "failondataloss", "path",
+    "prepared_min", "before", "numeric_scale", "dsn", "partitions", "rowsperpartition",
+    "maxrowspertrigger", "pushdown", "masked", "excluded", "archive", "failondataloss", "path",
 )  # fmt: skip
 
 
@@ -100,6 +100,7 @@ class Options:
             "actors": () if actors == (NOBODY,) else actors,
             "narrowed": _narrowing(given, nobody=actors == (NOBODY,)),
             "before": _before(given.get("before", "")),
+            "numeric_scale": _number(given, "numeric_scale"),
         }
         columns = _names(given.get("columns", ""))
         if columns and not relation:

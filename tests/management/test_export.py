@@ -6,8 +6,12 @@ import pyarrow.dataset as ds
 import pytest
 from django.core.management.base import CommandError
 
+from replview.features.exports.api import SliceWords
+from replview.features.exports.page import export_request_of
 from replview.management.commands.export import Command
+from replview.spark.options import Options
 from replview.store.models import Export
+from replview.targets.policy import Refused
 from tests.features.exports.conftest import history as history  # a fixture
 from tests.store.history_rows import History, insert
 
@@ -39,6 +43,22 @@ def test_it_writes_records_and_continues(history: History, run, tmp_path: Path) 
     assert first.slice["through_seq"] == second.slice["after_seq"] == 3
     assert first.requested_how == "command"
     assert run("export", list=True).count("done") == 2
+
+
+@pytest.mark.slow
+def test_the_scale_of_numeric_is_asked_for_by_every_way(
+    history: History, run, tmp_path: Path
+) -> None:
+    run("export", slot=SLOT, to=str(tmp_path / "out"), name="n", numeric_scale=2)
+    history.commit(insert(9))
+    run("export", slot=SLOT, name="n", since_last=True)
+    assert [each.slice["numeric_scale"] for each in Export.objects.all()] == [2, 2]
+    by_page = export_request_of(history.slot, {"numeric_scale": "3"})
+    by_api = SliceWords(slot=SLOT, numeric_scale=3).export_request()
+    assert (by_page.slice.numeric_scale, by_api.slice.numeric_scale) == (3, 3)
+    assert Options.parse({"numeric_scale": "4", "dsn": "x"}).asked["numeric_scale"] == 4
+    with pytest.raises(Refused, match="no decimal has 39 digits"):
+        export_request_of(history.slot, {"numeric_scale": "39"})
 
 
 def test_what_it_refuses(history: History, run) -> None:

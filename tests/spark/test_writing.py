@@ -80,9 +80,11 @@ def read_by_spark(spark, folder: Path) -> list[dict]:
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 
+@pytest.mark.parametrize("scale", [None, 2])
 def test_every_engine_reads_back_what_was_recorded(
-    whole, store_dsn, tmp_path, monkeypatch, spark
+    whole, scale, store_dsn, tmp_path, monkeypatch, spark
 ) -> None:
+    whole = replace(whole, numeric_scale=scale)
     # Small parts, so that there are several, some of which begin within a transaction.
     monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
     seen = []
@@ -106,6 +108,9 @@ def test_every_engine_reads_back_what_was_recorded(
         assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
     assert written["changes"] == sum(table.rows for table in tables.values())
     events = pads.dataset(tmp_path / "a" / manifest.folder / "events").to_table().to_pylist()
+    # NaN fits no decimal.
+    unfit = {None: [], 2: [2]}[scale]
+    assert [each["unfit"] for each in written["tables"] if "unfit" in each] == unfit
     assert sorted(each["op"] for each in events) == ["message", "truncate"]
     seqs = pads.dataset(tmp_path / "a" / manifest.folder / "transactions").to_table()["commit_seq"]
     assert sorted(seqs.to_pylist()) == list(range(1, whole.through_seq + 1))

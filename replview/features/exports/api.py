@@ -30,6 +30,11 @@ router = Router(tags=["exports"])
 _MOST = 200
 _BEFORE = "rows before an update: `sent`, or `derived` too; `full`: also what else was not sent"
 
+_SCALE = (
+    "`numeric` without a precision as `decimal(38, …)` with so many digits behind the point; what "
+    "does not fit is null, its text in `_pg_raw`. Without it: text"
+)
+
 
 class SliceWords(FilterWords):
     """Which changes: the words of a filter that an export is narrowed by."""
@@ -37,6 +42,7 @@ class SliceWords(FilterWords):
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
     transaction: str = Field("", description="one transaction, by its id")
     before: Before = Field("sent", description=_BEFORE)
+    numeric_scale: int | None = Field(None, ge=0, le=38, description=_SCALE)
     name: str = Field("", max_length=100, description="to continue it later")
     since_last: bool = Field(False, description="what was committed since the last of this name")
 
@@ -45,12 +51,13 @@ class SliceWords(FilterWords):
         if self.since_last and not self.name:
             raise BadRequest("since_last continues a name", "give name")
         # What a request is asked with is no word of a filter.
-        given = self.dict(exclude={"before", "name", "to", "allow_gaps"})
+        given = self.dict(exclude={"before", "numeric_scale", "name", "to", "allow_gaps"})
         given = {word: text for word, text in given.items() if text and isinstance(text, str)}
         slot = slot_named(self.slot)
         return read_export_request(
-            slot, given, name=self.name, since_last=self.since_last, before=self.before
-        )
+            slot, given, name=self.name, since_last=self.since_last, before=self.before,
+            numeric_scale=self.numeric_scale,
+        )  # fmt: skip
 
 
 class NewExport(SliceWords):

@@ -25,6 +25,7 @@ from replview.store.read.transactions.transaction_filter import (
 )
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
+from replview.text.parsing import whole_number
 from replview.ui.job_pages import tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, refusal
 
@@ -86,7 +87,7 @@ _NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M":
 _TABLES_OFFERED = 500
 _EARLIER = 3
 #: Words of this page alone, beside those of a filter.
-OWN_WORDS = ("to", "before", "name", "since_last", "read")
+OWN_WORDS = ("to", "before", "numeric_scale", "name", "since_last", "read")
 _LISTS = ("tables", "states")
 
 
@@ -296,8 +297,9 @@ def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
     before: Before = next((each for each in BEFORE if each == words.get("before")), "sent")
     name, since_last = words.get("name", "").strip()[:100], bool(words.get("since_last"))
     return read_export_request(
-        slot, given, name=name, since_last=since_last, before=before, strict=False
-    )
+        slot, given, name=name, since_last=since_last, before=before,
+        numeric_scale=whole_number(words.get("numeric_scale", "")), strict=False,
+    )  # fmt: skip
 
 
 def _read_target(page: ExportPage) -> None:

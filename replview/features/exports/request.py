@@ -159,10 +159,12 @@ def read_export_request(
     name: str = "",
     since_last: bool = False,
     before: Before = "sent",
+    numeric_scale: int | None = None,
     strict: bool = True,
 ) -> ExportRequest:
     """The slice these words mean now. Raises ``Refused``; without ``strict`` words that an export
-    is not narrowed by are left out instead, and named.
+    is not narrowed by are left out instead, and named. ``numeric_scale``: as in a slice; one that
+    goes on has that of the last, unless it is given.
     """
     last = exports.last_done(slot, name) if since_last and name else None
     if last is not None:
@@ -176,7 +178,10 @@ def read_export_request(
     if hidden:
         left_out = (*left_out, "tables you have no right to see")
     ends = _ends(slot, wanted.transaction_id, before_it)
-    found = _resolved(slot, wanted.filter, named=bool(name), tables=tables, before=before, **ends)
+    if numeric_scale is None and before_it is not None:
+        numeric_scale = before_it.numeric_scale
+    found = _resolved(slot, wanted.filter, named=bool(name), tables=tables, before=before,
+                      numeric_scale=numeric_scale, **ends)  # fmt: skip
     kept = {word: text for word, text in wanted.words().items() if word in (*WORDS, "slot")}
     if last is not None:
         same_masks(last, found)

@@ -62,6 +62,8 @@ class Command(instance.InstanceCommand):
         option("--images", choices=["sent", "full"], default="sent", help="rows: of what the "
                "server sent, or whole, with the rest from the record (slower): what programs need "
                "that give the table as of the slice's end")  # fmt: skip
+        option("--numeric-scale", type=int, metavar="DIGITS", help="numeric without a precision as "
+               "decimal(38, DIGITS); what does not fit as text in _pg_raw")  # fmt: skip
         option("--name", default="", metavar="NAME", help="name it, to continue it later")
         option("--since-last", action="store_true", help="what was committed since the last "
                "export of this name; filter and target default to its")  # fmt: skip
@@ -206,6 +208,7 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
             target = target or last.target
     before: Before = "full" if options["images"] == "full" else options["before"]
     export_request = read_export_request(slot, words, name=name, before=before,
+                                         numeric_scale=options["numeric_scale"],
                                          since_last=options["since_last"])  # fmt: skip
     return export_request, target
 
@@ -267,9 +270,13 @@ def ended_lines(row: Export) -> list[str]:
     rows = "unknown" if row.rows is None else count_words(row.rows)
     tables = (row.result or {}).get("tables") or []
     unknown = sum(table.get("unknown", 0) for table in tables)
-    told = [f"of {plural(unknown, 'row')} the record does not have all: see _not_sent"]
+    unfit = sum(table.get("unfit", 0) for table in tables)
+    told = [f"of {plural(unknown, 'row')} the record does not have all: see _not_sent"] * bool(
+        unknown
+    )
+    told += [f"{plural(unfit, 'number')} did not fit: null, the text in _pg_raw"] * bool(unfit)
     return [f"export {row.pk}: {rows} rows in {plural(row.files or 0, 'file')}{size}",
-            f"in {row.target}", *(told if unknown else [])]  # fmt: skip
+            f"in {row.target}", *told]  # fmt: skip
 
 
 def listed(rows: Iterable[Export]) -> str:

@@ -19,6 +19,7 @@ from replview.parquet.reading.places import (
     operation_codes,
     wanted_operations,
 )
+from replview.parquet.slice_schemas import MOST_DIGITS, with_scale
 from replview.parquet.slices import (
     NOT_NARROWED,
     OPERATIONS,
@@ -78,6 +79,7 @@ def resolve(
     operations: Sequence[str] = (),
     actors: Sequence[str] = (),
     before: Before = "sent",
+    numeric_scale: int | None = None,
     narrowed: Narrowing = NOT_NARROWED,
 ) -> Slice:
     """The slice that this means now: open ends become what is stored at this moment.
@@ -98,6 +100,7 @@ def resolve(
         after_seq=first, through_seq=max(first, last), since=since, until=until,
         from_lsn=from_lsn, to_lsn=to_lsn, tables=tuple(tables), operations=tuple(operations),
         actors=tuple(actors), before=before, narrowed=narrowed,
+        numeric_scale=_checked_scale(numeric_scale),
     )  # fmt: skip
 
 
@@ -123,6 +126,13 @@ def _check_operations(operations: Sequence[str]) -> None:
             raise StoreProblem(
                 f"there is no operation {operation!r}", f"choose of {', '.join(OPERATIONS)}"
             )
+
+
+def _checked_scale(digits: int | None) -> int | None:
+    if digits is not None and not 0 <= digits <= MOST_DIGITS:
+        raise StoreProblem(f"no decimal has {digits} digits behind the point",
+                           f"choose from 0 to {MOST_DIGITS}")  # fmt: skip
+    return digits
 
 
 def _incarnation(
@@ -342,16 +352,21 @@ def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[S
     several = [relation for relation, shapes in versions.items() if len(shapes) > 1]
     seen = _seen(connection, part, several)
     found = [
-        _table_of(relation, [shape for shape in shapes if shape[3].id in seen] or shapes[-1:])
+        _table_of(part, relation, [shape for shape in shapes if shape[3].id in seen] or shapes[-1:])
         for relation, shapes in versions.items()
     ]
     return sorted(found, key=lambda table: (table.schema, table.table, table.oid))
 
 
-def _table_of(relation: int, shapes: Sequence[tuple[int, str, str, TableVersion]]) -> SliceTable:
+def _table_of(
+    part: Slice, relation: int, shapes: Sequence[tuple[int, str, str, TableVersion]]
+) -> SliceTable:
     """As the last of these shapes names it."""
     oid, schema, table, _ = shapes[-1]
-    versions = tuple(shape[3] for shape in shapes)
+    versions = tuple(
+        replace(each, columns=tuple(with_scale(one, part.numeric_scale) for one in each.columns))
+        for _, _, _, each in shapes
+    )
     return SliceTable(relation_id=relation, oid=oid, schema=schema, table=table, versions=versions)
 
 
@@ -362,7 +377,7 @@ def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = Non
     ids = relation_ids(connection, part) or []
     # Of several that had the name the one that has it.
     [(relation, shapes)] = _all_versions(connection, ids[-1:]).items()
-    made = _table_of(relation, shapes)
+    made = _table_of(part, relation, shapes)
     if only is None:
         return made
     names = [column.source_name for column in made.columns]

@@ -162,6 +162,8 @@ class Written:
     sha256: str
     #: Rows of which the record does not have all, where whole ones were asked for.
     unknown: int = 0
+    #: Numbers that the scale asked for cannot hold: in ``_pg_raw`` alone.
+    unfit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +186,10 @@ class PartWriter:
         """
         if cancelled():
             raise Cancelled
-        rows = changes = unknown = 0
+        rows = changes = unknown = unfit = 0
 
         def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            nonlocal rows, changes, unknown
+            nonlocal rows, changes, unknown, unfit
             for batch in batches:
                 if cancelled():
                     raise Cancelled
@@ -195,6 +197,7 @@ class PartWriter:
                 rows += batch.num_rows
                 changes += more
                 unknown += self._unknown(part, batch)
+                unfit += self._unfit(part, batch)
                 wrote(more)
                 yield batch
             _check(changes, part)
@@ -204,7 +207,8 @@ class PartWriter:
             groups = row_groups(counted(batches), schema)
             sink = write_file(self.target, part.path, schema, groups)
         return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-                       bytes=sink.bytes, sha256=sink.sha256, unknown=unknown)  # fmt: skip
+                       bytes=sink.bytes, sha256=sink.sha256, unknown=unknown,
+                       unfit=unfit)  # fmt: skip
 
     def schema(self, part: Part) -> pa.Schema:
         """Return the schema of this file, with the slice and the range that it belongs to."""
@@ -222,18 +226,21 @@ class PartWriter:
                 parquet = pq.ParquetFile(file)
                 if not self._is_ours(parquet, part):
                     return None
-                changes, rows, unknown = (parquet.metadata.num_rows,) * 2 + (0,)
+                changes = rows = parquet.metadata.num_rows
+                unknown = unfit = 0
                 if part.kind == "table":
-                    batches = [*parquet.iter_batches(columns=["_change_type", "_not_sent"])]
+                    told = ["_change_type", "_not_sent", "_pg_raw"]
+                    batches = [*parquet.iter_batches(columns=told)]
                     changes = sum(map(_changes, batches))
                     unknown = sum(self._unknown(part, batch) for batch in batches)
+                    unfit = sum(self._unfit(part, batch) for batch in batches)
             except pa.ArrowException:
                 return None
             if changes != part.within.rows:
                 return None
             sha256, size = sha256_of(file)
         return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
-                       bytes=size, sha256=sha256, unknown=unknown)  # fmt: skip
+                       bytes=size, sha256=sha256, unknown=unknown, unfit=unfit)  # fmt: skip
 
     def is_ours(self, part: Part) -> bool | None:
         """Whether the file that is there was written for this slice; None: it is broken."""
@@ -251,6 +258,17 @@ class PartWriter:
         if part.kind != "table" or self.part_of.before != "full":
             return 0
         return pc.sum(pc.greater(pc.list_value_length(batch["_not_sent"]), 0)).as_py() or 0
+
+    def _unfit(self, part: Part, batch: pa.RecordBatch) -> int:
+        scale = self.part_of.numeric_scale
+        if part.kind != "table" or scale is None:
+            return 0
+        raw = batch["_pg_raw"]
+        first, last = raw.offsets[0].as_py(), raw.offsets[-1].as_py()
+        names, texts = (each.slice(first, last - first) for each in (raw.keys, raw.items))
+        chosen = [each.source_name for each in self._table(part).columns if each.scaled]
+        of_them = pc.is_in(names, value_set=pa.array(chosen, pa.string()))
+        return pc.sum(pc.and_not(of_them, pc.starts_with(texts, '{"$'))).as_py() or 0
 
     def _table(self, part: Part) -> SliceTable:
         assert part.relation_id is not None

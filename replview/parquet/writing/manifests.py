@@ -153,22 +153,22 @@ def _table(
         "rows": sum(w.rows for w in of_it),
         "changes": sum(w.changes for w in of_it),
         "files": len(of_it),
-        **_unknown(sum(w.unknown for w in of_it)),
+        **_if_any(unknown=sum(w.unknown for w in of_it), unfit=sum(w.unfit for w in of_it)),
     }
 
 
-def _unknown(rows: int) -> dict[str, int]:
-    """Rows of which the record does not have all, where whole ones were asked for."""
-    return {"unknown": rows} if rows else {}
+def _if_any(**counts: int) -> dict[str, int]:
+    """What is counted only where it was asked for (see ``Written``)."""
+    return {name: count for name, count in counts.items() if count}
 
 
 def _file(part: Part, written: Written) -> dict[str, object]:
     day = part.within.commit_date
     document = asdict(written)
-    unknown = _unknown(document.pop("unknown"))
+    some = _if_any(unknown=document.pop("unknown"), unfit=document.pop("unfit"))
     return {
         **document,
-        **unknown,
+        **some,
         "kind": part.kind,
         "commit_date": None if day is None else str(day),
         "first_lsn": _lsn(part.within.first_lsn),
