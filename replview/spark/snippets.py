@@ -191,6 +191,8 @@ def why_no_table(roots: Sequence[Root]) -> str:
         return "the table has no key that is sent: its rows cannot be told apart"
     if any(not {*key} <= {each["name"] for each in shape["columns"]} for shape in shapes):
         return f"the key ({', '.join(key)}) came, or was renamed, within what is exported"
+    if len({oid for _, document in roots for oid in document_oids(document)}) > 1:
+        return "another table had the name before: nothing tells which rows went with it"
     if len(keys) > 1 and _note(roots):
         return "the key changed within what is exported: export with whole rows (--images full)"
     return ""

@@ -13,7 +13,7 @@ from replview.features.exports.outlook import Outlook
 from replview.parquet.slice_schemas import CHANGE_FIELDS, Column
 from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing import layout
-from replview.parquet.writing.datasets import table_document
+from replview.parquet.writing.datasets import roots_of, table_document
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.reading_programs import Root, below
@@ -85,18 +85,12 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
         if target.is_local:
             written(row, dataset)
         incarnation, _, own = dataset.rpartition("/")
-        folders = target.folders(incarnation)
-        # The other roots of the folder's table stand before it, in their order.
-        there = layout.roots_by_dataset(folders).get(layout.root_of(own)[0], [])
-        paths = [f"{incarnation}/{each}" for each in there if each != own] + [dataset]
-        documents = [(path, target.read_json(f"{path}/{layout.SCHEMA}")) for path in paths]
+        roots = [(below(row.target, p), d) for p, d in roots_of(target, incarnation, own)]
+        events = layout.EVENTS in target.folders(incarnation)
     except (OSError, TargetProblem, ValueError, Refused):
         return None
-    roots = [(below(row.target, path), found) for path, found in documents if found]
-    if not documents[-1][1]:
-        return None
     part = Slice.from_json(row.slice)
-    return _reading(part, list(named), name, roots, events=layout.EVENTS in folders)
+    return _reading(part, list(named), name, roots, events=events) if roots else None
 
 
 def written(row: Export, path: str) -> Path:

@@ -134,10 +134,11 @@ def refuse_narrowed(part: Slice) -> None:
     asked = replace(part.narrowed, no_actor=False, searched=None)
     if asked.id.isdecimal():
         asked = replace(asked, id="")
-    if asked != NOT_NARROWED or part.before != "sent":
+    if asked != NOT_NARROWED or part.before != "sent" or part.numeric_scale is not None:
         raise StoreProblem(
             f"commit_seq {part.after_seq + 1} to {part.through_seq} is in the archive alone, which "
-            "is not asked for a text, sizes, states, an origin, a gid or rows before updates",
+            "is not asked for a text, sizes, states, an origin, a gid, a scale of numeric or rows "
+            "before updates",
             "leave these options out, or begin with what the store has",
         )
 

@@ -8,6 +8,7 @@ where its files stand, whichever came since.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -223,6 +224,25 @@ def place(plan: Plan, target: Target) -> Placed:
             path = f"{folder}{one.path.removeprefix(one.dataset)}"
             parts.append(replace(one, dataset=folder, path=path))
     return Placed(replace(plan, folders=folders, parts=tuple(parts)), documents, tuple(opened))
+
+
+def roots_of(target: Target, incarnation: str, own: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Where a table's changes stand, under its former names, too, the ``own`` folder last: paths
+    and what each publishes. None where that publishes nothing.
+    """
+    names = [name for name in target.folders(incarnation) if "." in name]
+    with ThreadPoolExecutor(8) as threads:
+        paths = (f"{incarnation}/{name}/{layout.SCHEMA}" for name in names)
+        found = dict(zip(names, threads.map(target.read_json, paths), strict=True))
+    published = {name: document for name, document in found.items() if document}
+    if own not in published:
+        return []
+    mine, newest = {*document_oids(published[own])}, dict[str, int]()
+    for name, document in published.items():
+        if name != own and mine & {*document_oids(document)}:
+            newest[name] = document["versions"][-1]["number"]
+    there = sorted(newest, key=lambda name: (newest[name], layout.root_of(name)))
+    return [(f"{incarnation}/{name}", published[name]) for name in [*there, own]]
 
 
 def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]]:
