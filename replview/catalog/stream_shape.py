@@ -31,7 +31,8 @@ COLUMNS_MADE = Query(
     name="columns_made",
     about="Of each column of a table its number, the transaction that altered it last, and the "
     "file of the table's rows (0: it has none of its own); the transaction that created the table, "
-    "which is that of its system columns, and the next one; anyone may read it.",
+    "which is that of its system columns, and the one that follows all that ended; anyone may "
+    "read it.",
     sql="""
         SELECT a.attname::text AS name, a.attnum::int AS number, a.xmin::text::bigint AS xid,
                c.relfilenode::bigint AS file, s.xmin::text::bigint AS created,
@@ -102,8 +103,10 @@ def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> 
 
 
 def is_later(xid: int, than: int, *, following: int) -> bool:
-    """Whether ``xid`` was given out after ``than``; ``following``: the next that will be."""
-    return 0 < (xid - than) % (1 << 32) < (following - than) % (1 << 32)
+    """Whether ``xid``, which has ended, was given out after ``than``; ``following``: that which
+    follows the last that has ended. It may be before one that is still in progress.
+    """
+    return 0 < (xid - than) % (1 << 32) < (following - than) % (1 << 32) < 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class ColumnsMade:
     #: What tells a column from one of the same name that it replaced, or from itself before its
     #: values were rewritten: ``{name: [number, transaction, file]}``.
     columns: dict[str, list[int]]
-    #: The transaction (or subtransaction) that created the table, and the one that begins next.
+    #: The transaction (or subtransaction) that created the table, and ``is_later``'s ``following``.
     created: int
     following: int
 

@@ -102,7 +102,7 @@ GENERATED = Query(
 PRIMARY_KEY = Query(
     name="primary_key_columns",
     about="The columns of a table's primary key in their order, and the transactions that made it, "
-    "that created the table, and that begins next; anyone may read it.",
+    "that created the table, and that follows all that ended; anyone may read it.",
     sql="""
         SELECT a.attname::text AS name, o.xmin::text::bigint AS xid,
                s.xmin::text::bigint AS created,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from replview.access.visibility import reading_session
+from replview.catalog.stream_shape import is_later
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.changes.as_sql import Statement, undo_sql
 from replview.store.read.changes.of_transaction import changes_of
@@ -170,6 +171,23 @@ def test_a_table_made_in_a_savepoint_was_not_altered_since(
     [change] = changes_of(reading_session(), recording.transactions()[-1].pk)
     before = before_images(reading_session(), [change])
     assert before[change.transaction_id, change.seq].image == {"id": "1", "a": "a", "n": "7"}
+
+
+@pytest.mark.parametrize(
+    ("xid", "than", "following", "later"),
+    [
+        (1211, 1200, 1300, True),
+        (1199, 1200, 1300, False),
+        (1200, 1200, 1300, False),
+        # In progress, it is not behind those that ended.
+        (780, 1200, 1190, False),
+        # Two thousand million transactions ago, and around the wrap.
+        (5, (1 << 31) + 100, (1 << 31) + 200, False),
+        (7, (1 << 32) - 3, 9, True),
+    ],
+)
+def test_which_transaction_is_later(xid: int, than: int, following: int, later: bool) -> None:
+    assert is_later(xid, than, following=following) == later
 
 
 def test_what_a_savepoint_made_and_altered_is_unknown(
