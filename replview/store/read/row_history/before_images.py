@@ -31,12 +31,13 @@ from replview.store.read.session import ReadSession, array_text
 
 #: Earlier changes read in the first rounds, and in each round after them; most rows need but the
 #: first.
-_ROUNDS = (3, 3, 3)
+_ROUNDS = (3, 3)
 _ROUNDS_OF_MANY = (1, 2)
 _LATER_ROUNDS = 17
-#: How many hours back they are looked for: a look into every day's partition is the long way.
+#: How many hours back they are looked for where it is not near: in all that is older, or anywhere.
+_ALL_HOURS, _EVERYWHERE = 1 << 29, 1 << 30
+#: Of so many that were open before in between it is not asked which of them has the row.
 _MOST_OPEN = 2000
-_FAR_HOURS, _ALL_HOURS, _EVERYWHERE = 14 * 24, 1 << 29, 1 << 30
 
 # A change is looked for among the transactions of some hours, where identifiers follow commits: a
 # look into each day's partition is the long way. What was open before it committed, or a baseline,
@@ -286,7 +287,7 @@ def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bo
         past.until = min([past.until, *((step.lsn, step.seq) for step in steps[number])])
         is_all.append(exhausted[number] and past.hours >= _ALL_HOURS)
         if exhausted[number] and not is_all[-1]:
-            past.hours = _FAR_HOURS if past.hours < _FAR_HOURS else _ALL_HOURS
+            past.hours = _ALL_HOURS
     return is_all
 
 
