@@ -1,5 +1,8 @@
 """``format("replview")``: the record in Spark, as a batch and as a stream."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -84,6 +87,22 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
     assert "hush" not in str(caught.value)
 
 
+def stream_into(spark: Any, folder: Path, **options: str) -> list[int]:
+    """Stream what there is into ``out``, from the folder's checkpoint on; each batch's rows."""
+    stream = (
+        spark.readStream.format("replview")
+        .options(**options)
+        .load()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "out"))
+    )
+    assert stream.awaitTermination(120)
+    assert stream.exception() is None
+    return [each.numInputRows for each in stream.recentProgress if each.numInputRows]
+
+
 @pytest.mark.own_jvm
 def test_a_stream_goes_on_where_it_stopped_and_doubles_nothing(
     source, record, spark, store_dsn, tmp_path
@@ -94,22 +113,11 @@ def test_a_stream_goes_on_where_it_stopped_and_doubles_nothing(
     recording.caught_up()
 
     def run() -> list[int]:
-        stream = (
-            spark.readStream.format("replview")
-            .options(dsn=store_dsn, relation="public.t", maxRowsPerTrigger="20")
-            .load()
-            .writeStream.format("parquet")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(tmp_path / "out"))
-        )
-        assert stream.awaitTermination(120)
-        progress = [each.numInputRows for each in stream.recentProgress]
-        assert stream.exception() is None
-        return progress
+        words = {"dsn": store_dsn, "relation": "public.t", "maxRowsPerTrigger": "20"}
+        return stream_into(spark, tmp_path, **words)
 
-    assert [rows for rows in run() if rows] == [20, 20, 10]
-    assert not any(run())
+    assert run() == [20, 20, 10]
+    assert run() == []
     # As after a crash between the writing of a batch and its commit.
     folder = tmp_path / "checkpoint" / "commits"
     commits = sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))

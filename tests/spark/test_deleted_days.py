@@ -22,6 +22,7 @@ from replview.store.retention import archive, deletion
 from replview.store.retention.deletion import drop_day
 from replview.store.write.partitions import ensure_partitions
 from tests.spark.awkward import write_awkward
+from tests.spark.test_data_source import stream_into
 
 pytestmark = pytest.mark.slow
 
@@ -207,17 +208,8 @@ def test_a_stream_goes_on_where_it_stopped_through_days_that_are_archived_and_de
         recording.caught_up()
 
     def run(**options: str) -> list[int]:
-        stream = (
-            spark.readStream.format("replview")
-            .options(dsn=store_dsn, relation="public.t", maxRowsPerTrigger="7", **options)
-            .load()
-            .writeStream.format("parquet")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(tmp_path / "out"))
-        )
-        assert stream.awaitTermination(120)
-        return [each.numInputRows for each in stream.recentProgress if each.numInputRows]
+        words = {"dsn": store_dsn, "relation": "public.t", "maxRowsPerTrigger": "7"}
+        return stream_into(spark, tmp_path, **words, **options)
 
     write(0, 5)
     assert run() == [5]

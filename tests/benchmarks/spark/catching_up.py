@@ -11,7 +11,7 @@ from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.partitions import ensure_partitions
 from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result
-from tests.benchmarks.spark.filling import COLUMNS
+from tests.benchmarks.spark.filling import COLUMNS, new_slot
 from tests.benchmarks.spark.reading import session
 
 BAR_RATIO = 2.2
@@ -83,13 +83,7 @@ def _fill(store: psycopg.Connection, name: str, number: int, place: int) -> None
 
     today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     ensure_partitions(store, today.date(), today.date())
-    source, _ = models.Source.objects.get_or_create(name="shop", defaults={"conninfo": ""})
-    slot = models.Slot.objects.create(source=source, name=name, publications=["shop"])
-    incarnation = models.SlotIncarnation.objects.create(
-        slot=slot, number=1, system_identifier="1", timeline=1, reason="created", commit_seq=number
-    )
-    slot.incarnation = incarnation
-    slot.save()
+    slot = new_slot(name, number)
     relation = models.Relation.objects.create(
         slot=slot, system_identifier="1", oid=16384, schema="public", table="t"
     )
@@ -98,7 +92,7 @@ def _fill(store: psycopg.Connection, name: str, number: int, place: int) -> None
         replica_identity="DEFAULT", columns=COLUMNS[:1], key_columns=["id"],
     )  # fmt: skip
     first = (int(today.timestamp()) // 3600 + place) * IDS_PER_HOUR + IDS_PER_HOUR // 4 * 3
-    made = {"first": first, "incarnation": incarnation.pk, "relation": relation.pk,
+    made = {"first": first, "incarnation": slot.incarnation_id, "relation": relation.pk,
             "version": version.pk, "number": number}  # fmt: skip
     store.execute(_TRANSACTIONS.format(**made))
     store.execute(_CHANGES.format(**made))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -14,6 +15,9 @@ from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.partitions import ensure_partitions
 from tests.benchmarks.bench_servers import STORE
+
+if TYPE_CHECKING:
+    from replview.store.models import Slot
 
 CHANGES = 2_000_000
 PER_TRANSACTION = 5
@@ -113,19 +117,27 @@ def _migrate(dsn: str, folder: Path) -> None:
     call_command("migrate", verbosity=0)
 
 
+def new_slot(name: str, commit_seq: int) -> "Slot":
+    """A slot of the shop whose record has so many transactions."""
+    from replview.store import models
+
+    source, _ = models.Source.objects.get_or_create(name="shop", defaults={"conninfo": ""})
+    slot = models.Slot.objects.create(source=source, name=name, publications=["shop"])
+    slot.incarnation = models.SlotIncarnation.objects.create(
+        slot=slot, number=1, system_identifier="1", timeline=1, reason="created",
+        commit_seq=commit_seq,
+    )  # fmt: skip
+    slot.save()
+    return slot
+
+
 def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str]) -> None:
     from replview.store import models
 
     today = dt.datetime.now(dt.UTC).date()
     first_day = today - dt.timedelta(days=DAYS)
     ensure_partitions(store, first_day, today)
-    source, _ = models.Source.objects.get_or_create(name="shop", defaults={"conninfo": ""})
-    slot = models.Slot.objects.create(source=source, name=name, publications=["shop"])
-    incarnation = models.SlotIncarnation.objects.create(
-        slot=slot, number=1, system_identifier="1", timeline=1, reason="created", commit_seq=number
-    )
-    slot.incarnation = incarnation
-    slot.save()
+    slot = new_slot(name, number)
     made = {}
     for oid, table in ((16384, "orders"), (16385, "items")):
         relation = models.Relation.objects.create(
@@ -138,7 +150,7 @@ def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str
         made |= {table: relation.pk, f"{table}_version": version.pk}
     midnight = dt.datetime.combine(first_day, dt.time(), tzinfo=dt.UTC)
     made |= {
-        "incarnation": incarnation.pk, "number": number,
+        "incarnation": slot.incarnation_id, "number": number,
         "hours": DAYS * 24, "per_hour": IDS_PER_HOUR,
         "hour": int(midnight.timestamp()) // 3600,
         # Beside those of other slots.
