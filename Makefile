@@ -20,7 +20,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -68,6 +68,9 @@ chaos: install-test ## Prove the record true through faults: 20 seeds, about 40 
 # make histories SEED=200 HISTORIES=100 for others, or SEEDS="401 7:2,5:0-63" to repeat those that a failure names
 histories: install-test ## Hold every answer against 1,000 random histories: about 25 minutes (HISTORIES= SEED= SEEDS=)
 	HISTORIES=$(or $(HISTORIES),1000) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store/read/test_histories.py
+
+round-trips: install-test ## Hold 50 random exports, read back, against their sources (ROUND_TRIPS= SEED=)
+	ROUND_TRIPS=$(or $(ROUND_TRIPS),50) $(BIN)/pytest -n $(PYTEST_WORKERS) tests/spark/test_round_trip.py
 
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip
 	@$(BIN)/python -m replview.spark.artefact build
