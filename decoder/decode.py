@@ -39,6 +39,8 @@ _IS_KEY: Final = 1
 _TRANSACTIONAL: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
+#: PostgreSQL's MaxHeapAttributeNumber.
+_MOST_COLUMNS: Final = 1600
 
 
 def decode_message(
@@ -77,12 +79,17 @@ def decode_message(
 
 def decode_relation(read: Reader, xid: XID | None) -> Relation:
     oid = read.uint32("relation oid")
-    namespace = read.name("schema") or "pg_catalog"
-    name = read.name("table")
+    namespace = read.identifier("schema") or "pg_catalog"
+    name = read.identifier("table")
     identity = _REPLICA_IDENTITIES.get(read.uint8("replica identity"))
     if identity is None:
         raise read.error("replica identity d, n, f or i", back=1)
-    columns = tuple(_decode_column(read) for _ in range(read.uint16("column count")))
+    count = read.uint16("column count")
+    if count > _MOST_COLUMNS:
+        raise read.error(f"at most {_MOST_COLUMNS} columns, not {count}", back=2)
+    columns = tuple(_decode_column(read) for _ in range(count))
+    if len({column.name for column in columns}) < count:
+        raise read.error("columns of different names")
     return Relation(
         oid=oid, namespace=namespace, name=name, replica_identity=identity, columns=columns, xid=xid
     )
@@ -91,7 +98,7 @@ def decode_relation(read: Reader, xid: XID | None) -> Relation:
 def _decode_column(read: Reader) -> Column:
     flags = read.uint8("column flags")
     return Column(
-        name=read.name("column"),
+        name=read.identifier("column"),
         type_oid=read.uint32("type oid"),
         typmod=read.int32("type modifier"),
         is_key=bool(flags & _IS_KEY),
@@ -101,8 +108,8 @@ def _decode_column(read: Reader) -> Column:
 def decode_type(read: Reader, xid: XID | None) -> Type:
     return Type(
         oid=read.uint32("type oid"),
-        namespace=read.name("schema") or "pg_catalog",
-        name=read.name("type"),
+        namespace=read.identifier("schema") or "pg_catalog",
+        name=read.identifier("type"),
         xid=xid,
     )
 

@@ -2,6 +2,9 @@
 
 from decoder.scalars import LSN, XID
 
+#: In whatever encoding it was converted to, with the zero byte.
+_LONGEST_IDENTIFIER = 63 * 4 + 1
+
 
 class ProtocolError(Exception):
     """The server's bytes are not what the protocol allows.
@@ -103,6 +106,14 @@ class Reader:
         raw = self._body[self._position : end]
         self._position = end + 1
         return raw.decode(self._encoding, "backslashreplace")
+
+    def identifier(self, what: str) -> str:
+        """A name that PostgreSQL bounds: 63 bytes in the server's encoding, so 63 characters."""
+        start = self._position
+        found = self.name(what)
+        if self._position - start > _LONGEST_IDENTIFIER:
+            raise self.error(f"{what} of at most 63 characters", back=self._position - start)
+        return found
 
     def no_flags(self) -> None:
         """A flags byte that no server sets: zero, as PostgreSQL's own reader demands."""

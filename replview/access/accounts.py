@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from replview.access.rights import Role, admins, forget_rights, role_of, set_role
-from replview.store.models import Grant, SetupCode, Source
+from replview.store.models import ApiToken, Grant, SetupCode, Source
 from replview.store.write.access_record import note
 from replview.text.problem import CodedProblem
 
@@ -85,13 +85,13 @@ def change_role(user: User, role: Role | None) -> None:
 
 @transaction.atomic
 def close_account(user: User) -> None:
-    """Nobody signs in with it any more, nor do its tokens. Raises ``AccountProblem``."""
+    """Nobody signs in with it any more; its tokens are revoked. Raises ``AccountProblem``."""
     _not_the_last_admin(user)
     user.is_active = False
     user.save(update_fields=["is_active"])
     forget_rights(user)
     _end_sessions(user)
-    _note("account closed", user)
+    _note("account closed", user, tokens_revoked=_revoke_tokens(user))
 
 
 def open_account(user: User) -> None:
@@ -103,12 +103,14 @@ def open_account(user: User) -> None:
 
 @transaction.atomic
 def change_password(user: User, password: str) -> None:
-    """Set a new password and sign out whoever used the old one. Raises ``AccountProblem``."""
+    """Set a new password, sign out whoever used the old one, and revoke the tokens: whoever knew it
+    may have made some. Raises ``AccountProblem``.
+    """
     check_password(password, user)
     user.set_password(password)
     user.save(update_fields=["password"])
     _end_sessions(user)
-    _note("password changed", user)
+    _note("password changed", user, tokens_revoked=_revoke_tokens(user))
 
 
 def unlock(user: User) -> None:
@@ -186,6 +188,10 @@ def _end_sessions(user: User) -> int:
     for row in found:
         row.delete()
     return len(found)
+
+
+def _revoke_tokens(user: User) -> int:
+    return ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
 
 
 def _note(act: str, user: User, **more: Any) -> None:

@@ -63,11 +63,7 @@ def connect(
 def connect_replication(conninfo: str) -> Connection:
     """A walsender session on the DSN's database: only the simple protocol, only autocommit."""
     parameters = _bounded(conninfo, CONNECT_TIMEOUT_SECONDS)
-    return psycopg.connect(
-        libpq.make_conninfo(parameters, replication="database"),
-        autocommit=True,
-        prepare_threshold=None,
-    )
+    return _connected(libpq.make_conninfo(parameters, replication="database"))
 
 
 @contextmanager
@@ -126,9 +122,15 @@ def cut_after(seconds: float, connection: Connection) -> Iterator[threading.Even
 
 
 def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
-    return psycopg.connect(
-        _bounded(conninfo, connect_timeout_seconds), autocommit=True, prepare_threshold=None
-    )
+    return _connected(_bounded(conninfo, connect_timeout_seconds))
+
+
+def _connected(conninfo: str) -> Connection:
+    try:
+        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    except UnicodeError:
+        # Python cannot ask for it: an empty label (a..b), or one of more than 63 bytes.
+        raise psycopg.OperationalError("could not translate host name: it is none") from None
 
 
 def _bind(

@@ -4,6 +4,7 @@ A page of another origin may open none: the browser sends its cookies along whoe
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
@@ -18,6 +19,7 @@ from replview.access.rights import Role, role_of, visible_sources
 from replview.access.session_policy import is_over
 from replview.access.visibility import visibility_for
 from replview.live import events
+from replview.live.hub import the_hub
 from replview.store.read.visibility import Visibility
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
@@ -107,9 +109,29 @@ async def visibility_of(scope: dict[str, Any]) -> Visibility:
 
 
 async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) -> None:
-    """Wait until the session has ended, or the account may not see the source any more."""
+    """Wait until the session has ended, or the account may not see the source any more: looked at
+    when something was done to the account, and now and then.
+    """
+    user, done = scope.get("user") or await get_user(scope), asyncio.Event()
+
+    def look(account_id: int) -> None:
+        done.set()
+
+    the_hub().watch(events.account_group_of(user.pk), look)
+    try:
+        await _until_signed_out(scope, source_id, done)
+    finally:
+        await the_hub().unwatch(look)
+
+
+async def _until_signed_out(
+    scope: dict[str, Any], source_id: int | None, done: asyncio.Event
+) -> None:
     while True:
-        await asyncio.sleep(SESSION_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SESSION_SECONDS):
+                await done.wait()
+        done.clear()
         store = import_module(settings.SESSION_ENGINE).SessionStore
         now = {"session": store(session_key=scope["session"].session_key)}
         if not await signed_in(now) or await database_sync_to_async(is_over)(now["session"]):

@@ -18,6 +18,8 @@ SLOT = "slot"
 SAMPLE = "sample"
 #: An export went on, or ended.
 EXPORT = "export"
+#: An account may something else now, or its sessions have ended.
+ACCOUNT = "account"
 
 #: Close codes of the socket (4000 to 4999 are the application's).
 NOT_SIGNED_IN = 4401
@@ -39,14 +41,19 @@ def export_group_of(export_id: int) -> str:
     return f"export.{export_id}"
 
 
+def account_group_of(account_id: int) -> str:
+    return f"account.{account_id}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """Something new is in the store: of a slot, of a source, or of an export."""
+    """Something new is in the store: of a slot, of a source, of an export, or of an account."""
 
-    #: 0: it is about a source or an export.
+    #: 0: it is about something else.
     slot_id: int = 0
     source_id: int = 0
     export_id: int = 0
+    account_id: int = 0
     kind: str = COMMIT
     incarnation_id: int | None = None
     #: The last commit_seq given out; 0 where unknown.
@@ -58,11 +65,13 @@ class Wake:
     def group(self) -> str:
         if self.kind == EXPORT:
             return export_group_of(self.export_id)
+        if self.kind == ACCOUNT:
+            return account_group_of(self.account_id)
         return source_group_of(self.source_id) if self.kind == SAMPLE else group_of(self.slot_id)
 
     def merged_with(self, later: "Wake") -> "Wake":
         """Return one wake-up for both, of the same group; the later cursor counts."""
-        if later.kind in (SAMPLE, EXPORT):
+        if later.kind in (SAMPLE, EXPORT, ACCOUNT):
             return later
         return replace(
             later,
@@ -77,6 +86,8 @@ class Wake:
             return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}
         if self.kind == EXPORT:
             return {"type": WAKE, "kind": EXPORT, "export": self.export_id}
+        if self.kind == ACCOUNT:
+            return {"type": WAKE, "kind": ACCOUNT, "account": self.account_id}
         return {
             "type": WAKE,
             "kind": self.kind,
@@ -92,6 +103,7 @@ class Wake:
             slot_id=message.get("slot", 0),
             source_id=message.get("source", 0),
             export_id=message.get("export", 0),
+            account_id=message.get("account", 0),
             kind=message.get("kind", COMMIT),
             incarnation_id=message.get("incarnation"),
             commit_seq=message.get("commit_seq", 0),

@@ -193,7 +193,7 @@ class Hub:
         await self._rest()
 
     def watch(self, group: str, callback: Callable[[int], None]) -> None:
-        """Call whenever the source or export of this group changed, with its id."""
+        """Call whenever the source, export or account of this group changed, with its id."""
         self._watchers[group].add(callback)
         self._hear_on()
 
@@ -242,7 +242,7 @@ class Hub:
                     joiner.result()
                 wake = Wake.from_message(await hearing)
                 for callback in list(self._watchers.get(wake.group, ())):
-                    callback(wake.source_id or wake.export_id)
+                    callback(wake.source_id or wake.export_id or wake.account_id)
                 if feed := self._feeds.get(wake.slot_id):
                     feed.wake(wake)
         finally:

@@ -15,7 +15,7 @@ from typing import Any
 from channels.layers import channel_layers
 from channels_redis.core import RedisChannelLayer
 
-from replview.live.events import EXPORT, SAMPLE, SLOT, Wake
+from replview.live.events import ACCOUNT, EXPORT, SAMPLE, SLOT, Wake
 from replview.store.connecting import redis_prefix
 
 
@@ -74,6 +74,10 @@ class Publisher:
     def export_changed(self, export_id: int) -> None:
         """Say that an export went on or ended; returns at once."""
         self._note(Wake(export_id=export_id, kind=EXPORT))
+
+    def account_changed(self, account_id: int) -> None:
+        """Say that an account may something else, or is signed out; returns at once."""
+        self._note(Wake(account_id=account_id, kind=ACCOUNT))
 
     def close(self) -> None:
         """Send what is pending (for at most 1.5 s) and end the thread."""

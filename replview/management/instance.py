@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, handle_default_options
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    OutputWrapper,
+    handle_default_options,
+)
 from django.db import OperationalError, ProgrammingError, connection, connections
 
 from replview.catalog.plan.plan import Plan, Statement
 from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
 from replview.store.models import Slot, Source
+from replview.text.formats import printable
 from replview.text.problem import Problem, with_place
 
 if TYPE_CHECKING:
@@ -57,12 +63,29 @@ NO_INSTANCE_STATUS = 2
 WRONG_USE = 64
 
 
+class _Terminal(OutputWrapper):
+    """A stream of text that cannot steer the terminal: what comes from a source may hold control
+    characters. Data that goes to a pipe or a file stays as it is.
+    """
+
+    def write(  # type: ignore[override]
+        self, msg: str = "", style_func: Any = None, ending: str | None = None
+    ) -> None:
+        """As Django's; those characters are written as Python escapes them."""
+        super().write(printable(msg, "\n\t") if self.isatty() else msg, style_func, ending)
+
+
 class PlainCommand(BaseCommand):
     """A command whose expected errors are one line with a remedy: no traceback, no class name."""
 
     requires_system_checks: list[str] = []
     #: Where the status 2 means something else: that of wrong options, and of no instance.
     wrong_use_status = NO_INSTANCE_STATUS
+
+    def __init__(self, stdout: Any = None, stderr: Any = None, **options: Any) -> None:
+        super().__init__(stdout, stderr, **options)
+        self.stdout = _Terminal(stdout or sys.stdout)
+        self.stderr = _Terminal(stderr or sys.stderr)
 
     def run_from_argv(self, argv: list[str]) -> None:
         """As Django's, with the error's text alone."""

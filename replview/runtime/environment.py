@@ -109,8 +109,9 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
     ),
     "What sources may be named": (
         Variable("REPLVIEW_SOURCE_HOSTS",
-            "Where sources may be, separated by commas: host names with `*`, networks "
-            "(`10.0.0.0/8`), `socket`.", default_in_words="anywhere"),
+            "Where sources, and servers that the address of an export names, may be, separated by "
+            "commas: host names with `*`, networks (`10.0.0.0/8`), `socket`.",
+            default_in_words="anywhere"),
         Variable("REPLVIEW_SOURCE_FILES",
             "Folders, separated by commas. Addresses that are typed into a page may name "
             "certificates and password files only below them.", default_in_words="none"),

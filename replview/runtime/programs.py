@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.environment import for_programs
+from replview.runtime.environment import for_programs, is_on
 from replview.runtime.supervisor import CODE_FOLDER, Program
 
 #: How one group of processes after another is stopped: sources after whoever reads them, since a
@@ -59,6 +59,9 @@ def web(host: str, port: int) -> Program:
         "--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2",
         *WEB_LIMITS,
     ]  # fmt: skip
+    # Where no proxy is declared, anybody at 127.0.0.1 could say to be at any address.
+    if not (is_on("REPLVIEW_HTTPS") or os.environ.get("FORWARDED_ALLOW_IPS")):
+        argv.append("--no-proxy-headers")
     return Program(name="web", argv=argv, priority=priority("web"))
 
 

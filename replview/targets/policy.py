@@ -13,15 +13,20 @@ when it is written: what it leads to counts, not how it is spelled.
 """
 
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+import orjson
 from django.conf import settings
 
 from replview.access.rights import Role, Visitor, may
 from replview.store import instance_settings
+from replview.store.reachable import is_allowed
 from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
@@ -31,6 +36,11 @@ if TYPE_CHECKING:
 DEFAULT_SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _LONGEST = 1000
+#: Options of pyarrow's file systems that name a server, and schemes whose host is a bucket.
+_PLACES = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority")
+_BUCKETS = ("s3", "s3a", "gs", "gcs")
+#: A server that takes longer does not answer; what asks it waits for minutes.
+_TRIAL_SECONDS = 20.0
 #: Words of an address's query that carry secrets.
 _SECRETS = re.compile(r"(?i)(secret|password|token|key|sig|signature)=")
 
@@ -130,7 +140,25 @@ def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
         raise Refused(f"{scheme}:// names no bucket", f"Write {scheme}://bucket/folder")
     if ".." in parts.path.split("/"):
         raise Refused("the target has .. in it", "Name the folder itself")
+    allowed: Sequence[str] = settings.SOURCE_HOSTS
+    for host in _hosts(parts, scheme) if allowed else ():
+        if not is_allowed(host, allowed):
+            raise Refused(
+                f"the host {host[:100]} is not among those that this instance may connect to",
+                f"Whoever runs it may allow it (REPLVIEW_SOURCE_HOSTS: {', '.join(allowed)})",
+            )
     return text.rstrip("/")
+
+
+def _hosts(parts: SplitResult, scheme: str) -> list[str]:
+    """Where the address leads to by its own words: not by a bucket's name."""
+    given = [value for name, value in parse_qsl(parts.query) if name in _PLACES]
+    if scheme not in _BUCKETS:
+        given.append(parts.netloc.rpartition("@")[2])
+    try:
+        return [urlsplit(each if "//" in each else f"//{each}").hostname or "" for each in given]
+    except ValueError:
+        raise Refused("the target names no host that could be", "Write it as host:port") from None
 
 
 def default_target(part: "Slice") -> str:
@@ -147,11 +175,21 @@ def may_choose_anywhere(user: Visitor) -> bool:
 
 
 def try_target(target: str) -> None:
-    """Write a small file there, read it back, delete it. Raises ``Refused``."""
-    from replview.parquet.writing.problems import TargetProblem
-    from replview.parquet.writing.targets import Target, test_write
+    """Write a small file there, read it back, delete it. Raises ``Refused``.
 
+    In a process of its own: what a file system of elsewhere waits for cannot be ended otherwise.
+    """
+    command = [sys.executable, "-m", "replview.parquet.writing.trial", target]
+    folder = Path(__file__).parents[2]
     try:
-        test_write(Target.of(target))
-    except TargetProblem as problem:
-        raise Refused(problem.cause, problem.remedy) from None
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+        )
+        problem = orjson.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        cause = f"it did not answer within {_TRIAL_SECONDS:.0f} s"
+        raise Refused(cause, "See whether it can be reached from here, or choose another") from None
+    except orjson.JSONDecodeError:
+        raise Refused("trying it ended without an answer", "Try again; see the log") from None
+    if problem:
+        raise Refused(problem["problem"], problem["remedy"])

@@ -9,6 +9,13 @@ from datetime import datetime, timedelta
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 NO_BREAK = "\u00a0"
+#: What steers a terminal, begins a line or turns the order of what follows.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Control characters other than ``keep`` as Python escapes them: ``\\x1b``."""
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def bytes_words(number: int | float) -> str:

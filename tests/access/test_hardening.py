@@ -305,6 +305,18 @@ def test_the_web_server_itself_takes_little(settings) -> None:
     assert settings.DATA_UPLOAD_MAX_MEMORY_SIZE <= 1_000_000
 
 
+def test_no_header_moves_a_browser_where_no_proxy_is_declared(monkeypatch) -> None:
+    from replview.runtime.programs import web
+
+    for name in ("REPLVIEW_HTTPS", "FORWARDED_ALLOW_IPS"):
+        monkeypatch.delenv(name, raising=False)
+        assert "--no-proxy-headers" in web("127.0.0.1", 1).argv
+    for name in ("REPLVIEW_HTTPS", "FORWARDED_ALLOW_IPS"):
+        with monkeypatch.context() as declared:
+            declared.setenv(name, "1")
+            assert "--no-proxy-headers" not in web("127.0.0.1", 1).argv
+
+
 def test_a_statement_that_took_too_long_is_told_as_that(db) -> None:
     def ask() -> None:
         with transaction.atomic(), connection.cursor() as cursor:

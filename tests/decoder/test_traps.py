@@ -400,6 +400,10 @@ def test_a_position_is_taken_from_the_first_message_that_has_one() -> None:
         ([wire.stream_start(), wire.commit()], "the end of a streamed transaction"),
         ([wire.begin(), wire.relation(2), wire.insert([b"1"])], "2 columns, as in its Relation"),
         ([b"k" + bytes(17)], "XLogData"),
+        ([wire.begin(), wire.relation(1601)], "at most 1600 columns, not 1601"),
+        ([wire.begin(), wire.relation(2).replace(b"c1", b"c0")], "columns of different names"),
+        ([wire.begin(), wire.relation(1).replace(b"c0", b"c" * 253)], "column of at most 63 char"),
+        ([wire.begin(), wire.relation(1).replace(b"public", b"s" * 253)], "schema of at most 63"),
     ],
 )
 def test_messages_out_of_place_are_refused(frames: list[bytes], expected: str) -> None:

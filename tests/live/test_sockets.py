@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from channels.db import database_sync_to_async
+from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 
+from replview.access.accounts import change_password
 from replview.live import allowed
 from replview.live.hub import the_hub
+from replview.live.publisher import Publisher
 from tests.live.conftest import Socket, communicator, connected
 from tests.live.feeder import Feeder, NewChange, NewTransaction, single
 
@@ -51,6 +54,20 @@ async def test_it_ends_with_its_session(feeder: Feeder, cookie: str, monkeypatch
     opened = communicator(feeder.slot_id, cookie)
     await opened.connect(timeout=5)
     await database_sync_to_async(Session.objects.all().delete)()
+    message = await opened.receive_output(timeout=5)
+
+    assert (message["type"], message["code"]) == ("websocket.close", 4401)
+
+
+async def test_it_ends_at_once_with_its_account(feeder: Feeder, cookie: str) -> None:
+    opened = communicator(feeder.slot_id, cookie)
+    await opened.connect(timeout=5)
+    user = await User.objects.aget(username="watcher")
+    await asyncio.sleep(0.3)
+    await database_sync_to_async(change_password)(user, "another-long-odd-0815")
+    sender = Publisher()
+    sender.account_changed(user.pk)
+    await asyncio.to_thread(sender.close)
     message = await opened.receive_output(timeout=5)
 
     assert (message["type"], message["code"]) == ("websocket.close", 4401)

@@ -1,11 +1,14 @@
 """Expected errors of the commands: one line, the remedy in it, an exit status, no traceback."""
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from replview.management.instance import PlainCommand
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +82,22 @@ def test_a_reader_may_close_the_pipe(tmp_path, source) -> None:
     )
     assert done.stdout.startswith("ok")
     assert done.stderr == ""
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_servers_words_do_not_steer_the_terminal() -> None:
+    hostile = "no \x1b]0;title\x07\x1b[2J\x9b31m table\r\u202e\ttab, 1.5\u00a0kB\n"
+    screen, pipe = Screen(), io.StringIO()
+    PlainCommand(screen, screen).say(hostile)
+    PlainCommand(screen, screen).stderr.write(hostile)
+    PlainCommand(pipe, pipe).say(hostile)
+
+    shown = "no \\x1b]0;title\\x07\\x1b[2J\\x9b31m table\\r\\u202e\ttab, 1.5\u00a0kB\n"
+    assert screen.getvalue() == shown * 2
+    assert pipe.getvalue() == hostile

@@ -1,10 +1,22 @@
 """Where an export may be written."""
 
+import re
+import socket
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from replview.targets.policy import Policy, Refused, check_again, target_of
+from replview.targets import policy as targets
+from replview.targets.policy import (
+    DEFAULT_SCHEMES,
+    Policy,
+    Refused,
+    check_again,
+    target_of,
+    try_target,
+)
 
 
 @pytest.fixture
@@ -50,3 +62,36 @@ def test_admins_may_write_elsewhere_but_not_record_secrets(policy: Policy, tmp_p
     for text in ("s3://key:secret@bucket/x", "s3://bucket/x?secret_key=1", "gs://bucket/x"):
         with pytest.raises(Refused):
             target_of(text, policy, anywhere=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("s3://bucket/x?endpoint_override=169.254.169.254", "169.254.169.254"),
+        ("s3://bucket/x?endpoint_override=http://[::1]:9000", "::1"),
+        ("gs://bucket/x?endpoint_override=evil.example:1", "evil.example"),
+        ("abfs://c@account.dfs.evil.example/x", "account.dfs.evil.example"),
+        ("hdfs://evil.example:8020/x", "evil.example"),
+    ],
+)
+def test_servers_that_an_address_names_are_under_the_allow_list(
+    policy: Policy, text: str, host: str, settings
+) -> None:
+    policy = replace(policy, schemes=DEFAULT_SCHEMES)
+    assert target_of(text, policy, anywhere=True)
+    settings.SOURCE_HOSTS = ["*.store.example", "10.0.0.0/8"]
+    with pytest.raises(Refused, match=re.escape(host)):
+        target_of(text, policy, anywhere=True)
+    for good in ("s3://bucket/x", "s3://bucket/x?endpoint_override=10.1.2.3:9000",
+                 "hdfs://a.store.example/x"):  # fmt: skip
+        assert target_of(good, policy, anywhere=True) == good
+
+
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch) -> None:
+    monkeypatch.setattr(targets, "_TRIAL_SECONDS", 3.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        began = time.monotonic()
+        with pytest.raises(Refused, match="did not answer within 3 s"):
+            try_target(f"s3://bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http&region=eu")
+    assert time.monotonic() - began < 20

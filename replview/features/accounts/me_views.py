@@ -22,6 +22,7 @@ from replview.access.accounts import AccountProblem
 from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
 from replview.access.rights import account_of, role_of, table_patterns, visible_sources
 from replview.access.tokens import ScopeRefused, make_token, scopes_for
+from replview.live.publisher import publisher
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
 from replview.text.formats import age_words
@@ -130,6 +131,7 @@ def password(request: HttpRequest) -> HttpResponse:
         accounts.change_password(user, new)
     except AccountProblem as problem:
         return _show(request, errors={"new": str(problem)})
+    publisher().account_changed(user.pk)
     # This one goes on, under another key.
     update_session_auth_hash(request, user)
     session_policy.begin(request.session)
@@ -139,7 +141,8 @@ def password(request: HttpRequest) -> HttpResponse:
 @page(POST, role=SIGNED_IN)
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End every session, this one too."""
-    accounts.sign_out(account_of(request))
+    accounts.sign_out(user := account_of(request))
+    publisher().account_changed(user.pk)
     # It is gone with the rest: nothing of it is to be saved.
     request.session.flush()
     return redirect("login")

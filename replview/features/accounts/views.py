@@ -17,6 +17,7 @@ from replview.access import accounts
 from replview.access.accounts import AccountProblem, first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
+from replview.live.publisher import publisher
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
 from replview.text.formats import plural
@@ -137,6 +138,7 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
         act(user)
     except AccountProblem as problem:
         return _show(request, user, problem=problem)
+    publisher().account_changed(user_id)
     key = request.session.session_key
     if user == request.user and (key is None or not request.session.exists(key)):
         # One's own, ended with the rest: nothing of it is to be saved.

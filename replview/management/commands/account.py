@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from replview.access import accounts
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
+from replview.live.publisher import publisher
 from replview.management.instance import Actions, InstanceCommand, find_source
 from replview.store.models import Grant
 
@@ -68,6 +69,7 @@ class Command(Actions, InstanceCommand):
     def _role(self, options: dict[str, Any]) -> None:
         user = _find(options["name"])
         accounts.change_role(user, Role.of_word(options["role"]))
+        _tell(user)
         self.say(f"account {user} has the role {options['role']}")
 
     def _grant(self, options: dict[str, Any]) -> None:
@@ -88,7 +90,9 @@ class Command(Actions, InstanceCommand):
         self.say(f"{holder} no longer sees {source or 'every source'} by a grant of its own")
 
     def _disable(self, options: dict[str, Any]) -> None:
-        accounts.close_account(_find(options["name"]))
+        user = _find(options["name"])
+        accounts.close_account(user)
+        _tell(user)
         self.say(f"account {options['name']} is closed")
 
     def _enable(self, options: dict[str, Any]) -> None:
@@ -100,8 +104,16 @@ class Command(Actions, InstanceCommand):
         self.say(f"failed logins of {options['name']} are forgotten")
 
     def _password(self, options: dict[str, Any]) -> None:
-        accounts.change_password(_find(options["name"]), _read_password(options))
-        self.say(f"account {options['name']} has a new password, and is signed out")
+        user = _find(options["name"])
+        accounts.change_password(user, _read_password(options))
+        _tell(user)
+        self.say(f"account {user} has a new password, is signed out, and its tokens are revoked")
+
+
+def _tell(user: User) -> None:
+    """Its open pages end, or show what it may now, at once."""
+    publisher().account_changed(user.pk)
+    publisher().close()
 
 
 def _read_password(options: dict[str, Any]) -> str:

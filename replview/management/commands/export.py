@@ -230,8 +230,8 @@ def progress_line(
         nonlocal shown
         words = _progress_words(progress, total)
         if terminal:
-            stream.write(f"\r\x1b[K{words}", ending="")
-            stream.flush()
+            sys.stderr.write(f"\r\x1b[K{words}")
+            sys.stderr.flush()
         elif always and time.monotonic() - shown >= _LINE_SECONDS:
             shown = time.monotonic()
             stream.write(words)

@@ -29,7 +29,7 @@ from replview.access.rights import (
     visible_sources,
 )
 from replview.access.session_policy import forget_ended
-from replview.access.tokens import make_token
+from replview.access.tokens import good_token, make_token
 from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
 from tests.management.conftest import run  # noqa: F401
 from tests.people import make_user
@@ -104,6 +104,8 @@ def test_an_admin_makes_changes_and_closes_accounts(admin: Client) -> None:
     browser = Client()
     assert browser.login(username="vera", password=GOOD, request=_request()) is True
     assert browser.get("/").status_code == 200
+    token, _ = make_token(vera, "script")
+    assert good_token(token) is not None
     admin.post(f"/accounts/{vera.pk}/active/", {"active": "0"})
     assert browser.get("/").status_code == 302
     acts = AccessRecord.objects.filter(action="changed_settings", subject="account vera")
@@ -111,6 +113,8 @@ def test_an_admin_makes_changes_and_closes_accounts(admin: Client) -> None:
         "account created", "role changed", "account closed",
     ]  # fmt: skip
     assert "closed" in text_of(admin.get("/accounts/"))
+    admin.post(f"/accounts/{vera.pk}/active/", {"active": "1"})
+    assert good_token(token) is None
 
 
 def _request():
@@ -190,8 +194,10 @@ class TestOnesOwn:
         here, there = Client(), Client()
         here.force_login(user)
         there.force_login(user)
+        token, _ = make_token(user, "script")
         wrong = here.post("/accounts/me/password/", {"old": "x", "new": GOOD, "again": GOOD})
         assert wrong.status_code == 422
+        assert good_token(token) is not None
         new = "another-long-odd-0815"
 
         here.post("/accounts/me/password/", {"old": GOOD, "new": new, "again": new})
@@ -200,6 +206,7 @@ class TestOnesOwn:
         assert here.get("/accounts/me/").status_code == 200
         assert there.get("/accounts/me/").status_code == 302
         assert len(sessions_of(user)) == 1
+        assert good_token(token) is None
         here.post("/accounts/me/sign-out/")
         assert sessions_of(user) == []
 
