@@ -42,6 +42,23 @@ COLUMNS_MADE = Query(
          WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
     """,
 )
+TABLE_HELD = Query(
+    name="table_held",
+    about="Whether a transaction that is in progress, or prepared, has the lock on a table that "
+    "ALTER TABLE takes (it is kept until after what it did can be seen); on a standby, whether any "
+    "has it; anyone may read it.",
+    sql="""
+        SELECT EXISTS (
+            SELECT FROM pg_locks AS l
+             WHERE l.locktype = 'relation' AND l.relation = %s AND l.granted
+               AND l.mode = 'AccessExclusiveLock'
+               AND (pg_is_in_recovery() OR EXISTS (
+                   SELECT FROM pg_locks AS t
+                    WHERE t.virtualtransaction = l.virtualtransaction
+                      AND t.locktype = 'transactionid' AND t.transactionid = %s::text::xid))
+        ) AS held
+    """,
+)
 # pg_class and pg_inherits tell what our snapshot sees, the functions what is there now.
 MOVED = Query(
     name="rows_moved",
@@ -119,14 +136,20 @@ class ColumnsMade:
     #: The transaction (or subtransaction) that created the table, and ``is_later``'s ``following``.
     created: int
     following: int
+    #: A transaction that is in progress has them locked: nobody else sees yet what it alters.
+    held: bool
 
 
-def columns_made(connection: Connection, oid: int) -> ColumnsMade:
-    """Ask for them; of a table that is gone nothing is told."""
+def columns_made(connection: Connection, oid: int, by: int | None) -> ColumnsMade:
+    """Ask for them, and whether the transaction ``by`` holds them; of a table that is gone, or not
+    there yet, nothing is told.
+    """
+    # Before: it may end in between.
+    held = by is not None and bool(TABLE_HELD.row(connection, oid, str(by))["held"])
     found = COLUMNS_MADE.rows(connection, oid)
     columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
     created, following = (found[0]["created"], found[0]["following"]) if found else (0, 0)
-    return ColumnsMade(columns, created, following)
+    return ColumnsMade(columns, created, following, held)
 
 
 def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:

@@ -68,9 +68,9 @@ class SourceCatalog:
             return [] if is_later(made, xid, following=following) else [r["name"] for r in found]
         return None if found is None else [row["name"] for row in found]
 
-    def columns_made(self, relation_oid: int) -> ColumnsMade | None:
+    def columns_made(self, relation_oid: int, by: int | None) -> ColumnsMade | None:
         """As ``catalog.stream_shape`` has it; None where the catalog cannot be asked."""
-        return self._ask(lambda connection: columns_made(connection, relation_oid))
+        return self._ask(lambda connection: columns_made(connection, relation_oid, by))
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:
         """The table of this name now. Raises ``psycopg.Error`` where nobody can say."""

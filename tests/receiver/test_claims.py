@@ -62,6 +62,11 @@ TRANSACTIONS = {
         [claim("alice"), row("alice"), claim("bob"), row("bob"), *back(row("x")), row("bob")],
         ["bob", "alice"],
     ),
+    "again after a savepoint that is rolled back": (
+        [claim("alice"), row("alice"), *back(row("x"), claim("bob")), claim("bob"), row("bob"),
+         claim("bob"), row("bob")],
+        ["bob", "alice"],
+    ),
     "released": (
         [claim("alice"), row("alice"), "SAVEPOINT s", claim("bob"), row("bob"), "RELEASE s",
          row("bob")],

@@ -14,6 +14,7 @@ from decoder.events import Change
 from decoder.messages import Value
 from decoder.scalars import LSN, now_us
 from replview.receiver.baselines.reading import Snapshot
+from replview.receiver.storing.catalog_shapes import CatalogShapes
 from replview.receiver.storing.encoding import copying_changes
 from replview.receiver.storing.table_plans import TablePlans
 from replview.receiver.storing.transactions import insert_rows, update_rows
@@ -92,9 +93,11 @@ class BaselineWriter:
         self._plans = TablePlans(
             slot_id=claim.slot_id,
             system_identifier=system_identifier,
-            primary_key=lambda oid, xid: snapshot.primary_key,
-            type_names=lambda wanted: snapshot.type_names,
-            type_bases=lambda oids: snapshot.type_bases,
+            catalog=CatalogShapes(
+                primary_key=lambda oid, xid: snapshot.primary_key,
+                type_names=lambda wanted: snapshot.type_names,
+                type_bases=lambda oids: snapshot.type_bases,
+            ),
             column_rules=column_rules,
         )
         row = _hidden_row(identifier, claim.incarnation_id, snapshot)

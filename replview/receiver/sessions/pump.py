@@ -19,6 +19,7 @@ from replview.receiver.sessions.opening import OpenSession
 from replview.receiver.sessions.pacing import Feedback, idle_position
 from replview.receiver.sessions.received_anew import PeekEnded, PeekRecorder
 from replview.receiver.storing.batching import Recorder
+from replview.receiver.storing.catalog_shapes import CatalogShapes
 from replview.receiver.storing.portions import Note, Portion
 from replview.receiver.storing.store_batch import StoreWriter
 from replview.receiver.storing.table_plans import TablePlans
@@ -324,11 +325,13 @@ def _writer(
     plans = TablePlans(
         slot_id=slot.id,
         system_identifier=opened.system_identifier,
-        primary_key=opened.source.primary_key,
-        type_names=opened.source.type_names,
-        columns_made=opened.source.columns_made,
-        type_bases=opened.source.type_bases,
-        named=opened.tables,
+        catalog=CatalogShapes(
+            primary_key=opened.source.primary_key,
+            type_names=opened.source.type_names,
+            columns_made=opened.source.columns_made,
+            type_bases=opened.source.type_bases,
+            named=opened.tables,
+        ),
         column_rules=slot.column_rules,
     )
     return StoreWriter(

@@ -5,6 +5,7 @@ checkpoint covers already is marked skipped here, so that a server that sends so
 after a restart) changes nothing.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from decoder.events import (
@@ -202,9 +203,10 @@ class Recorder:
         row: TransactionRow = event.transaction.tag
         if row.skipped:
             return
-        portion.tombstones.append(
-            Tombstone(row.id, event.subxid, event.abort_lsn, event.abort_time_us, row.last_seq)
-        )
+        lsn, time_us = event.abort_lsn, event.abort_time_us
+        tombstone = Tombstone(row.id, event.subxid, lsn, time_us, row.last_seq)
+        portion.tombstones.append(tombstone)
+        portion.savepoints.setdefault(row.id, deque()).append(tombstone)
         self._touch(portion, event.transaction, row)
 
     def _aborted(self, portion: Portion, event: TransactionAborted) -> None:

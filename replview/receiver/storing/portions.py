@@ -1,5 +1,6 @@
 """What one store transaction writes: a portion of the stream, sorted."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from decoder.events import Change, PreparedCommitted, PreparedRolledBack, RelationSeen, TypeSeen
@@ -101,6 +102,8 @@ class Portion:
     #: Transactions prepared here, by gid and xid: a gid alone can be used again at once.
     prepared: dict[tuple[str, int], TransactionRow] = field(default_factory=dict)
     tombstones: list[Tombstone] = field(default_factory=list)
+    #: Of those, by transaction, of savepoints whose claims are to be taken back.
+    savepoints: dict[int, deque[Tombstone]] = field(default_factory=dict)
     #: Everything that ends at or before this is stored once the portion is.
     checkpoint_lsn: int = 0
     changes: int = 0

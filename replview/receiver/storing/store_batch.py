@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from decoder.events import Event, RelationSeen
+from decoder.events import Event, PreparedCommitted, RelationSeen
 from decoder.scalars import LSN
 from replview.receiver.actors import note_neighbours, settle_actors, take_claims_back
 from replview.receiver.culprits import Culprit, Trial, blames_data
@@ -173,6 +173,7 @@ class StoreWriter:
             for event in portion.rolled_back:
                 self.endings.roll_back(portion, event)
             self.endings.note_reused_gids(portion)
+            self._settle_shapes(portion)
             self._correct_slot(portion)
             self._settle_actors(portion)
             store_rows(self._connection, portion)
@@ -227,8 +228,24 @@ class StoreWriter:
         """Have a plan for the relation; None where there was one and nothing is new."""
         if self._plans.get(seen.relation) is not None and not seen.changed:
             return None
-        _, stored = self._plans.make(self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid)
+        _, stored = self._plans.make(
+            self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid,
+            transaction=seen.transaction,
+        )  # fmt: skip
         return stored
+
+    def _settle_shapes(self, portion: Portion) -> None:
+        """Of transactions that were in progress: what is known of their shapes at their end."""
+        if not self._plans.unsettled:
+            return
+        for row in portion.rows.values():
+            if row.state not in ("streaming", "receiving"):
+                self._plans.settle(self._connection, row.xid, row.state, row.id)
+        for entry in portion.committed:
+            if isinstance(entry, PreparedCommitted):
+                self._plans.settle(self._connection, entry.xid, "committed")
+        for event in portion.rolled_back:
+            self._plans.settle(self._connection, event.xid, "rolled back")
 
     def _tell(
         self, shapes: Sequence[tuple[RelationSeen, StoredShape]], notes: Sequence[Note]
@@ -255,6 +272,8 @@ class StoreWriter:
     def _copy_changes(self, portion: Portion) -> None:
         with copying_changes(self._connection, self._plans) as encoder:
             for row, changes in portion.runs:
+                # In the order of the stream: of claims that say the same not every one is kept.
+                _take_claims_back(portion, row, changes[0].seq)
                 encoder.encode(row, changes)
                 if row.streamed:
                     note_neighbours(row, changes)
@@ -276,8 +295,6 @@ class StoreWriter:
             elif tombstone.subxid <= row.forgotten_subxid:
                 changes = None
                 self._to_recount.add(row)
-            if tombstone.subxid != row.xid:
-                take_claims_back(row, tombstone.subxid, tombstone.last_seq)
             portion.rolled_back_changes += changes or 0
             abort_lsn, aborted_at = tombstone.abort_lsn, datetime_of(tombstone.abort_time_us)
             stones.append((row.id, tombstone.subxid, lsn_text(abort_lsn), aborted_at, changes))
@@ -293,6 +310,7 @@ class StoreWriter:
     def _settle_actors(self, portion: Portion) -> None:
         for row in portion.rows.values():
             if row.claims is not None:
+                _take_claims_back(portion, row, row.last_seq + 1)
                 settle_actors(row)
                 if row.actors and row.state in ("committed", "prepared"):
                     count_by_actor(self._connection, row)
@@ -314,6 +332,14 @@ class StoreWriter:
                 entry.row.commit_seq = self.commit_seq
             else:
                 self.endings.commit(portion, entry, self.commit_seq)
+
+
+def _take_claims_back(portion: Portion, row: TransactionRow, before: int) -> None:
+    """Take back the claims of savepoints that were rolled back before this change of the row."""
+    stones = portion.savepoints.get(row.id)
+    while stones and stones[0].last_seq < before:
+        stone = stones.popleft()
+        take_claims_back(row, stone.subxid, stone.last_seq)
 
 
 def _hours(portion: Portion) -> tuple[bool, int, int]:

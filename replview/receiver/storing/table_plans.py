@@ -1,29 +1,40 @@
 """What the hot loop must know of a table, worked out once per shape."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 import psycopg
 
+from decoder.events import OpenTransaction
 from decoder.messages import NoValue, Relation, Undecoded
-from replview.catalog.stream_shape import ColumnsMade, is_later
 from replview.receiver.mask_rules import ColumnRules, MaskRules
-from replview.receiver.source_catalog import NamedTables
+from replview.receiver.storing.catalog_shapes import CatalogShapes, unknown
 from replview.store.read.mask_rules import NamedColumn
 from replview.store.write.copy_rows import row_table
-from replview.store.write.shapes import ColumnShape, Made, Shape, StoredShape, store_shape
+from replview.store.write.shapes import (
+    Made,
+    Shape,
+    StoredShape,
+    note_made,
+    store_shape,
+    take_shape_back,
+)
 
-#: Answers for a table's primary key, the names of types and what they are over, from the source's
-#: catalog.
-PrimaryKeyReader = Callable[[int, int | None], Sequence[str] | None]
-TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
-#: Answers what ``catalog.stream_shape.columns_made`` does; None where the catalog cannot be asked.
-ColumnsMadeReader = Callable[[int], ColumnsMade | None]
-TypeBaseReader = Callable[[Sequence[int]], Mapping[int, dict[str, Any]]]
-
+#: How often, at most, the end of a transaction is waited for that has committed: others see it a
+#: moment after the stream tells of it.
+_LOOKS = 50
+_LOOK_SECONDS = 0.01
+_ABORTED = """
+    SELECT subxid::bigint FROM aborted_subtransaction WHERE transaction_id = %s AND subxid = ANY(%s)
+"""
+_MOVE = """
+    UPDATE change SET version_id = %s
+    WHERE transaction_id = %s AND relation_id = %s AND version_id = %s
+"""
 _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
 
 
@@ -85,6 +96,21 @@ class TablePlan:
         return {name: value for name, value in row.items() if value.__class__ is not NoValue}
 
 
+@dataclass(slots=True)
+class _Unsettled:
+    """A shape that came while its transaction was in progress: it may be rolled back, and where it
+    holds the table, the catalog did not tell yet what it altered.
+    """
+
+    plan: TablePlan
+    #: How it was stored: ``is_new`` means for this transaction.
+    stored: StoredShape
+    #: Of the (sub)transaction.
+    xid: int | None
+    held: bool = False
+    transaction_id: int | None = None
+
+
 class TablePlans:
     """The plans of a session, by the decoder's Relation object."""
 
@@ -93,27 +119,20 @@ class TablePlans:
         *,
         slot_id: int,
         system_identifier: str,
-        primary_key: PrimaryKeyReader,
-        type_names: TypeNameReader,
-        type_bases: TypeBaseReader,
+        catalog: CatalogShapes,
         column_rules: ColumnRules,
-        named: NamedTables | None = None,
-        columns_made: ColumnsMadeReader = lambda oid: None,
     ) -> None:
-        """``named``: tables whose oids the stream does not tell."""
-        self._named = named or NamedTables(lambda schema, table: None)
         self._slot_id = slot_id
         self._system_identifier = system_identifier
-        self._primary_key = primary_key
-        self._type_names = type_names
-        self._columns_made = columns_made
-        self._type_bases = type_bases
+        self._catalog = catalog
         self._rules = MaskRules(slot_id, column_rules)
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
         self._plans: dict[int, TablePlan] = {}
         #: The shape of each table that the store has as its current one, and how it was made.
         self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape, Made]] = {}
+        #: By transaction, what its end is waited for to ask once more.
+        self.unsettled: dict[int, list[_Unsettled]] = {}
 
     def keep_up(self, connection: psycopg.Connection[Any], mark: str | None = None) -> None:
         """Obey the mask rules as they are in the store now; ``mark``: see ``MaskRules.read``."""
@@ -146,101 +165,117 @@ class TablePlans:
         *,
         lsn: int,
         xid: int | None,
+        transaction: OpenTransaction | None = None,
         in_force: bool = True,
     ) -> tuple[TablePlan, StoredShape]:
         """Store the relation's shape and plan for it; runs inside the store transaction.
 
-        ``in_force`` False: it was read from the catalog, apart from the stream.
+        ``xid``: of the (sub)transaction it came in. ``in_force`` False: it was read from the
+        catalog, apart from the stream.
         """
-        known, (made, mine) = self._current.get(_table(relation)), self._made(relation, xid)
+        top = None if transaction is None else transaction.xid
+        made, mine, held = self._catalog.made(relation, xid, top)
+        known = self._current.get(_table(relation))
         if known is not None and known[0].relation == relation and known[2] == made:
             # What this very transaction altered it may have altered again since it was sent.
-            again = {name: one[:2] if mine & {*one[1:2]} else one for name, one in made.items()}
-            if again == made and not self._has_other_key(known[0], xid):
+            again, keys = _altered_again(made, mine), known[0].key_columns
+            if again == made and not self._catalog.has_other_key(relation, keys, xid):
                 # Sent once more: nothing has changed, in the store either.
-                plan = replace(known[0], relation=relation)
-                self._plans[id(relation)] = plan
-                return plan, replace(known[1], is_new=False)
+                plan = self._plans[id(relation)] = replace(known[0], relation=relation)
+                stored = replace(known[1], is_new=False, former=plan.version_id)
+                self._wait(held, transaction, _Unsettled(plan, stored, xid))
+                return plan, stored
             made = again
-        shape = self._shape(relation, xid)
-        stored = store_shape(
-            connection,
-            self._slot_id,
-            self._system_identifier,
-            shape,
-            lsn=lsn,
-            xid=xid,
-            in_force=in_force,
-            made=made,
-        )
+        shape = self._catalog.shape(relation, xid)
+        stored = self._store(connection, shape, lsn=lsn, xid=xid, in_force=in_force, made=made)
+        if held and stored.is_new:
+            made = note_made(connection, stored.version_id, unknown(relation))
         names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
         plan = _plan(relation, stored, shape, names)
         self._apply(plan)
         self._plans[id(relation)] = plan
         self._current[_table(relation)] = plan, stored, made
+        self._wait(held, transaction, _Unsettled(plan, stored, xid))
         return plan, stored
 
-    def _made(self, relation: Relation, xid: int | None) -> tuple[Made, set[int | None]]:
-        """How the catalog says that its columns were made. Of one that a transaction altered that
-        began after this one only its number and that transaction: what it was here, and whether
-        others altered it before, the catalog does not know any more. Of one that is dropped by
-        now, renamed, or gone with its table, it knows nothing. And the transactions that are this
-        one: a later one that created the table is its subtransaction.
+    def _store(self, connection: psycopg.Connection[Any], shape: Shape, **how: Any) -> StoredShape:
+        return store_shape(connection, self._slot_id, self._system_identifier, shape, **how)
 
-        One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
-        for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
+    def _wait(self, held: bool, transaction: OpenTransaction | None, one: "_Unsettled") -> None:
+        """Have the end of a transaction waited for that is in progress."""
+        in_force = one.stored.former != one.stored.version_id
+        if transaction and (held or (in_force and transaction.kind == "streamed")):
+            one.held = held
+            self.unsettled.setdefault(transaction.xid, []).append(one)
+
+    def settle(
+        self, connection: psycopg.Connection[Any], top: int | None, state: str,
+        transaction_id: int | None = None,
+    ) -> None:  # fmt: skip
+        """Take what a transaction brought into force back where it was rolled back, and ask once
+        more for the columns of the tables that it held when their shape came, now that it has ended
+        (or was prepared, and goes on holding them: they are unknown).
+
+        Where it altered them, its changes get a shape of their own; until then, what it altered in
+        a table that looks as before can be taken for what was before.
         """
-        now, mine = self._columns_made(relation.oid) if relation.oid else None, {xid}
-        if now is None or xid is None:
-            return now.columns if now else {}, mine
-        later = {made[1] for made in now.columns.values()
-                 if is_later(made[1], xid, following=now.following)}  # fmt: skip
-        mine |= later & {now.created}
-        told = {n: made[:2] if made[1] in later - mine else made for n, made in now.columns.items()}
-        return {**{name: [] for name in relation.names}, **told}, mine
+        waiting = self.unsettled.pop(top, []) if top is not None else []
+        for one in waiting:
+            one.transaction_id = transaction_id or one.transaction_id
+            self._current.pop(_table(one.plan.relation), None)
+        gone = self._rolled_back(connection, waiting, state)
+        for one in reversed(waiting):
+            if one.xid in gone:
+                take_shape_back(connection, one.stored)
+        for one in waiting:
+            if one.held and one.xid not in gone:
+                self._ask_again(connection, one, waiting, top, state)
+        if state == "prepared" and waiting and top is not None:
+            self.unsettled[top] = waiting
 
-    def _shape(self, relation: Relation, xid: int | None) -> Shape:
-        """The relation as the store keeps it, with what only the source's catalog knows of it."""
-        key_columns = self._key_columns(relation, xid)
-        columns = relation.columns
-        if not relation.oid:
-            columns = tuple(self._named.column_of(relation, column) for column in columns)
-        type_names = self._type_names([(c.type_oid, c.typmod) for c in columns])
-        type_bases = self._type_bases([c.type_oid for c in columns])
-        return Shape(
-            oid=self._named.oid_of(relation),
-            schema=relation.namespace,
-            table=relation.name,
-            replica_identity=relation.replica_identity or "UNKNOWN",
-            columns=[
-                ColumnShape(
-                    c.name,
-                    c.type_oid,
-                    c.typmod,
-                    type_names.get((c.type_oid, c.typmod), c.type_name),
-                    c.is_key,
-                    type_bases.get(c.type_oid),
-                )
-                for c in columns
-            ],
-            key_columns=key_columns,
-        )
+    def _rolled_back(
+        self, connection: psycopg.Connection[Any], waiting: Sequence["_Unsettled"], state: str
+    ) -> set[int | None]:
+        """The (sub)transactions of these that were rolled back."""
+        xids = {one.xid for one in waiting}
+        if state in ("committed", "prepared") and waiting:
+            found = connection.execute(_ABORTED, [waiting[0].transaction_id, list(xids)])
+            return {row[0] for row in found}
+        return xids if state in ("aborted", "rolled back") else set()
 
-    def _has_other_key(self, known: TablePlan, xid: int | None) -> bool:
-        """Under FULL the key is the catalog's; the stream does not tell that it is another one."""
-        relation = known.relation
-        if relation.replica_identity != "FULL" or self._primary_key(relation.oid, xid) is None:
-            return False
-        return list(self._key_columns(relation, xid)) != list(known.key_columns)
+    def _ask_again(
+        self, connection: psycopg.Connection[Any], one: "_Unsettled",
+        waiting: Sequence["_Unsettled"], top: int | None, state: str,
+    ) -> None:  # fmt: skip
+        relation, former = one.plan.relation, one.plan.version_id
+        for _ in range(1 if state == "prepared" else _LOOKS):
+            made, mine, held = self._catalog.made(relation, one.xid, top)
+            if not held:
+                break
+            time.sleep(_LOOK_SECONDS)
+        if held:
+            made = unknown(relation)
+        elif sum(_table(other.plan.relation) == _table(relation) for other in waiting) > 1:
+            # Altered between them, perhaps.
+            made = _altered_again(made, mine)
+        if one.stored.is_new:
+            note_made(connection, former, made)
+            return
+        shape = self._catalog.shape(relation, one.xid)
+        stored = self._store(connection, shape, lsn=0, xid=one.xid, made=made)
+        one.stored = replace(stored, former=one.stored.former)
+        if stored.version_id != former:
+            self._move(connection, one, stored)
 
-    def _key_columns(self, relation: Relation, xid: int | None) -> Sequence[str]:
-        """The identity's columns; under FULL, and where nobody told, the catalog's key."""
-        if relation.replica_identity in ("FULL", None):
-            named = self._named.primary_key(relation)
-            key = (self._primary_key(relation.oid, xid) or ()) if relation.oid else named
-            # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
-            return key if all(name in relation.names for name in key) else []
-        return [relation.names[index] for index in relation.key_indexes]
+    def _move(
+        self, connection: psycopg.Connection[Any], one: "_Unsettled", stored: StoredShape
+    ) -> None:
+        """Give its changes the shape that its transaction made."""
+        plan, former = one.plan, one.plan.version_id
+        moved = [stored.version_id, one.transaction_id, plan.relation_id, former]
+        connection.execute(_MOVE, moved)
+        plan.version_id = stored.version_id
+        plan.heads = {op: row_table(plan.relation_id, plan.version_id, op) for op in "IUDTS"}
 
 
 def _plan(
@@ -259,6 +294,11 @@ def _plan(
         columns=[NamedColumn(column.name, column.type_name) for column in shape.columns],
         all_names=names,
     )
+
+
+def _altered_again(made: Made, mine: set[int | None]) -> Made:
+    """Of what these transactions altered only what is left where they altered it twice."""
+    return {name: one[:2] if mine & {*one[1:2]} else one for name, one in made.items()}
 
 
 def _table(relation: Relation) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ A version is a new shape, not a new message: the server repeats Relation message
 import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -70,6 +70,8 @@ class StoredShape:
     number: int
     #: Seen for the first time just now.
     is_new: bool
+    #: The version that was in force before; itself, where it stays in force.
+    former: int | None
 
 
 _BACK_IN_FORCE = """
@@ -86,8 +88,15 @@ _ALIKE = """
     ORDER BY v.id = r.current_version_id DESC NULLS LAST, v.number DESC
 """
 _CURRENT = """
-    UPDATE relation SET current_version_id = %s
-    WHERE id = %s AND (%s OR current_version_id IS NULL)
+    UPDATE relation r SET
+        current_version_id = CASE WHEN %s THEN %s ELSE coalesce(r.current_version_id, %s) END
+    FROM relation was WHERE r.id = %s AND was.id = r.id RETURNING was.current_version_id
+"""
+_BACK = """
+    UPDATE relation r SET current_version_id = v.id, schema = coalesce(v.schema, r.schema),
+                          "table" = coalesce(v."table", r."table")
+    FROM (VALUES (%s::bigint)) AS former (id) LEFT JOIN relation_version v USING (id)
+    WHERE r.id = %s AND r.current_version_id = %s
 """
 _MADE = "UPDATE relation_version SET made = %s WHERE id = %s AND made IS DISTINCT FROM %s"
 
@@ -120,14 +129,26 @@ def store_shape(
             # Back in force only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         _learn_types(connection, found[0], found[3], shape)
-        stored = StoredShape(relation_id, found[0], found[1], is_new=False)
+        stored = StoredShape(relation_id, found[0], found[1], is_new=False, former=None)
     else:
         digest += f"-{len(alike)}" if alike else ""
         stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
     if made:
-        connection.execute(_MADE, [Jsonb(made), stored.version_id, Jsonb(made)])
-    connection.execute(_CURRENT, [stored.version_id, relation_id, in_force])
-    return stored
+        note_made(connection, stored.version_id, made)
+    version = stored.version_id
+    was = connection.execute(_CURRENT, [in_force, version, version, relation_id]).fetchone()
+    return replace(stored, former=was[0] if was else None)
+
+
+def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) -> None:
+    """What brought a version into force was rolled back: the one before it is in force."""
+    connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
+
+
+def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) -> Made:
+    """Note how a version's columns were made, as it is known by now."""
+    connection.execute(_MADE, [Jsonb(made), version_id, Jsonb(made)])
+    return made
 
 
 def _learn_types(
@@ -185,4 +206,4 @@ def _new_version(
         ],
     ).fetchone()  # fmt: skip
     assert row is not None
-    return StoredShape(relation_id, int(row[0]), int(row[1]), is_new=True)
+    return StoredShape(relation_id, int(row[0]), int(row[1]), is_new=True, former=None)

@@ -18,7 +18,7 @@ from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
 from replview.ui.versions import shape_of, summary
 from tests.conftest import SourceDatabase
-from tests.receiver.conftest import Recording
+from tests.receiver.conftest import Recording, wait_for
 from tests.receiver.conftest import record as record  # a fixture
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def last_change(recording: Recording) -> tuple[ChangeRow, Before]:
 
 def last_entry(recording: Recording) -> Entry:
     """The same as the row's history has it."""
-    relation = Relation.objects.get(slot=recording.slot, table="t")
+    relation = Relation.objects.filter(slot=recording.slot, table="t").earliest("pk")
     page = row_history(reading_session(), recording.slot, relation.pk, {"id": "1"})
     return page.entries[0]
 
@@ -121,6 +121,80 @@ def test_what_may_have_been_altered_twice_meanwhile_is_unknown(
     first, second, third = map(shape_of, versions)
     assert summary(first, second) == "amount perhaps rewritten"
     assert summary(second, third) == "amount perhaps rewritten"
+
+
+@pytest.mark.pg(16)
+@pytest.mark.parametrize("end", ["COMMIT", "PREPARE TRANSACTION 'it'"])
+def test_what_a_transaction_in_progress_alters_is_seen_once_it_has_ended(
+    source: SourceDatabase, record: Record, end: str
+) -> None:
+    """While it lasts the catalog shows others what was before; nor does it where it is prepared."""
+    source.run(f"ALTER DATABASE {source.name} SET debug_logical_replication_streaming = immediate")
+    recording = play(source, record, "UPDATE t SET a = 'xx'")
+    recording.start()
+    with source.connect() as session:
+        for statement in ("BEGIN", "ALTER TABLE t ALTER amount TYPE int USING amount * 100",
+                          "UPDATE t SET b = false", "CREATE TABLE made (id int PRIMARY KEY, n int)",
+                          "INSERT INTO made VALUES (1, 7)"):  # fmt: skip
+            session.execute(statement)
+        wait_for(lambda: recording.transactions(state="streaming"), 20)
+        session.execute(end)
+    recording.caught_up()
+    if end != "COMMIT":
+        [change] = changes_of(reading_session(), recording.transactions(state="prepared")[-1].pk)[
+            :1
+        ]
+        before = before_images(reading_session(), [change])[change.transaction_id, change.seq]
+        assert "amount" not in before.image
+        source.run("COMMIT PREPARED 'it'")
+    source.run("UPDATE t SET a = 'xxx'", "UPDATE made SET id = 2")
+    recording.caught_up()
+    recording.end()
+
+    images = []
+    for transaction in recording.transactions()[-3:]:
+        changes = changes_of(reading_session(), transaction.pk)
+        found = before_images(reading_session(), changes)
+        images += [found[c.transaction_id, c.seq].image for c in changes if c.op == "U"]
+    assert images == [
+        {"id": "1", "a": "xx", "b": "t"},
+        {"id": "1", "a": "xx", "amount": "500", "b": "f"},
+        {"id": "1", "n": "7"},
+    ]
+
+
+@pytest.mark.pg(16)
+@pytest.mark.parametrize("end", ["ROLLBACK", "ROLLBACK TO s", "ROLLBACK PREPARED 'it'"])
+def test_what_was_rolled_back_is_not_the_table_of_the_name(
+    source: SourceDatabase, record: Record, end: str
+) -> None:
+    source.run(f"ALTER DATABASE {source.name} SET debug_logical_replication_streaming = immediate",
+               "CREATE TABLE u (id int PRIMARY KEY)")  # fmt: skip
+    recording = play(source, record, "INSERT INTO u VALUES (1)")
+    recording.start()
+    with source.connect() as session:
+        for statement in ("BEGIN", "SAVEPOINT s", "DROP TABLE t",
+                          "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (2)",
+                          "ALTER TABLE u ADD v int", "ALTER TABLE u RENAME TO w",
+                          "INSERT INTO w VALUES (2)"):  # fmt: skip
+            session.execute(statement)
+        wait_for(lambda: recording.transactions(state="streaming"), 20)
+        if end == "ROLLBACK PREPARED 'it'":
+            session.execute("PREPARE TRANSACTION 'it'")
+        session.execute(end)
+        if end == "ROLLBACK TO s":
+            session.execute("INSERT INTO u VALUES (3)")
+            session.execute("COMMIT")
+    source.run("INSERT INTO t VALUES (3)")
+    recording.caught_up()
+    recording.end()
+
+    assert last_entry(recording).after.values == {"id": "1", "a": "x", "amount": "5", "b": "t"}
+    mine = Relation.objects.filter(slot=recording.slot).order_by("pk")
+    in_force = [(r.table, r.current_version and r.current_version.number) for r in mine]
+    assert in_force == [("t", 1), ("u", 1), ("t", None)]
+    page = row_history(reading_session(), recording.slot, mine[1].pk, {"id": "1"})
+    assert page.entries[0].after.values == {"id": "1"}
 
 
 @pytest.mark.parametrize(
@@ -271,7 +345,7 @@ def test_a_row_as_of_a_moment_has_the_columns_of_that_moment(
         # Of what was altered twice while the receiver is behind, less is known.
         recording.caught_up()
     recording.end()
-    relation = Relation.objects.get(slot=recording.slot, table="t")
+    relation = Relation.objects.filter(slot=recording.slot, table="t").earliest("pk")
 
     def state(**at: Any) -> RowState:
         return row_as_of(reading_session(), recording.slot, relation.pk, {"id": "1"}, **at)

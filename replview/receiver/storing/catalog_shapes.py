@@ -1,0 +1,107 @@
+"""What only the source's catalog knows of a table's shape, which no stream tells."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from decoder.messages import Relation
+from replview.catalog.stream_shape import ColumnsMade, is_later
+from replview.receiver.source_catalog import NamedTables
+from replview.store.write.shapes import ColumnShape, Made, Shape
+
+#: Answers for a table's primary key, the names of types and what they are over, from the source's
+#: catalog.
+PrimaryKeyReader = Callable[[int, int | None], Sequence[str] | None]
+TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
+#: Answers what ``catalog.stream_shape.columns_made`` does; None where the catalog cannot be asked.
+ColumnsMadeReader = Callable[[int, int | None], ColumnsMade | None]
+TypeBaseReader = Callable[[Sequence[int]], Mapping[int, dict[str, Any]]]
+
+
+class CatalogShapes:
+    """Asks the catalog, as it is now, about relations of the stream."""
+
+    def __init__(
+        self,
+        *,
+        primary_key: PrimaryKeyReader,
+        type_names: TypeNameReader,
+        type_bases: TypeBaseReader,
+        named: NamedTables | None = None,
+        columns_made: ColumnsMadeReader = lambda oid, by: None,
+    ) -> None:
+        """``named``: tables whose oids the stream does not tell."""
+        self._named = named or NamedTables(lambda schema, table: None)
+        self._primary_key = primary_key
+        self._type_names = type_names
+        self._columns_made = columns_made
+        self._type_bases = type_bases
+
+    def made(
+        self, relation: Relation, xid: int | None, top: int | None
+    ) -> tuple[Made, set[int | None], bool]:
+        """How the catalog says that its columns were made. Of one that a transaction altered that
+        began after this one only its number and that transaction: what it was here, and whether
+        others altered it before, the catalog does not know any more. Of one that is dropped by
+        now, renamed, or gone with its table, it knows nothing. And the transactions that are this
+        one: a later one that created the table is its subtransaction.
+
+        One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
+        for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
+        """
+        now, mine = self._columns_made(relation.oid, top) if relation.oid else None, {xid, top}
+        if now is None or xid is None:
+            return now.columns if now else {}, mine, False
+        later = {made[1] for made in now.columns.values()
+                 if is_later(made[1], xid, following=now.following)}  # fmt: skip
+        mine |= later & {now.created}
+        told = {n: made[:2] if made[1] in later - mine else made for n, made in now.columns.items()}
+        return {**unknown(relation), **told}, mine, now.held
+
+    def shape(self, relation: Relation, xid: int | None) -> Shape:
+        """The relation as the store keeps it, with what only the source's catalog knows of it."""
+        key_columns = self._key_columns(relation, xid)
+        columns = relation.columns
+        if not relation.oid:
+            columns = tuple(self._named.column_of(relation, column) for column in columns)
+        type_names = self._type_names([(c.type_oid, c.typmod) for c in columns])
+        type_bases = self._type_bases([c.type_oid for c in columns])
+        return Shape(
+            oid=self._named.oid_of(relation),
+            schema=relation.namespace,
+            table=relation.name,
+            replica_identity=relation.replica_identity or "UNKNOWN",
+            columns=[
+                ColumnShape(
+                    c.name,
+                    c.type_oid,
+                    c.typmod,
+                    type_names.get((c.type_oid, c.typmod), c.type_name),
+                    c.is_key,
+                    type_bases.get(c.type_oid),
+                )
+                for c in columns
+            ],
+            key_columns=key_columns,
+        )
+
+    def has_other_key(
+        self, relation: Relation, key_columns: Sequence[str], xid: int | None
+    ) -> bool:
+        """Under FULL the key is the catalog's; the stream does not tell that it is another one."""
+        if relation.replica_identity != "FULL" or self._primary_key(relation.oid, xid) is None:
+            return False
+        return list(self._key_columns(relation, xid)) != list(key_columns)
+
+    def _key_columns(self, relation: Relation, xid: int | None) -> Sequence[str]:
+        """The identity's columns; under FULL, and where nobody told, the catalog's key."""
+        if relation.replica_identity in ("FULL", None):
+            named = self._named.primary_key(relation)
+            key = (self._primary_key(relation.oid, xid) or ()) if relation.oid else named
+            # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
+            return key if all(name in relation.names for name in key) else []
+        return [relation.names[index] for index in relation.key_indexes]
+
+
+def unknown(relation: Relation) -> Made:
+    """Of no column it is known how it was made."""
+    return {name: [] for name in relation.names}
