@@ -20,7 +20,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-fast lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -47,8 +47,11 @@ lint: install-test ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-audit: install-test ## Ask for known vulnerabilities of what is installed; found ones fail
-	$(BIN)/python -m tests.audit
+lock: $(BIN)/python ## Resolve requirements/*.lock anew after a change of pyproject.toml (LOCK_ARGS=--upgrade)
+	@$(BIN)/python -m tests.shipping.lock $(LOCK_ARGS)
+
+audit: $(BIN)/python ## Ask for known vulnerabilities of all that is locked; found ones fail
+	@$(BIN)/python -m tests.audit
 
 bench: .venv/installed-bench ## Measure, and compare with the bars (BENCH_ARGS=)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
@@ -75,8 +78,9 @@ round-trips: install-test ## Hold 50 random exports, read back, against their so
 spark-artefact: .venv/installed ## Build what spark-submit takes along: build/replview-spark.zip
 	@$(BIN)/python -m replview.spark.artefact build
 
-wheel: install-test ## Build the wheel, which holds all that replview needs, and the sdist into dist/
+wheel: .venv/installed ## Build the wheel, which holds all that replview needs, the sdist, and their SBOM into dist/
 	@$(BIN)/python -m hatchling build
+	@$(BIN)/python -m tests.shipping.lock --sbom dist
 
 screenshots: install-test chromium ## Take the pictures of docs/images anew, from a demo: about 4 minutes
 	$(BIN)/python -m tests.screenshots
@@ -94,19 +98,20 @@ clean: ## Remove .venv, caches and the demo's data
 
 # --- installing ------------------------------------------------------------------------------
 # A stamp says what is installed, so that the next make is instant. The large [spark] extra is
-# not among it: the demo shows its first page without.
+# not among it: the demo shows its first page without. Nothing is installed whose hash is not in
+# requirements/*.lock, of what builds packages neither.
 
 install-test: .venv/installed-test
 
-.venv/installed: pyproject.toml | $(BIN)/python
-	@$(call pip_install,.)
+.venv/installed: pyproject.toml requirements/run.lock requirements/build.lock | $(BIN)/python
+	@$(call pip_install,run)
 
-.venv/installed-test: pyproject.toml | $(BIN)/python
-	@$(call pip_install,.[test])
+.venv/installed-test: pyproject.toml requirements/test.lock requirements/build.lock | $(BIN)/python
+	@$(call pip_install,test)
 	@touch .venv/installed
 
-.venv/installed-bench: pyproject.toml | $(BIN)/python
-	@$(call pip_install,.[bench])
+.venv/installed-bench: pyproject.toml requirements/bench.lock requirements/build.lock | $(BIN)/python
+	@$(call pip_install,bench)
 	@touch .venv/installed .venv/installed-test
 
 $(BIN)/python:
@@ -119,10 +124,14 @@ $(BIN)/python:
 	@echo "creating .venv"
 	@$(PYTHON) -m venv .venv
 
-# pip_install(what): names each package as pip comes to it; the whole of what pip said is in a log.
+# pip_install(lock): names each package as pip comes to it; the whole of what pip said is in a log.
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-build-isolation
+
 define pip_install
-echo "installing $(1) into .venv; the first time takes about a minute"; \
-{ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '$(1)' 2>&1; \
+echo "installing requirements/$(1).lock into .venv; the first time takes about a minute"; \
+{ { $(PIP_INSTALL) --require-hashes -r requirements/build.lock && \
+    $(PIP_INSTALL) --require-hashes -r requirements/$(1).lock && \
+    $(PIP_INSTALL) --no-deps -e .; } 2>&1; \
   echo $$? > .venv/install.status; } | tee .venv/install.log | sed -un 's/^Collecting \([^ ;(<>=~!]*\).*/  \1/p'; \
 if [ "$$(cat .venv/install.status)" = 0 ]; then touch $@; else $(say_why_pip_failed); exit 1; fi
 endef
@@ -134,6 +143,9 @@ elif grep -qE 'NewConnectionError|Temporary failure in name resolution|Read time
 	echo "pip cannot reach its package index. Mend it: check the network and 'pip config list'"; \
 elif grep -qE "gcc|'cc'|cc1|Python\.h|Microsoft Visual" .venv/install.log; then \
 	echo "a package must be compiled here and cannot be. Mend it: apt-get install build-essential python3-dev"; \
+elif grep -q 'DO NOT MATCH THE HASHES' .venv/install.log; then \
+	sed -n 's/^ *\([^ ]*\) from .*:$$/\1 is not the file that was locked./p' .venv/install.log; \
+	echo "Do not install it. Mend it: look at where pip takes its packages from ('pip config list')"; \
 elif grep -q 'No matching distribution found' .venv/install.log; then \
 	sed -n 's/^ERROR: No matching distribution found for \(.*\)/no wheel of \1 for this platform./p' .venv/install.log; \
 	echo "Mend it: use CPython 3.11 to 3.13 on x86-64 or arm64 Linux: make PYTHON=python3.11 install"; \

@@ -1,17 +1,14 @@
-"""``make audit``: known vulnerabilities of what is installed. Found ones fail; where nobody can be
-asked (no package index, no advisory service) it says so and goes on.
-
-pip-audit lives in an environment of its own, so that what it needs is not what we ship.
+"""``make audit``: known vulnerabilities of all that is locked, tools too. Found ones fail; where
+nobody can be asked (no package index, no advisory service) it says so and goes on.
 """
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-_TOOL = "pip-audit~=2.9"
+from tests.shipping.lock import LOCKS, tool
+
 _SECONDS = 300
 #: Looked at, and of no concern: identifier → why. Empty it as soon as it can be.
 ACCEPTED: dict[str, str] = {}
@@ -26,17 +23,15 @@ _AWAY = (
 
 def main() -> int:
     """Exit status: 0 nothing known, or nobody to ask; 1 vulnerable; 2 the tool itself failed."""
-    program = Path(sys.prefix) / "audit" / "bin" / "pip-audit"
-    if not program.exists() and (why := _install(program.parents[1])):
-        return cannot(f"{_TOOL} cannot be installed", why)
-    words = [str(program), "-s", "osv", "--format", "json", "--progress-spinner", "off",
-             "--timeout", "20", "--local"]  # fmt: skip
-    # Of this environment, not of its own.
-    environment = {**os.environ, "PIPAPI_PYTHON_LOCATION": sys.executable}
+    # "bench" has all of "test", "spark" and "run".
+    files = [f"{LOCKS / name}.lock" for name in ("bench", "build", "tools")]
+    locks = [word for file in files for word in ("-r", file)]
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=_SECONDS, env=environment
-        )
+        words = [str(tool("pip-audit")), *locks, "--require-hashes", "--disable-pip", "-s", "osv",
+                 "--format", "json", "--progress-spinner", "off", "--timeout", "20"]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.CalledProcessError as failed:
+        return cannot("pip-audit cannot be installed", failed.stderr or failed.stdout)
     except subprocess.TimeoutExpired:
         return cannot("the advisory service did not answer in time", "timed out")
     try:
@@ -59,23 +54,10 @@ def judge(told: dict[str, Any]) -> int:
         mended = ", ".join(vulnerability.get("fix_versions", [])) or "no version yet"
         print(f"{package['name']} {package['version']}: {vulnerability['id']}, mended in {mended}")
     if found:
-        print(f"{len(found)} known vulnerabilities: raise the versions in pyproject.toml")
+        print(f"{len(found)} known vulnerabilities: raise the versions (make lock)")
         return 1
     print(f"no known vulnerability in {len(audited)} packages")
     return 0
-
-
-def _install(folder: Path) -> str:
-    """Why it cannot be; empty: it is there."""
-    python = folder / "bin" / "python"
-    for words in (
-        [sys.executable, "-m", "venv", str(folder)],
-        [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", _TOOL],
-    ):
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS)
-        if done.returncode:
-            return done.stderr or done.stdout or "it says nothing"
-    return ""
 
 
 def cannot(what: str, said: str) -> int:

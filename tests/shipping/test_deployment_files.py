@@ -13,6 +13,7 @@ import yaml
 
 from replview.management.commands.up import Command
 from replview.runtime.programs import KINDS
+from tests.shipping.lock import LOCKS
 from tests.variables import ROOT, variables_of_the_code
 
 UNITS = ROOT / "docs" / "systemd"
@@ -56,6 +57,17 @@ def test_compose_names_variables_that_are_read(compose: dict[str, Any]) -> None:
         assert service["environment"].keys() - variables_of_the_code().keys() == set()
 
 
+def test_every_image_of_compose_has_a_version_and_can_be_named_by_digest(
+    compose: dict[str, Any],
+) -> None:
+    named = [s["image"] for s in compose["services"].values() if s["image"] != "replview"]
+    named += [service["build"]["args"]["BASE"] for service in ours(compose).values()]
+    told = (ROOT / "docs" / "deploy.md").read_text()
+    for image in named:
+        variable, tag = re.fullmatch(r"\$\{(REPLVIEW_\w+_IMAGE):-(\S+:\S*\d\S*)\}", image).groups()  # type: ignore[union-attr]
+        assert f"{variable}=$(digest {tag})" in told
+
+
 def test_compose_declares_what_its_services_use(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         assert set(service.get("secrets", [])) <= compose["secrets"].keys()
@@ -91,8 +103,10 @@ def instructions() -> list[tuple[str, str]]:
 
 def test_the_image_is_pinned_and_does_not_run_as_root() -> None:
     found = instructions()
-    bases = [rest.split()[0] for word, rest in found if word == "FROM"]
-    assert all(re.search(r":[\w.-]*\d", base) for base in bases), bases
+    # By a version, or by whoever builds it, by digest.
+    assert {rest.split()[0] for word, rest in found if word == "FROM"} == {"${BASE}"}
+    [base] = [rest for word, rest in found if rest.startswith("BASE=")]
+    assert re.search(r":[\w.-]*\d", base)
     [user] = [rest for word, rest in found if word == "USER"]
     assert int(user) > 0
     assert f"--uid {user} " in next(rest for word, rest in found if "useradd" in rest)
@@ -105,6 +119,14 @@ def test_the_image_runs_a_command_of_ours_with_variables_that_are_read() -> None
     assert parsed(yaml.safe_load(found["CMD"]))["only"] == "web"
     named = set(re.findall(r"\b(REPLVIEW_[A-Z_]+)=", (ROOT / "Containerfile").read_text()))
     assert named - variables_of_the_code().keys() == set()
+
+
+def test_the_image_takes_only_files_whose_hashes_are_locked() -> None:
+    step = next(rest for word, rest in instructions() if word == "RUN" and "pip" in rest)
+    for call in re.findall(r"/pip [^&]+", step):
+        assert "--require-hashes" in call or "--no-deps" in call, call
+    assert "--no-index" in step.rpartition("/pip ")[2]
+    assert all((LOCKS / f"{name}.lock").exists() for name in ("build", "run", "spark"))
 
 
 def test_java_is_configured_though_the_slim_base_has_no_folder_for_manuals() -> None:
