@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from decoder.binary import UserType
+from decoder.boundaries import Prepare
 from decoder.events import (
     Change,
     Event,
@@ -147,6 +148,9 @@ class Assembler(FastRoad):
                 self._values.name_type(message.oid, message.namespace, message.name)
                 self._events.append(TypeSeen(message, self._lifecycle.current))
             case _:
+                if isinstance(message, Prepare) and self._lifecycle.current is None:
+                    self._end_run()
+                    self._events.append(self._lifecycle.begin_empty(message, data.wal_start))
                 event = self._lifecycle.take(message, data.wal_start)
                 if event is not None:
                     self._end_run()

@@ -185,6 +185,12 @@ class Lifecycle:
         transaction.prepare_lsn = message.prepare_lsn
         return self._open(transaction, wal_start)
 
+    def begin_empty(self, message: b.Prepare, wal_start: int) -> Event:
+        """The beginning of a transaction of which a server sends the Prepare alone: PostgreSQL 18
+        does where it has an identifier and changed nothing, as by SELECT FOR UPDATE.
+        """
+        return self._begin_prepare(message, wal_start)
+
     def _prepare(self, message: b.Prepare, wal_start: int) -> Event:
         transaction = self._ending("Prepare", "prepared")
         begun = (transaction.xid, transaction.gid, transaction.prepare_lsn)

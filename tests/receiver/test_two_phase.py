@@ -113,3 +113,21 @@ def test_a_streamed_transaction_that_is_prepared_ends_in_a_later_session(
     [committed] = recording.transactions()
     assert (committed.pk, committed.commit_seq, committed.state) == (prepared.pk, 1, "committed")
     assert committed.inserts == 3000
+
+
+@pytest.mark.pg(15)
+@pytest.mark.parametrize("end", ["COMMIT PREPARED", "ROLLBACK PREPARED"])
+def test_a_prepared_transaction_that_only_locked_a_row_stops_no_slot(
+    any_source: SourceDatabase, record, end: str
+) -> None:
+    """PostgreSQL 18 sends its Prepare without a BeginPrepare before it."""
+    any_source.run(TABLE, "INSERT INTO t VALUES (0)")
+    recording = record(any_source)
+    any_source.run("BEGIN; SELECT FROM t FOR UPDATE; PREPARE TRANSACTION 'locks'", f"{end} 'locks'",
+                   "INSERT INTO t VALUES (2)")  # fmt: skip
+    recording.caught_up()
+
+    [after] = recording.transactions(state="committed", inserts=1)
+    assert [change.new["n"] for change in recording.changes(after)] == ["2"]
+    assert not recording.slot.quarantined.exists()
+    assert not recording.transactions(state="prepared")
