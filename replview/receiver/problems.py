@@ -39,6 +39,13 @@ TROUBLES = {
         "Find out what stands between replview and the server, and whether the address leads to "
         "one server alone: nothing of it was stored or confirmed",
     ),
+    # libpq holds a message until all of it has come.
+    "endless_message": (
+        "the server sent more than 1 GiB of one message, which PostgreSQL never does, and did not "
+        "end it",
+        "Find out what stands between replview and the server: the connection was given up, and "
+        "nothing of it was stored or confirmed",
+    ),
     # The same address leads to another server, or to another timeline.
     "other_server": (
         "the connection leads to another server than before (a failover, or a pooler that was "

@@ -8,8 +8,10 @@ itself, its lease is given back for it, and the raised epoch keeps it from writi
 import ctypes
 import gc
 import logging
+import resource
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -26,6 +28,11 @@ _COLLECT_AFTER = 200_000
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _TRIM_BYTES = 64 * 1024 * 1024
 _PAD_BYTES = 4 * 1024 * 1024
+#: A receiver at work has less than this.
+_MUCH_BYTES = 150_000_000
+#: Receivers of one process do this for each other, and no more often.
+_GIVE_BACK_SECONDS = 10.0
+_given_back_at = 0.0
 #: Larger blocks (a value of many megabytes) still go back to the system when freed.
 _MMAP_BYTES = 16 * 1024 * 1024
 
@@ -46,6 +53,30 @@ def prepare_for_batches() -> None:
             mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
             mallopt(_M_TOP_PAD, _PAD_BYTES)
             mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+
+
+def give_back_memory() -> None:
+    """Have the system take back what is not in use, where that is much: after a flood, and in a
+    quiet moment.
+    """
+    global _given_back_at
+    now = time.monotonic()
+    if now - _given_back_at < _GIVE_BACK_SECONDS or resident_bytes() < _MUCH_BYTES:
+        return
+    _given_back_at = now
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
+
+
+def resident_bytes() -> int:
+    """What this process holds of the machine's memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 log = logging.getLogger(__name__)

@@ -95,8 +95,8 @@ class Receiver:
         #: Sessions in a row that were given up because the server did not answer.
         self._silences = 0
         self._last_code = ""
-        #: The message that the last session could not decode.
-        self._undecoded: bytes | None = None
+        #: The message that the last session could not decode, and where it was.
+        self._undecoded: tuple[int | None, bytes] | None = None
         #: The next session reads up to here only.
         self._before: Before | None = None
         #: The lease was given back.
@@ -176,6 +176,8 @@ class Receiver:
                 if opened.made_progress:
                     self._attempt = self._silences = 0
                 opened.close()
+                if not self._stop.is_set():
+                    process.give_back_memory()
         return None
 
     def _say_streaming(self, slot: SlotRow, opened: OpenSession) -> None:
@@ -184,6 +186,7 @@ class Receiver:
         self._log.info("slot %s: streaming from %s", slot.id, began)
         if isinstance(opened.session, ReplicationSession):
             opened.session.silence.answer_seconds = patience_seconds(self._silences)
+            opened.session.encoding = opened.encoding
         again = bool(self._last_code)
         self._obey(reports.say_streaming(self._store, self._lease, opened.incarnation, again=again))
         self._last_code = ""
@@ -213,8 +216,8 @@ class Receiver:
         if not isinstance(error, ProtocolError) or error.frame is None:
             return None
         culprit = undecodable(error)
-        seen, self._undecoded = self._undecoded, culprit.raw
-        return culprit if seen == culprit.raw else None
+        seen, self._undecoded = self._undecoded, (culprit.lsn, culprit.raw)
+        return culprit if seen == self._undecoded else None
 
     def _pause(self, trouble: SourceProblem) -> None:
         self._attempt += 1

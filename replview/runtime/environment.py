@@ -128,6 +128,12 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_STATEMENT_SECONDS",
             "A single statement of a request on the store is cancelled after so many seconds;"
             " `0`: never.", default="30"),
+        Variable("REPLVIEW_VALUE_ASIDE_MB",
+            "A value that is larger (or the values of a row that are together) is kept aside from "
+            "its change, in pieces.", default="64"),
+        Variable("REPLVIEW_VALUE_LIMIT_MB",
+            "A value that is larger is not kept: the record has its size and SHA-256. A receiver "
+            "needs up to 150 MB and three times that.", default="384"),
         Variable("REPLVIEW_DB_POOL",
             "`0`: the web server has no connection pool, and no limit to its statements.",
             default_in_words="`1` in the web server"),

@@ -37,6 +37,8 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "masked": masked.two_columns,
     "decode": decoding.decoder_alone,
     "memory": memory.one_large_transaction,
+    "large-values": memory.large_values,
+    "versions": memory.many_versions,
     "savepoints": savepoints.with_savepoints,
     "recovery": recovery.after_losing_a_receiver,
     "latency": latency.commit_to_socket,

@@ -143,13 +143,19 @@ class Bench:
         with running(argv, self.environment, self.folder / f"{slot}.log") as process:
             yield process
 
-    def wait_stored(self, process: subprocess.Popen[bytes], slot: str, end_lsn: str) -> float:
+    def wait_stored(
+        self,
+        process: subprocess.Popen[bytes],
+        slot: str,
+        end_lsn: str,
+        seconds: float = _STORED_SECONDS,
+    ) -> float:
         """Seconds from the start of the stream to the last commit stored up to ``end_lsn``."""
         query = """
             SELECT extract(epoch FROM last_stored_at - connected_at)::float8 FROM slot
             WHERE name = %s AND checkpoint_lsn >= %s::pg_lsn
         """
-        give_up_at = time.monotonic() + _STORED_SECONDS
+        give_up_at = time.monotonic() + seconds
         with psycopg.connect(self.store.dsn("replview"), autocommit=True) as connection:
             while (row := connection.execute(query, [slot, end_lsn]).fetchone()) is None:
                 log = said(self.folder / f"{slot}.log")

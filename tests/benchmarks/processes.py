@@ -79,7 +79,16 @@ def said(log: Path) -> str:
 
 def peak_rss_bytes(process: subprocess.Popen[bytes]) -> int:
     """The most memory the process has had so far. Source: proc(5), ``VmHWM``."""
+    return _memory(process, "VmHWM:")
+
+
+def rss_bytes(process: subprocess.Popen[bytes]) -> int:
+    """The memory that the process has now. Source: proc(5), ``VmRSS``."""
+    return _memory(process, "VmRSS:")
+
+
+def _memory(process: subprocess.Popen[bytes], name: str) -> int:
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
-    raise Failed(f"process {process.pid} has ended: no VmHWM")
+    raise Failed(f"process {process.pid} has ended: no {name}")

@@ -10,7 +10,6 @@ from replview.catalog.problems import SourceProblem
 from replview.jobs import baselines
 from replview.receiver.baselines import baseline as reading
 from replview.receiver.baselines.storing import Lost
-from replview.receiver.storing import encoding
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
 from replview.store.retention import tidy
@@ -225,8 +224,8 @@ def test_bytes_that_are_no_text_are_marked(ascii_source: SourceDatabase, record)
     assert row == {"id": "1", "v": {"$bytes": "Y2Fm6Q==", "$type": 25}, "w": "a\tb"}
 
 
-def test_a_value_too_long_for_jsonb_goes_aside(source, record, monkeypatch) -> None:
-    monkeypatch.setattr(encoding, "ASIDE_DOCUMENT_BYTES", 100_000)
+def test_a_value_too_long_for_jsonb_goes_aside(source, record, settings) -> None:
+    settings.VALUE_ASIDE_BYTES = 100_000
     source.run("CREATE TABLE t (id int PRIMARY KEY, long text)",
                "INSERT INTO t VALUES (1, repeat('x', 200000))")  # fmt: skip
     recording = record(source)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from replview.receiver.storing import encoding
 from replview.store.models import LargeValue, Relation, RelationVersion
 from replview.store.read.rows import signed_hash
 from tests.conftest import SourceDatabase
@@ -82,8 +81,8 @@ def test_part_of_a_primary_key_is_no_key(source: SourceDatabase, record) -> None
     assert RelationVersion.objects.get(pk=change.version_id).key_columns == []
 
 
-def test_a_message_too_long_for_jsonb_goes_aside(source, record, monkeypatch) -> None:
-    monkeypatch.setattr(encoding, "ASIDE_DOCUMENT_BYTES", 100_000)
+def test_a_message_too_long_for_jsonb_goes_aside(source, record, settings) -> None:
+    settings.VALUE_ASIDE_BYTES = 100_000
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
     recording = record(source)
     emit = "SELECT pg_logical_emit_message({}, 'long', repeat('m', 200000))"
@@ -151,8 +150,8 @@ def test_a_masked_key_leaves_no_hash(source: SourceDatabase, record) -> None:
     assert change.key_hash is None
 
 
-def test_a_value_too_long_for_jsonb_goes_aside(source, record, monkeypatch) -> None:
-    monkeypatch.setattr(encoding, "ASIDE_DOCUMENT_BYTES", 100_000)
+def test_a_value_too_long_for_jsonb_goes_aside(source, record, settings) -> None:
+    settings.VALUE_ASIDE_BYTES = 100_000
     source.run("CREATE TABLE t (id int PRIMARY KEY, long text)")
     recording = record(source)
     source.run("INSERT INTO t VALUES (1, repeat('é', 200000))")

@@ -49,7 +49,11 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
         read_as_recorded()
     first = Change.objects.filter(op="I", new__contains={"id": "1"}).order_by("pk")[0]
     # Marks, as column rules and values too long for JSONB leave them.
-    first.new |= {"price": {"$masked": True}, "wide": {"$aside": 6}, "n": {"$binary": "AA=="}}
+    first.new |= {
+        "price": {"$masked": True},
+        "wide": {"$aside": 6},
+        "n": {"$too_large": 9, "$sha256": "a"},
+    }
     Change.objects.filter(pk=first.pk).update(new=first.new)
     for piece, content in enumerate(["abc", "def"]):
         LargeValue.objects.create(

@@ -87,7 +87,8 @@ def test_a_delete_tells_what_the_key_does_not_hold(history) -> None:
 
 
 def test_marked_values_stay_marked_and_a_dropped_key_is_unknown(history) -> None:
-    masked = {"id": {"$masked": True}, "status": {"$binary": "AA=="}, "note": {"$aside": 300}}
+    named = {"$too_large": 9, "$sha256": "ab12"}
+    masked = {"id": {"$masked": True}, "status": {"$binary": "AA=="}, "note": named}
     history.commit({"op": "I", "new": masked}, {"op": "I", "new": {"status": "x"}})
     first, second = records(history)
     assert first["new"] == masked

@@ -10,7 +10,7 @@ So a long open one is asked for seldom: in between, a *light* peek leaves it out
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from psycopg import errors, sql
 from decoder.scalars import LSN
 from replview.receiver.connecting import polling_conninfo
 from replview.receiver.incarnation import SystemIdentity
+from replview.receiver.large_values import Spooled
 from replview.receiver.problems import trouble
 from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.pacing import Pacing
@@ -37,6 +38,10 @@ _Rows = list[tuple[bytes | None, ...]]
 
 class PollingSession:
     """One ordinary connection that peeks and advances, from connecting to closing."""
+
+    #: As in ``ReplicationSession``; but rows of a query come whole, however large.
+    in_stream: bool | None = None
+    spooled: Sequence[Spooled] = ()
 
     def __init__(self, conninfo: str, *, client_encoding: str = "UTF8") -> None:
         """Connect to the source by an ordinary connection. Raises ``psycopg.OperationalError``."""
@@ -165,6 +170,10 @@ class PollingSession:
         if not self._queries.running:
             self._go_on()
         return frames
+
+    def is_swollen(self) -> bool:
+        """Never: its connection does not hold what a peek gave."""
+        return False
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
         """Take note that everything read so far is stored, so that the slot may be advanced and the

@@ -14,6 +14,8 @@ import psycopg
 
 from decoder.events import RelationSeen
 from decoder.scalars import now_us
+from replview.receiver.large_values import put_back
+from replview.receiver.process import give_back_memory
 from replview.receiver.quarantine import Before, Skips, left_out_of, read_skips
 from replview.receiver.sessions.opening import OpenSession
 from replview.receiver.sessions.pacing import Feedback, idle_position
@@ -108,7 +110,7 @@ class Pump:
         """
         self._session.add_waker(self._writing.waker)
         more = False
-        while not self._stop.is_set() and not self._is_there():
+        while not self._stop.is_set() and not self._is_there() and not self._is_due_anew():
             if not more and self._session.wait(self._timeout()):
                 self._writing.drain_waker()
             self._check_writer()
@@ -119,6 +121,16 @@ class Pump:
     def _is_there(self) -> bool:
         """Whether all before the transaction that this session stops at is with the writer."""
         return self._before is not None and self._before.reached and not self._batch.events
+
+    def _is_due_anew(self) -> bool:
+        """Whether the session is to end so that another one begins with a small process: only where
+        nothing would come twice for it.
+        """
+        return (
+            self._session.is_swollen()
+            and not (self._assembler.in_transaction or self._assembler.open_streams)
+            and not (self._batch.events or self._writing.waiting)
+        )
 
     def finish(self) -> None:
         """Store what was handed over, confirm it to the server, and leave the stream to be closed.
@@ -155,6 +167,8 @@ class Pump:
         if not batch.events and not self._writing.waiting:
             self._session.settled(self._writing.stored_lsn, self._recorder.open_xids)
         limit = min(READ_FRAMES, BATCH_FRAMES - batch.frames)
+        is_pgoutput = self._opened.plugin == "pgoutput"
+        self._session.in_stream = self._assembler.in_stream if is_pgoutput else None
         frames = self._session.read(limit, BATCH_BYTES - batch.size_bytes)
         self._decode(frames)
         if self._session.portions_read != self._portions_read:
@@ -173,7 +187,12 @@ class Pump:
         if self._left_out is not None:
             frames = self._left_out.keep(frames)
         batch.raw.append(frames)
-        batch.events += self._assembler.feed(frames)
+        events = self._assembler.feed(frames)
+        if spooled := self._session.spooled:
+            self._session.spooled = []
+            events = put_back(events, spooled)
+            batch.large_bytes += sum(one.size_bytes for one in spooled)
+        batch.events += events
         batch.frames += len(frames)
         batch.size_bytes += sum(map(len, frames))
 
@@ -204,6 +223,7 @@ class Pump:
             pending = self._assembler.in_transaction
             passed = max(self._session.keepalive_lsn, self._passed_lsn, self._assembler.passed_lsn)
             batch.idle_lsn = idle_position(passed, self._feedback.stored_lsn, pending=pending)
+            give_back_memory()
         batch.server_lsn = self._session.server_lsn
         self._writing.hand_over(batch)
         self._handed_over_at = now

@@ -7,10 +7,16 @@ Source: PostgreSQL documentation, "Streaming Replication Protocol"; "Logical Str
 Protocol".
 """
 
+import ctypes
+import os
 import select
+import socket
+import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
 
 import psycopg
 from psycopg import pq
@@ -20,6 +26,7 @@ from decoder.scalars import LSN
 from replview.catalog.naming import literal, quoted
 from replview.receiver.connecting import replication_conninfo
 from replview.receiver.incarnation import SystemIdentity
+from replview.receiver.large_values import SWOLLEN_BYTES, Pieces, Spooled, read_large
 from replview.receiver.problems import StreamEnded, trouble
 from replview.receiver.sessions.pacing import Silence
 
@@ -29,6 +36,31 @@ _GATHER_SECONDS = 0.001
 _XLOGDATA = ord("w")
 #: How long closing waits until the server has read our last word.
 _DRAIN_SECONDS = 1.0
+#: A message longer than this is read in pieces of it.
+_PIECE_BYTES: Final = 1024 * 1024
+#: PostgreSQL itself makes none of more than 1 GiB (MaxAllocSize); with what TLS adds.
+_MOST_MESSAGE_BYTES = 1100 * 1024 * 1024
+#: ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
+_RECEIVED = slice(128, 136)
+#: libpq keeps the room that its largest message took until the connection is closed: so long after
+#: the last large one, and after the first, it is opened anew.
+_SWOLLEN_SECONDS, _LONGEST_SWOLLEN_SECONDS = 5.0, 30.0
+
+
+@cache
+def _get_line_async() -> Any:
+    """libpq's ``PQgetlineAsync``: what psycopg does not have. It gives a message out in pieces,
+    where ``PQgetCopyData`` makes a copy of the whole.
+    """
+    if pq.__impl__ == "python":
+        library = import_module("psycopg.pq._pq_ctypes").pq
+    else:
+        # The very libpq that this module is linked with.
+        library = ctypes.CDLL(sys.modules[pq.PGconn.__module__].__file__)
+    function = library.PQgetlineAsync
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+    function.restype = ctypes.c_int
+    return function
 
 
 class ReplicationSession:
@@ -61,6 +93,27 @@ class ReplicationSession:
         self._ending: Exception | None = None
         #: Whether the server is still there.
         self.silence = Silence(time.monotonic())
+        self._prepare_for_large_messages()
+
+    def _prepare_for_large_messages(self) -> None:
+        #: Whether what comes next stands inside a stream block; None: it is not of pgoutput.
+        self.in_stream: bool | None = False
+        #: Python's name of the encoding that text arrives in.
+        self.encoding = "utf-8"
+        #: What is large of the frames last read.
+        self.spooled: list[Spooled] = []
+        self._temporary = False
+        #: Of libpq's own structure, which psycopg's types do not name.
+        self._address: int = getattr(self._pgconn, "pgconn_ptr")  # noqa: B009
+        self._piece = (ctypes.c_char * _PIECE_BYTES)()
+        self._view = memoryview(self._piece).cast("B")
+        #: The first piece of a large message is in there already.
+        self._begun = False
+        #: When the first and the last large message came.
+        self._swollen_at: tuple[float, float] | None = None
+        self._tcp = socket.socket(fileno=os.dup(self._socket))
+        #: What had come before the message that is under way.
+        self._received: int | None = None
 
     @property
     def server_version(self) -> int:
@@ -88,6 +141,7 @@ class ReplicationSession:
         """Create a slot that the server drops when this connection closes, and return its
         consistent point: it sends what commits after that. Raises ``psycopg.Error``.
         """
+        self._temporary = True
         if self.server_version >= 150000:
             options = f"(SNAPSHOT 'nothing'{', TWO_PHASE true' if two_phase else ''})"
         else:
@@ -136,7 +190,8 @@ class ReplicationSession:
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """Return the XLogData frames that have arrived, about ``max_frames`` or ``max_bytes`` of
-        them at most; never blocks.
+        them at most; never blocks. One with large values comes alone, with words in their places,
+        which ``spooled`` exchanges.
 
         Keepalives among them are not returned, but set ``server_lsn``, ``keepalive_lsn`` and
         ``reply_requested``. Raises ``StreamEnded``, ``SourceProblem`` or ``psycopg.Error`` when the
@@ -146,22 +201,24 @@ class ReplicationSession:
             raise self._ending
         frames: list[bytes] = []
         size = 0
-        pgconn, get = self._pgconn, self._pgconn.get_copy_data
+        get = self._pgconn.get_copy_data
+        in_pieces = self._begun or self._swollen_at is not None
         while len(frames) < max_frames and size < max_bytes:
-            length, buffer = get(1)
-            if length == 0:
-                pgconn.consume_input()
-                length, buffer = get(1)
-            if length <= 0:
-                if length < 0:
-                    self._end_of_stream(frames)
+            length, buffer = (0, b"") if in_pieces else get(1)
+            if length < 0:
+                self._end_of_stream(frames)
                 break
-            frame = bytes(buffer)
+            # What was not whole before may be large.
+            frame = bytes(buffer) if length else self._next_in_pieces(frames)
+            if not frame:
+                break
             if frame[0] == _XLOGDATA:
                 frames.append(frame)
-                size += length
+                size += len(frame)
             else:
                 self._take_keepalive(frame)
+            if not length and self.spooled:
+                break
         now = time.monotonic()
         if frames:
             self.silence.heard(now)
@@ -171,6 +228,73 @@ class ReplicationSession:
         elif self.silence.is_over_long(now):
             raise trouble("silent")
         return frames
+
+    def _next_in_pieces(self, frames: Sequence[bytes]) -> bytes:
+        """The next message, of which there may be too much to hold; empty: none is whole, or it is
+        large, and ``frames`` before it must be decoded first.
+        """
+        if self.in_stream is None:
+            # A text, of which only its length tells where it ends.
+            self._pgconn.consume_input()
+            size, buffer = self._pgconn.get_copy_data(1)
+            if size > 0:
+                return bytes(buffer)
+        else:
+            size = _PIECE_BYTES if self._begun else self._take_piece()
+            if size == 0:
+                self._pgconn.consume_input()
+                size = self._take_piece()
+        if size < 0:
+            self._end_of_stream(frames)
+        if size <= 0:
+            self._check_unfinished(bool(frames))
+            return b""
+        self._begun = size == _PIECE_BYTES
+        if not self._begun:
+            return self._view[:size].tobytes()
+        return b"" if frames else self._large_message()
+
+    def _large_message(self) -> bytes:
+        self._begun = False
+        assert self.in_stream is not None
+        pieces = Pieces(self._view, lambda: self._view[: max(0, self._take_piece())])
+        frame, self.spooled = read_large(pieces, in_stream=self.in_stream, encoding=self.encoding)
+        if pieces.size_bytes > SWOLLEN_BYTES:
+            now = time.monotonic()
+            self._swollen_at = (self._swollen_at or (now, now))[0], now
+        return frame
+
+    def _take_piece(self) -> int:
+        """How many bytes of the next message are in ``_view`` now; 0: it is not whole yet; -1: the
+        stream has ended, which libpq takes note of: its result is next, as after ``get_copy_data``.
+        """
+        return int(_get_line_async()(self._address, self._piece, _PIECE_BYTES))
+
+    def _check_unfinished(self, something_came: bool) -> None:
+        """Raise ``SourceProblem`` where more came of one message than any message has: libpq would
+        hold all of it.
+        """
+        if something_came or sys.platform != "linux":
+            self._received = None
+            return
+        try:
+            told = self._tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
+        except OSError:
+            return  # a Unix socket: libpq's own limit is 2 GiB
+        received = int.from_bytes(told[_RECEIVED], sys.byteorder)
+        if self._received is None:
+            self._received = received
+        elif received - self._received > _MOST_MESSAGE_BYTES:
+            raise trouble("endless_message")
+
+    def is_swollen(self) -> bool:
+        """Whether the connection is to be opened anew, to be rid of the room that a large message
+        took. A temporary slot would end with it.
+        """
+        if self._swollen_at is None or self._temporary:
+            return False
+        now, (first, last) = time.monotonic(), self._swollen_at
+        return now - last > _SWOLLEN_SECONDS or now - first > _LONGEST_SWOLLEN_SECONDS
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
         """Do nothing: a walsender sends on by itself, whether what it sent is stored or not. A
@@ -202,7 +326,8 @@ class ReplicationSession:
         """
         try:
             gone = self.silence.is_over_long(time.monotonic())
-            if self._streaming and not gone and self._pgconn.status == pq.ConnStatus.OK:
+            ok = not gone and self._pgconn.status == pq.ConnStatus.OK
+            if self._streaming and ok and not self._begun:
                 self._pgconn.put_copy_end()
                 self._flush()
                 deadline = time.monotonic() + _DRAIN_SECONDS
@@ -216,10 +341,12 @@ class ReplicationSession:
         except psycopg.Error:
             pass  # the connection is gone already: nothing to end
         finally:
+            self._tcp.close()
             self.connection.close()
 
     def _take_keepalive(self, frame: bytes) -> None:
         message = decode_frame(frame)
+        self._received = None
         self.silence.heard(time.monotonic())
         if isinstance(message, PrimaryKeepalive):
             self.keepalive_lsn = message.wal_end

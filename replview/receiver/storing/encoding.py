@@ -5,6 +5,7 @@ out of the loop. See ``store.write.copy_rows`` for the layout and ``store.models
 form of the values.
 """
 
+import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ from typing import Any, Final
 import orjson
 import psycopg
 import xxhash
+from django.conf import settings
 
 from decoder.events import Change, Truncation
 from decoder.messages import UNCHANGED, LogicalMessage
 from replview.receiver.actors import note_actor
+from replview.receiver.large_values import SHORT_BYTES, LargeMessage, LargeValue, too_large
 from replview.receiver.storing.table_plans import Aside, TablePlan, TablePlans, as_json
 from replview.store.read.rows import NULL_MARK, SEPARATOR
 from replview.store.write import copy_rows
@@ -28,15 +31,13 @@ from replview.store.write.copy_rows import (
     pack_jsonb,
     pack_seq_lsn,
     pack_subxid,
+    pieces_of,
     row_head,
     row_table,
 )
 
 #: Send a piece to the store once it has grown to this.
 PIECE_BYTES = 256 * 1024
-#: A document above this has its longest values set aside: JSONB ends at 268,435,455.
-ASIDE_DOCUMENT_BYTES = 64 * 1024 * 1024
-ASIDE_VALUE_CHARACTERS = 32 * 1024
 
 #: Operations that bring a whole new row and nothing else: inserts, and a baseline's rows.
 _WHOLE_ROWS = ("I", "S")
@@ -77,6 +78,10 @@ class ChangeEncoder:
         self._size_bytes = 0
         #: Values too long for JSONB, to be stored once the COPY is over.
         self.asides: list[LargeText] = []
+        #: A document above this has its longest values set aside: JSONB ends at 268,435,455.
+        self._aside_bytes = settings.VALUE_ASIDE_BYTES
+        #: Large values that the document last written has.
+        self._met: list[LargeValue] = []
 
     def flush(self) -> None:
         if self._parts:
@@ -87,7 +92,7 @@ class ChangeEncoder:
     def encode(self, row: TransactionRow, changes: list[Change]) -> None:
         """Encode one run and count it on its transaction's row."""
         head = row_head(row.id)
-        parts = self._parts
+        parts, met, as_json = self._parts, self._met, self._as_json
         plan: TablePlan | None = None
         plain: TablePlan | None = None  # The plan, where a change takes the hot road.
         relation, op, table, started = None, "", b"", 0
@@ -107,7 +112,7 @@ class ChangeEncoder:
                     plain.hide(whole)
                 document = _dumps(whole, as_json, _MARKS)
                 size = len(document)
-                if size < ASIDE_DOCUMENT_BYTES and _UNCHANGED not in document:
+                if size < self._aside_bytes and _UNCHANGED not in document and not met:
                     key = plain.single_key
                     if key >= 0 and (value := new[key]).__class__ is str:  # type: ignore[index]
                         hashed = pack_hash(8, _digest(value.encode()))
@@ -195,15 +200,32 @@ class ChangeEncoder:
         return self._jsonb(row, seq, side, document)
 
     def _jsonb(self, row: TransactionRow, seq: int, side: str, document: dict[str, Any]) -> bytes:
-        """A document as JSONB; what is too long for that is set aside."""
-        encoded = _dumps(document, as_json, _MARKS)
-        if len(encoded) >= ASIDE_DOCUMENT_BYTES:
+        """A document as JSONB; what is too long for that is set aside, or not kept."""
+        self._met.clear()
+        encoded = _dumps(document, self._as_json, _MARKS)
+        if len(encoded) >= self._aside_bytes or self._met:
+            place = row.id, seq, side
             for name, value in document.items():
-                if isinstance(value, str) and len(value) > ASIDE_VALUE_CHARACTERS:
-                    self.asides.append(LargeText(row.id, seq, side, name, value))
-                    document[name] = Aside(len(value))
+                if isinstance(value, LargeValue):
+                    self.asides.append(LargeText(*place, name, value.pieces()))
+                elif isinstance(value, str) and len(value) > SHORT_BYTES:
+                    document[name] = self._set_aside(place, name, value)
             encoded = _dumps(document, as_json, _MARKS)
+            self._met.clear()
         return pack_jsonb(len(encoded) + 1, 1) + encoded
+
+    def _set_aside(self, place: tuple[int, int, str], name: str, value: str) -> object:
+        """Have a value that is held stored beside its row, where it is not too large for that."""
+        if len(value) > settings.VALUE_LIMIT_BYTES:
+            whole = value.encode()
+            return too_large(len(whole), hashlib.sha256(whole).hexdigest())
+        self.asides.append(LargeText(*place, name, pieces_of(value)))
+        return Aside(len(value))
+
+    def _as_json(self, value: object) -> dict[str, object]:
+        if isinstance(value, LargeValue):
+            self._met.append(value)
+        return as_json(value)
 
 
 def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> bytes:
@@ -229,6 +251,10 @@ def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> b
 def message_document(message: LogicalMessage) -> dict[str, object]:
     """A logical message as ``new`` keeps it; its content is text only where it can be."""
     document: dict[str, Any] = {"prefix": message.prefix}
+    if isinstance(message, LargeMessage):
+        document["content"] = message.stands_for
+        document["transactional"] = message.transactional
+        return document
     try:
         content = message.content.decode()
     except UnicodeDecodeError:

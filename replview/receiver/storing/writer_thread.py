@@ -40,8 +40,12 @@ class Batch:
     #: at only if one of them cannot be stored.
     raw: list[list[bytes]] = field(default_factory=list)
     in_stream: bool = False
+    #: Of values that are kept aside; they come on top of ``size_bytes``.
+    large_bytes: int = 0
 
 
+#: A store that takes less than this of a large value is taken for gone.
+_LEAST_BYTES_PER_SECOND = 4_000_000
 #: Told after each store transaction: the portion and the last commit_seq.
 StoredListener = Callable[[Portion, int], None]
 #: Raises ``SourceProblem`` where the server's WAL does not go as far as a position.
@@ -115,7 +119,6 @@ class WritingThread:
     def _run(self) -> None:
         try:
             while (batch := self._queue.get()) is not None:
-                self._began_at = time.monotonic()
                 self._write(batch)
                 self._began_at = None
                 with self._lock:
@@ -126,6 +129,8 @@ class WritingThread:
             self._tell()
 
     def _write(self, batch: Batch) -> None:
+        # A store takes its time for the largest values, and is not gone for that.
+        self._began_at = time.monotonic() + batch.large_bytes / _LEAST_BYTES_PER_SECOND
         try:
             self._store(batch)
         except (Fenced, SourceProblem, psycopg.OperationalError, psycopg.InterfaceError):

@@ -262,7 +262,8 @@ class Change(Table):
     SQL NULL; an absent column was not sent. An object in a value's place is a marked form:
     ``{"$binary": base64, "$type": oid}`` (binary format, not decoded), ``{"$bytes": base64,
     "$type": oid}`` (bytes that are not text in the stream's encoding), ``{"$aside": characters}``
-    (in ``large_value``), ``{"$masked": true}``, ``{"$erased": true, "$on": date}``.
+    (in ``large_value``), ``{"$too_large": bytes, "$sha256": digits}`` (not kept),
+    ``{"$masked": true}``, ``{"$erased": true, "$on": date}``.
     The row's key is not stored twice: it is the version's ``key_columns`` looked up in ``old``,
     then ``new``; ``key_hash`` finds it.
     """

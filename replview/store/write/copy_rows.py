@@ -5,7 +5,7 @@ small packs. See PostgreSQL's documentation, COPY, Binary Format.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -86,7 +86,14 @@ class LargeText:
     #: ``old`` or ``new``.
     side: str
     column: str
-    text: str
+    #: Of at most ``PIECE_CHARACTERS`` each.
+    pieces: Iterable[str]
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """A text that is held, piece by piece."""
+    for start in range(0, len(text), PIECE_CHARACTERS):
+        yield text[start : start + PIECE_CHARACTERS]
 
 
 def store_large_values(connection: psycopg.Connection[Any], values: Iterable[LargeText]) -> None:
@@ -97,8 +104,7 @@ def store_large_values(connection: psycopg.Connection[Any], values: Iterable[Lar
     """
     for value in values:
         place = (value.transaction_id, value.seq, value.side, value.column)
-        for piece, start in enumerate(range(0, len(value.text), PIECE_CHARACTERS)):
-            content = value.text[start : start + PIECE_CHARACTERS]
+        for piece, content in enumerate(value.pieces):
             connection.execute(sql_text, [*place, piece, content])
 
 

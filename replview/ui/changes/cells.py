@@ -84,6 +84,8 @@ def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
         return "masked", None
     if "$aside" in value:
         return f"{count_words(int(value['$aside']))} characters, kept aside", int(value["$aside"])
+    if "$too_large" in value:
+        return f"too large: {int(value['$too_large']):,} bytes, sha256 {value['$sha256']}", None
     for mark, words in (("$binary", "binary, not decoded"), ("$bytes", "bytes, not text")):
         if mark in value:
             size = len(str(value[mark])) * 3 // 4

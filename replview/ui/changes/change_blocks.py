@@ -274,7 +274,8 @@ def _fill_message(block: Block, message: Mapping[str, object]) -> None:
         size = len(str(message["content_base64"])) * 3 // 4
         block.content = Cell(f"{bytes_words(size)} that are not text", "marked")
     elif isinstance(content, Mapping):
-        size = int(content.get("$cut") or content.get("$aside") or 0)
+        marks = ("$cut", "$aside", "$too_large")
+        size = int(next((content[mark] for mark in marks if mark in content), 0))
         block.content = cell(content, "new")
     else:
         size = len(str(content or "").encode())

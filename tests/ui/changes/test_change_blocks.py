@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
+from replview.store.read.changes.values import same_value
 from replview.store.read.rows import ChangeRow
 from replview.text.formats import short_type
 from replview.ui.changes.cells import Block
@@ -87,6 +88,15 @@ class TestBlocks:
 
         assert "masked" in page
         assert "binary, not decoded, 3" in page
+
+    def test_a_value_too_large_to_be_kept_is_named(self) -> None:
+        mark = {"$too_large": 734_003_200, "$sha256": "ab12"}
+        page = html(block("I", new={"id": "1", "status": mark, "note": "x"}))
+
+        assert "too large: 734,003,200 bytes, sha256 ab12" in page
+        assert same_value(mark, dict(mark)) is True
+        assert same_value(mark, {**mark, "$sha256": "cd34"}) is False
+        assert same_value(mark, "x") is False
 
     def test_what_cannot_be_undone_says_why(self) -> None:
         known = block(old_kind="O", old={"id": "1", "status": "a", "note": "n"},

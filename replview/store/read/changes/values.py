@@ -14,6 +14,7 @@ from replview.store.read.rows import ChangeRow
 MARKS = {
     "$masked": "masked",
     "$aside": "too long to be kept with its change",
+    "$too_large": "too large to be kept",
     "$binary": "in binary form and was not decoded",
     "$bytes": "bytes that are not text in the stream's encoding",
 }
