@@ -73,6 +73,8 @@ _load_instance_file(DATA_DIR / "env")
 #: A value of a source above the first is kept aside, one above the second is only named.
 VALUE_ASIDE_BYTES = int(value("REPLVIEW_VALUE_ASIDE_MB")) * 1024 * 1024
 VALUE_LIMIT_BYTES = int(value("REPLVIEW_VALUE_LIMIT_MB")) * 1024 * 1024
+VERSIONS_PER_TABLE = int(value("REPLVIEW_VERSIONS_PER_TABLE"))
+
 WEB_STATEMENT_SECONDS = int(value("REPLVIEW_STATEMENT_SECONDS"))
 
 #: The store, as a URL; empty when no instance was found. The receiver connects with it directly.

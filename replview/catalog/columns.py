@@ -47,6 +47,9 @@ def looks_like(column: str) -> str:
     return ""
 
 
+#: Below it are types of the server's own, which stay what they are (FirstGenbkiObjectId).
+FIRST_MADE_OID = 10_000
+
 FORMAT_TYPES = Query(
     name="format_types",
     about="Types with their modifiers as SQL writes them; anyone may read it.",
@@ -120,7 +123,7 @@ def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[st
     "array", "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else
     None.
     """
-    wanted = sorted({oid for oid in oids if oid >= 10000})
+    wanted = sorted({oid for oid in oids if oid >= FIRST_MADE_OID})
     rows = TYPE_BASES.rows(connection, wanted) if wanted else []
     return {row.pop("wanted"): row for row in rows}
 

@@ -8,12 +8,14 @@ import traceback
 from collections.abc import Sequence
 
 import psycopg
+from django.conf import settings
 from psycopg import errors
 
 from decoder.reader import ProtocolError
 from replview.catalog.naming import quoted
 from replview.catalog.problems import TEXTS_WITHOUT_VALUES, SourceProblem, explain
 from replview.receiver.storing.store_batch import StoreRefused
+from replview.receiver.storing.table_plans import TooManyVersions
 
 _BY_ITSELF = "Nothing to do: replview connects again by itself"
 _SET_LOGICAL = "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
@@ -85,6 +87,12 @@ TROUBLES = {
         "a publication that the slot reads ({names}) does not exist where the stream stands",
         "On PostgreSQL 16 and earlier re-creating it does not help for changes made while it was "
         "missing: remove the slot here and add it again",
+    ),
+    # Every one is kept: somebody alters it all the time, or the server is none.
+    "too_many_versions": (
+        "the table {table} has had more than {versions:,} shapes, which is all that is kept of one",
+        "Find out who alters it all the time, and leave it out of the publication, or raise "
+        "REPLVIEW_VERSIONS_PER_TABLE; nothing was lost or confirmed",
     ),
     "wal_level": ("the server's wal_level is {level}", _SET_LOGICAL),
     "not_ready": (
@@ -179,6 +187,7 @@ _LASTING = {
     "slot_other_plugin",
     "slot_other_database",
     "publication_missing",
+    "too_many_versions",
     "wal_level",
     "unsupported",
     "bad_dsn",
@@ -216,6 +225,8 @@ def name_trouble(
             f"the server sent what the protocol does not allow ({error})",
             "Please report it with the server's version; nothing was lost or confirmed",
         )
+    if isinstance(error, TooManyVersions):
+        return trouble("too_many_versions", table=error, versions=settings.VERSIONS_PER_TABLE)
     if isinstance(error, psycopg.Error):
         return _by_sqlstate(error, slot, publications) or explain(error, conninfo)
     if isinstance(error, StoreRefused):

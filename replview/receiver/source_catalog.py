@@ -11,7 +11,12 @@ from psycopg import conninfo as libpq
 from decoder.binary import UserType
 from decoder.messages import Column, Relation
 from decoder.scalars import LSN
-from replview.catalog.columns import format_types, read_user_types, type_bases
+from replview.catalog.columns import (
+    FIRST_MADE_OID,
+    format_types,
+    read_user_types,
+    type_bases,
+)
 from replview.catalog.connections import CONNECT_TIMEOUT_SECONDS, connect, cut_after
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
@@ -21,6 +26,8 @@ from replview.catalog.tables import PRIMARY_KEY, NamedTable, read_named_table
 from replview.receiver.connecting import given_up_after
 
 Answer = TypeVar("Answer")
+#: Of built-in types with their modifiers, whose names are asked for once.
+_MOST_TYPES = 10_000
 #: A source that takes longer for one question has frozen.
 _ANSWER_SECONDS = 20.0
 #: The same of its position, for which a batch waits: tried twice and connected anew in between, it
@@ -35,6 +42,8 @@ class SourceCatalog:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = libpq.make_conninfo(conninfo, **given_up_after(conninfo))
         self._connection: psycopg.Connection[Any] | None = None
+        #: Names of types that stay what they are: most tables have no others.
+        self._built_in: dict[tuple[int, int], str] = {}
 
     def connection(
         self, connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS
@@ -81,10 +90,20 @@ class SourceCatalog:
 
     def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
         """Types as SQL writes them; empty where the catalog cannot be asked."""
-        return self._ask(lambda connection: format_types(connection, wanted)) or {}
+        known = self._built_in
+        if asked := [pair for pair in wanted if pair not in known]:
+            found = self._ask(lambda connection: format_types(connection, asked)) or {}
+            if len(known) > _MOST_TYPES:
+                known = self._built_in = {}
+            known |= {pair: name for pair, name in found.items() if pair[0] < FIRST_MADE_OID}
+        else:
+            found = {}
+        return {pair: known[pair] for pair in wanted if pair in known} | found
 
     def type_bases(self, oids: Sequence[int]) -> Mapping[int, dict[str, Any]]:
         """What types that are not built in are over; empty where the catalog cannot be asked."""
+        if all(oid < FIRST_MADE_OID for oid in oids):
+            return {}
         return self._ask(lambda connection: type_bases(connection, oids)) or {}
 
     def published_tables(self, publications: Sequence[str]) -> int | None:

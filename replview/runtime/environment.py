@@ -134,6 +134,9 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_VALUE_LIMIT_MB",
             "A value that is larger is not kept: the record has its size and SHA-256. A receiver "
             "needs up to 150 MB and three times that.", default="384"),
+        Variable("REPLVIEW_VERSIONS_PER_TABLE",
+            "A slot stops where a table has had more shapes than this: each of them is kept.",
+            default="10000"),
         Variable("REPLVIEW_DB_POOL",
             "`0`: the web server has no connection pool, and no limit to its statements.",
             default_in_words="`1` in the web server"),

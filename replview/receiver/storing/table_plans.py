@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import psycopg
+from django.conf import settings
 
 from decoder.events import OpenTransaction
 from decoder.messages import NoValue, Relation, Undecoded
@@ -36,6 +37,10 @@ _MOVE = """
     WHERE transaction_id = %s AND relation_id = %s AND version_id = %s
 """
 _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_id = %s'
+
+
+class TooManyVersions(Exception):
+    """More than are kept of one table, which it names."""
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +134,8 @@ class TablePlans:
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
         self._plans: dict[int, TablePlan] = {}
+        #: Table → the keys of its plans there.
+        self._of_table: dict[tuple[int, str, str], set[int]] = {}
         #: The shape of each table that the store has as its current one, and how it was made.
         self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape, Made]] = {}
         #: By transaction, what its end is waited for to ask once more.
@@ -150,13 +157,14 @@ class TablePlans:
 
     def forget_others(self, relation: Relation) -> None:
         """Drop earlier shapes of the same table: the decoder will not use them again."""
-        stale = [
-            key
-            for key, plan in self._plans.items()
-            if _table(plan.relation) == _table(relation) and plan.relation is not relation
-        ]
-        for key in stale:
-            del self._plans[key]
+        of_table = self._of_table.get(_table(relation), set())
+        for stale in of_table - {id(relation)}:
+            of_table.remove(stale)
+            del self._plans[stale]
+
+    def _keep(self, plan: TablePlan) -> None:
+        self._plans[id(plan.relation)] = plan
+        self._of_table.setdefault(_table(plan.relation), set()).add(id(plan.relation))
 
     def make(
         self,
@@ -171,7 +179,7 @@ class TablePlans:
         """Store the relation's shape and plan for it; runs inside the store transaction.
 
         ``xid``: of the (sub)transaction it came in. ``in_force`` False: it was read from the
-        catalog, apart from the stream.
+        catalog, apart from the stream. Raises ``TooManyVersions``.
         """
         top = None if transaction is None else transaction.xid
         made, mine, held = self._catalog.made(relation, xid, top)
@@ -181,7 +189,8 @@ class TablePlans:
             again, keys = _altered_again(made, mine), known[0].key_columns
             if again == made and not self._catalog.has_other_key(relation, keys, xid):
                 # Sent once more: nothing has changed, in the store either.
-                plan = self._plans[id(relation)] = replace(known[0], relation=relation)
+                plan = replace(known[0], relation=relation)
+                self._keep(plan)
                 stored = replace(known[1], is_new=False, former=plan.version_id)
                 self._wait(held, transaction, _Unsettled(plan, stored, xid))
                 return plan, stored
@@ -193,13 +202,16 @@ class TablePlans:
         names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
         plan = _plan(relation, stored, shape, names)
         self._apply(plan)
-        self._plans[id(relation)] = plan
+        self._keep(plan)
         self._current[_table(relation)] = plan, stored, made
         self._wait(held, transaction, _Unsettled(plan, stored, xid))
         return plan, stored
 
     def _store(self, connection: psycopg.Connection[Any], shape: Shape, **how: Any) -> StoredShape:
-        return store_shape(connection, self._slot_id, self._system_identifier, shape, **how)
+        stored = store_shape(connection, self._slot_id, self._system_identifier, shape, **how)
+        if stored.is_new and stored.number > settings.VERSIONS_PER_TABLE:
+            raise TooManyVersions(f"{shape.schema}.{shape.table}")
+        return stored
 
     def _wait(self, held: bool, transaction: OpenTransaction | None, one: "_Unsettled") -> None:
         """Have the end of a transaction waited for that is in progress."""

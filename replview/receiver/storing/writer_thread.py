@@ -8,19 +8,21 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import psycopg
 
-from decoder.events import Event
+from decoder.events import Event, RelationSeen
 from decoder.scalars import now_us
 from replview.catalog.problems import SourceProblem
 from replview.receiver.culprits import Unstorable
 from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion
 from replview.receiver.storing.store_batch import StoreWriter
+from replview.receiver.storing.table_plans import TooManyVersions
 from replview.store.write.lease import Fenced
 
 
@@ -44,6 +46,13 @@ class Batch:
     large_bytes: int = 0
 
 
+#: Of tables that are new in a store transaction: what the source's catalog knows of each is asked
+#: for meanwhile, and together they must not take as long as a store that is gone.
+_MOST_TABLES = 100
+#: What no change of the batch is to blame for.
+_OF_NO_CHANGE = (
+    Fenced, SourceProblem, TooManyVersions, psycopg.OperationalError, psycopg.InterfaceError,
+)  # fmt: skip
 #: A store that takes less than this of a large value is taken for gone.
 _LEAST_BYTES_PER_SECOND = 4_000_000
 #: Told after each store transaction: the portion and the last commit_seq.
@@ -119,7 +128,10 @@ class WritingThread:
     def _run(self) -> None:
         try:
             while (batch := self._queue.get()) is not None:
-                self._write(batch)
+                *before, last = _in_parts(batch.events)
+                for events in before:
+                    self._write(batch, events)
+                self._write(batch, last, idle_lsn=batch.idle_lsn)
                 self._began_at = None
                 with self._lock:
                     self.waiting -= 1
@@ -128,25 +140,25 @@ class WritingThread:
             self.error = error
             self._tell()
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch, events: Sequence[Event], *, idle_lsn: int | None = None) -> None:
         # A store takes its time for the largest values, and is not gone for that.
         self._began_at = time.monotonic() + batch.large_bytes / _LEAST_BYTES_PER_SECOND
         try:
-            self._store(batch)
-        except (Fenced, SourceProblem, psycopg.OperationalError, psycopg.InterfaceError):
+            self._store(batch, events, idle_lsn)
+        except _OF_NO_CHANGE:
             raise
         except Exception as error:
             self._began_at = None  # the search may take its time
-            culprit = self._writer.find_culprit(error, batch.events, batch.raw, batch.in_stream)
+            culprit = self._writer.find_culprit(error, events, batch.raw, batch.in_stream)
             if culprit is None:
                 raise
             raise Unstorable(culprit) from None
 
-    def _store(self, batch: Batch) -> None:
-        portion = self._recorder.digest(batch.events, batch.received_at_us or now_us())
-        if batch.idle_lsn is not None and batch.idle_lsn > portion.checkpoint_lsn:
-            portion.checkpoint_lsn = batch.idle_lsn
-            self._recorder.checkpoint_lsn = batch.idle_lsn
+    def _store(self, batch: Batch, events: Sequence[Event], idle_lsn: int | None) -> None:
+        portion = self._recorder.digest(events, batch.received_at_us or now_us())
+        if idle_lsn is not None and idle_lsn > portion.checkpoint_lsn:
+            portion.checkpoint_lsn = idle_lsn
+            self._recorder.checkpoint_lsn = idle_lsn
         self._check(max(portion.checkpoint_lsn, batch.server_lsn))
         self.desired = self._writer.write(portion, batch.server_lsn)
         self.stored_lsn = max(self.stored_lsn, portion.checkpoint_lsn)
@@ -157,3 +169,11 @@ class WritingThread:
         # A full pipe is as good: the reader has plenty to wake up for already.
         with suppress(BlockingIOError):
             os.write(self._wake, b"x")
+
+
+def _in_parts(events: Sequence[Event]) -> list[Sequence[Event]]:
+    """What goes into a store transaction each: nearly always all of it."""
+    tables = [n for n, event in enumerate(events) if event.__class__ is RelationSeen]
+    if len(tables) <= _MOST_TABLES:
+        return [events]
+    return [events[a:b] for a, b in pairwise((0, *tables[_MOST_TABLES::_MOST_TABLES], None))]
