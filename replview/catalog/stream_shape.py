@@ -29,13 +29,14 @@ STREAM_SHAPE = Query(
 )
 COLUMNS_MADE = Query(
     name="columns_made",
-    about="Of each column of a table its number, the transaction that altered it last, and the "
-    "file of the table's rows (0: it has none of its own); the transaction that created the table, "
-    "which is that of its system columns, and the one that follows all that ended; anyone may "
-    "read it.",
+    about="Of each column of a table its number, the transaction that altered it last, whether it "
+    "is generated, and the file of the table's rows (0: it has none of its own); the transaction "
+    "that created the table, which is that of its system columns, and the one that follows all "
+    "that ended; anyone may read it.",
     sql="""
         SELECT a.attname::text AS name, a.attnum::int AS number, a.xmin::text::bigint AS xid,
-               c.relfilenode::bigint AS file, s.xmin::text::bigint AS created,
+               a.attgenerated <> '' AS generated, c.relfilenode::bigint AS file,
+               s.xmin::text::bigint AS created,
                txid_snapshot_xmax(txid_current_snapshot()) AS following
           FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
           JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'tableoid' AND s.attnum < 0
@@ -133,6 +134,8 @@ class ColumnsMade:
     #: What tells a column from one of the same name that it replaced, or from itself before its
     #: values were rewritten: ``{name: [number, transaction, file]}``.
     columns: dict[str, list[int]]
+    #: The numbers of those that are generated, which the stream may leave out.
+    generated: frozenset[int]
     #: The transaction (or subtransaction) that created the table, and ``is_later``'s ``following``.
     created: int
     following: int
@@ -148,8 +151,9 @@ def columns_made(connection: Connection, oid: int, by: int | None) -> ColumnsMad
     held = by is not None and bool(TABLE_HELD.row(connection, oid, str(by))["held"])
     found = COLUMNS_MADE.rows(connection, oid)
     columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
+    generated = frozenset(row["number"] for row in found if row["generated"])
     created, following = (found[0]["created"], found[0]["following"]) if found else (0, 0)
-    return ColumnsMade(columns, created, following, held)
+    return ColumnsMade(columns, generated, created, following, held)
 
 
 def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:

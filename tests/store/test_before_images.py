@@ -8,13 +8,22 @@ from django.db import connection
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
-from replview.store.models import Baseline, Change, PublicationLook, Quarantine, Transaction
+from replview.store.models import (
+    AbortedSubtransaction,
+    Baseline,
+    Change,
+    PublicationLook,
+    Quarantine,
+    Transaction,
+)
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.days import IDS_PER_HOUR
 from replview.store.read.row_history import events
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_columns, before_images
+from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.keys import table_of
 from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
 from tests.store.history_rows import WHEN, History, insert
@@ -336,3 +345,80 @@ def test_only_what_is_asked_of_a_row_is_looked_for(shop, django_assert_num_queri
     # The server sent the key: nothing is looked for.
     with django_assert_num_queries(2):
         assert before_columns(reading_session(), changes, ["id"]) == ({}, {at})
+
+
+def _hashes(*keys: int | None) -> dict:
+    names = ("key_hash", "old_key_hash")
+    return {n: signed_hash([str(k)]) for n, k in zip(names, keys, strict=False) if k}
+
+
+def _play(shop: History, draw: random.Random) -> None:
+    """Rows come to have two keys and lose them, mostly updated in between; some changes count not,
+    and some are not recorded.
+    """
+    taken: set[int] = set()
+
+    def new(key: int) -> dict:
+        return {"id": str(key), "status": str(draw.random()), "note": None}
+
+    for _ in range(60):
+        key, other = draw.sample((41, 42), 2)
+        act = draw.choices(
+            ("insert", "delete", "move", "truncate", "aborted", "savepoint", "prepared", "baseline",
+             "unseen", "gap", "update"), (8, 3, 3, 1, 3, 3, 2, 1, 1, 1, 40))[0]  # fmt: skip
+        if act == "truncate":
+            shop.commit({"op": "T"})
+            taken.clear()
+        elif act == "gap":
+            shop.new_incarnation()
+        elif key not in taken:
+            if act != "unseen":
+                shop.commit(insert(key))
+            taken.add(key)
+        elif act == "unseen":
+            taken.discard(key)
+        elif act == "delete":
+            shop.commit({"op": "D", "old": {"id": str(key)}, "old_kind": "K", **_hashes(key)})
+            taken.discard(key)
+        elif act == "move" and other not in taken:
+            shop.commit({"op": "U", "old": {"id": str(key)}, "old_kind": "K", "new": new(other),
+                         **_hashes(other, key)})  # fmt: skip
+            taken ^= {key, other}
+        elif act in ("aborted", "prepared"):
+            shop.commit({"op": "U", "new": new(key), **_hashes(key)}, state=act)
+        elif act == "savepoint":
+            changes = ({"op": "U", "new": new(key), **_hashes(key)} for _ in range(3))
+            stored = shop.commit(*changes)
+            Change.objects.filter(transaction_id=stored, seq=2).update(subxid=7)
+            AbortedSubtransaction.objects.create(transaction_id=stored, subxid=7)
+        elif act == "baseline" and key == 42:
+            snapshot(shop, 1000 * shop._made + 950, "read")
+        else:
+            changes = ({"op": "U", "new": new(key), **_hashes(key)} for _ in range(3))
+            shop.commit(*changes)
+
+
+def _told(shop: History, key: int) -> tuple[list, int]:
+    """All that is known of the rows that had a key; how much of it was not read at first."""
+    table = table_of(reading_session(), shop.slot, shop.orders.relation_id)
+    assert table is not None
+    finder = RowFinder(reading_session(), shop.slot, table, table.hashes({"id": str(key)}))
+    unread = sum(event.commit is None for span in finder.spans for event in span.events)
+    return [
+        (span.begun, span.ended, span.ended_at, span.until, finder.whole(finder.follow(span)),
+         [(event.text, event.op, event.at, event.commit_time) for event in span.events])
+        for span in finder.spans
+    ], unread  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_the_index_alone_tells_of_many_changes_is_what_reading_all_tells(
+    shop, monkeypatch, seed: int
+) -> None:
+    _play(shop, random.Random(seed))
+    whole = [_told(shop, key)[0] for key in (41, 42)]
+    monkeypatch.setattr(events, "AT_FIRST", 3)
+    found = [_told(shop, key) for key in (41, 42)]
+
+    assert [told for told, _ in found] == whole
+    assert sum(unread for _, unread in found) > 10

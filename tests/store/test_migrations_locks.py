@@ -24,6 +24,7 @@ from tests.crashes.waiting import wait_for
 NEXT_RELEASE = "tests.store.next_release"
 INITIAL = ("store", "0001_squashed_0020_archive_homes")
 _beside = import_module(f"{NEXT_RELEASE}.migrations.0002_index_beside")
+_row_history = import_module("replview.store.migrations.0028_row_history_from_its_index")
 
 #: What has a row for each change, transaction or sample: the tables of a full store.
 _BIG = r'"?(?P<table>change|transaction|transition|slot_sample|slot_event)"?'
@@ -204,3 +205,38 @@ def test_an_index_whose_building_was_cut_short_is_built_anew() -> None:
                 )
         finally:
             cursor.execute(f'DROP INDEX IF EXISTS "{name}"')
+
+
+_FORMER_INDEX = """
+    DROP INDEX change_row_history;
+    CREATE INDEX change_row_history ON change (relation_id, key_hash, lsn, seq);
+    CREATE TABLE change_1 PARTITION OF change FOR VALUES FROM (1) TO (2);
+    CREATE TABLE change_2 PARTITION OF change FOR VALUES FROM (2) TO (3);
+    CREATE INDEX change_row_history_new ON ONLY change
+        (relation_id, key_hash, lsn, seq) INCLUDE (transaction_id, op);
+    CREATE INDEX change_1_row_history ON change_1 (seq);
+    UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'change_1_row_history'::regclass;
+    CREATE TABLE change_3 PARTITION OF change FOR VALUES FROM (3) TO (4)
+"""
+_INDEXES = """
+    SELECT x.indrelid::regclass::text FROM pg_index x
+    WHERE pg_get_indexdef(indexrelid) LIKE '%%(relation_id, key_hash, lsn, seq)%%'
+      AND indisvalid AND (indnatts = 6) = %s
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_index_of_row_history_is_replaced_though_it_was_cut_short() -> None:
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(_FORMER_INDEX)
+            for _ in range(2):
+                with connection.schema_editor(atomic=False) as editor:
+                    _row_history.replace(apps, editor)
+            cursor.execute(_INDEXES, [False])
+            assert cursor.fetchall() == []
+            cursor.execute(_INDEXES, [True])
+            found = {name for (name,) in cursor.fetchall()}
+            assert found >= {"change", "change_1", "change_2", "change_3"}
+        finally:
+            cursor.execute("DROP TABLE IF EXISTS change_1, change_2, change_3")

@@ -1,6 +1,7 @@
 """Rows really recorded, told change by change."""
 
 import pytest
+from django.db import connection, transaction
 
 from replview.access.visibility import reading_session
 from replview.store.models import Relation
@@ -246,6 +247,55 @@ def test_pages_go_on_under_former_keys(shop) -> None:
             break
 
     assert seen == ["3", "2", "2", "1", "1", "x"]
+
+
+_MANY = "DO $$ BEGIN FOR n IN 1..%s LOOP UPDATE t SET a = n WHERE id = 1; COMMIT; END LOOP; END $$"
+
+
+def test_of_a_row_with_many_changes_few_transactions_are_looked_up(shop) -> None:
+    t = shop(TABLE).run(
+        "INSERT INTO t VALUES (1, 'x', 'y'), (2, 'x', 'y')",
+        _MANY % 400,
+        "UPDATE t SET id = 3 WHERE id = 1",
+        "UPDATE t SET id = 1 WHERE id = 2",
+        "BEGIN; SAVEPOINT s; UPDATE t SET a = 'never' WHERE id = 1; ROLLBACK TO s; COMMIT",
+        _MANY % 300,
+    )
+    looked_up = """
+        SELECT sum(idx_tup_fetch + seq_tup_read)::int FROM pg_stat_xact_user_tables
+        WHERE relname = 'transaction'
+    """
+    # As the server does from time to time: it plans by what it knows of the tables.
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE) transaction, change")
+    connection.close()
+    with transaction.atomic(), connection.cursor() as cursor:
+        for way in ("seqscan", "hashjoin", "mergejoin"):
+            cursor.execute(f"SET LOCAL enable_{way} = off")
+        history = t.history(id="1")
+        cursor.execute(looked_up)
+        (transactions,) = cursor.fetchone()
+    connection.close()
+
+    assert transactions < 300
+    second, first = history.finder.spans
+    assert [len(second.events), len(first.events)] == [301, 402]
+    assert (first.begun, first.ended, second.begun, second.ended) == (
+        "insert", "moved", "moved", "",
+    )  # fmt: skip
+    found, cursor = [], None
+    while not found or cursor:
+        page = row_history(
+            reading_session(), t.slot, t.relation.pk, {"id": "1"}, limit=90,
+            change=first.events[-1].name, cursor=cursor,
+        )  # fmt: skip
+        found += [entry.after.values["a"] for entry in page.entries]
+        cursor = page.older
+    assert found == ["400", *(str(n) for n in range(400, 0, -1)), "x"]
+    then = page.entries[0]
+    for moment in ({"moment": then.step.commit_time}, {"lsn": then.step.commit_lsn}):
+        state = row_as_of(reading_session(), t.slot, t.relation.pk, {"id": "1"}, **moment)
+        assert state.values == then.after.values
 
 
 def test_what_is_no_cursor_is_refused(shop) -> None:

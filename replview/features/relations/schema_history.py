@@ -116,7 +116,7 @@ class Period:
 @dataclass(slots=True)
 class VersionHistory:
     version: RelationVersion
-    #: The oldest first.
+    #: The oldest first; none: what brought it was rolled back.
     periods: list[Period] = field(default_factory=list)
     counts: RelationSum = field(default_factory=RelationSum)
 
@@ -172,11 +172,15 @@ def schema_history(relation: Relation) -> SchemaHistory:
 
 
 def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
-    """Each time that one of these versions came into force, as the store noted it, in no order."""
+    """Each time that one of these versions came into force, as the store noted it, in no order;
+    not where the transaction that brought it was rolled back.
+    """
     found = []
     for version in versions:
         intervals = version.intervals or [{"lsn": version.first_lsn, "xid": version.first_xid}]
         for number, interval in enumerate(intervals):
+            if interval.get("rolled_back"):
+                continue
             at = parse_datetime(str(interval.get("at") or ""))
             at = at or (version.first_seen_at if number == 0 else None)
             lsn = interval.get("lsn")

@@ -13,10 +13,11 @@ from replview.store.models import Slot
 from replview.store.read.changes.records import OPERATIONS, utc_text
 from replview.store.read.coverage import coverage_of
 from replview.store.read.row_history.as_of import bounded, row_as_of
-from replview.store.read.row_history.events import Span, change_name
+from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.row_history.replay import Entry
+from replview.store.read.row_history.spans import Span
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.access_record import viewed
 from replview.text.parsing import clean_text

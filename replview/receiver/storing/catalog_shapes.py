@@ -37,13 +37,18 @@ class CatalogShapes:
         self._type_bases = type_bases
 
     def made(
-        self, relation: Relation, xid: int | None, top: int | None
+        self, relation: Relation, xid: int | None, top: int | None, before: Made | None = None
     ) -> tuple[Made, set[int | None], bool]:
         """How the catalog says that its columns were made. Of one that a transaction altered that
         began after this one only its number and that transaction: what it was here, and whether
         others altered it before, the catalog does not know any more. Of one that is dropped by
         now, renamed, or gone with its table, it knows nothing. And the transactions that are this
         one: a later one that created the table is its subtransaction.
+
+        This one may have altered a column after it changed rows, and the catalog, which is asked
+        later, tells no more than that it did. Only where it cannot be another column now, and its
+        values were not rewritten since ``before``, or since the table was created, are they known
+        to be the same.
 
         One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
         for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
@@ -55,6 +60,9 @@ class CatalogShapes:
                  if is_later(made[1], xid, following=now.following)}  # fmt: skip
         mine |= later & {now.created}
         told = {n: made[:2] if made[1] in later - mine else made for n, made in now.columns.items()}
+        for name, made in told.items():
+            if made[1] in mine and not _as_sent(now, name, relation, before or {}):
+                told[name] = made[:2]
         return {**unknown(relation), **told}, mine, now.held
 
     def shape(self, relation: Relation, xid: int | None) -> Shape:
@@ -100,6 +108,29 @@ class CatalogShapes:
             # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
             return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
+
+
+def _as_sent(now: ColumnsMade, name: str, relation: Relation, before: Made) -> bool:
+    """Whether a column is the one of its name that ``relation`` was sent with, and its values were
+    not rewritten since ``before``, or since the table was created.
+
+    Numbers are given out in order and never again. Where the relation's columns, in its order, have
+    all numbers there were before and those that follow without a gap, none was dropped or took
+    another one's name since: it would leave a gap, or be in another place.
+    """
+    number, xid, file = now.columns[name]
+    if xid == now.created:
+        # The first file of a table has the table's number.
+        before, is_rewritten = {}, file != relation.oid
+    else:
+        was = [o for o in before.values() if o[:1] == [number]] or [*before.values()]
+        is_rewritten = not was or any(len(one) < 3 or one[2] != file for one in was) or not file
+    had = {one[0] for one in before.values() if one}
+    sent = [now.columns[each][0] for each in relation.names if each in now.columns]
+    added = range(max(had, default=0) + 1, max(sent, default=0) + 1)
+    unsent = now.generated.difference(sent)
+    whole = len(sent) == len(relation.names) and sent == sorted({*had, *added} - unsent)
+    return whole and not is_rewritten
 
 
 def unknown(relation: Relation) -> Made:

@@ -3,7 +3,7 @@
 import base64
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -21,8 +21,10 @@ from replview.store.write.shapes import (
     Shape,
     StoredShape,
     note_made,
+    now_text,
     store_shape,
     take_shape_back,
+    withdraw_shape,
 )
 
 #: How often, at most, the end of a transaction is waited for that has committed: others see it a
@@ -112,8 +114,12 @@ class _Unsettled:
     stored: StoredShape
     #: Of the (sub)transaction.
     xid: int | None
+    #: How the catalog told that the columns were made when it came.
+    made: Made
     held: bool = False
     transaction_id: int | None = None
+    #: All that have sent this shape: (transaction, subtransaction).
+    senders: set[tuple[int, int | None]] = field(default_factory=set)
 
 
 class TablePlans:
@@ -182,17 +188,15 @@ class TablePlans:
         catalog, apart from the stream. Raises ``TooManyVersions``.
         """
         top = None if transaction is None else transaction.xid
-        made, mine, held = self._catalog.made(relation, xid, top)
         known = self._current.get(_table(relation))
+        made, mine, held = self._catalog.made(relation, xid, top, known and known[2])
+        asked = made
         if known is not None and known[0].relation == relation and known[2] == made:
-            # What this very transaction altered it may have altered again since it was sent.
+            # This very transaction may have altered a column again since it was sent.
             again, keys = _altered_again(made, mine), known[0].key_columns
             if again == made and not self._catalog.has_other_key(relation, keys, xid):
-                # Sent once more: nothing has changed, in the store either.
-                plan = replace(known[0], relation=relation)
-                self._keep(plan)
-                stored = replace(known[1], is_new=False, former=plan.version_id)
-                self._wait(held, transaction, _Unsettled(plan, stored, xid))
+                plan, stored = self._sent_again(known[0], known[1], relation)
+                self._wait(held, transaction, _Unsettled(plan, stored, xid, asked))
                 return plan, stored
             made = again
         shape = self._catalog.shape(relation, xid)
@@ -204,8 +208,16 @@ class TablePlans:
         self._apply(plan)
         self._keep(plan)
         self._current[_table(relation)] = plan, stored, made
-        self._wait(held, transaction, _Unsettled(plan, stored, xid))
+        self._wait(held, transaction, _Unsettled(plan, stored, xid, asked))
         return plan, stored
+
+    def _sent_again(
+        self, plan: TablePlan, stored: StoredShape, relation: Relation
+    ) -> tuple[TablePlan, StoredShape]:
+        """Keep the plan of an unchanged table for its new Relation object; nothing is stored."""
+        plan = replace(plan, relation=relation)
+        self._keep(plan)
+        return plan, replace(stored, is_new=False, former=plan.version_id, at=now_text())
 
     def _store(self, connection: psycopg.Connection[Any], shape: Shape, **how: Any) -> StoredShape:
         stored = store_shape(connection, self._slot_id, self._system_identifier, shape, **how)
@@ -215,8 +227,13 @@ class TablePlans:
 
     def _wait(self, held: bool, transaction: OpenTransaction | None, one: "_Unsettled") -> None:
         """Have the end of a transaction waited for that is in progress."""
+        if transaction is None:
+            return
         in_force = one.stored.former != one.stored.version_id
-        if transaction and (held or (in_force and transaction.kind == "streamed")):
+        for other in (one, *(each for waiting in self.unsettled.values() for each in waiting)):
+            if other.stored.version_id == one.stored.version_id:
+                other.senders.add((transaction.xid, one.xid))
+        if held or (in_force and transaction.kind == "streamed"):
             one.held = held
             self.unsettled.setdefault(transaction.xid, []).append(one)
 
@@ -235,9 +252,9 @@ class TablePlans:
         for one in waiting:
             one.transaction_id = transaction_id or one.transaction_id
             self._current.pop(_table(one.plan.relation), None)
-        gone = self._rolled_back(connection, waiting, state)
+        gone = self._rolled_back(connection, waiting, top, state)
         for one in reversed(waiting):
-            if one.xid in gone:
+            if {sender[1] for sender in one.senders} <= gone:
                 take_shape_back(connection, one.stored)
         for one in waiting:
             if one.held and one.xid not in gone:
@@ -246,10 +263,11 @@ class TablePlans:
             self.unsettled[top] = waiting
 
     def _rolled_back(
-        self, connection: psycopg.Connection[Any], waiting: Sequence["_Unsettled"], state: str
-    ) -> set[int | None]:
+        self, connection: psycopg.Connection[Any], waiting: Sequence["_Unsettled"],
+        top: int | None, state: str,
+    ) -> set[int | None]:  # fmt: skip
         """The (sub)transactions of these that were rolled back."""
-        xids = {one.xid for one in waiting}
+        xids = {xid for one in waiting for by, xid in one.senders if by == top}
         if state in ("committed", "prepared") and waiting:
             found = connection.execute(_ABORTED, [waiting[0].transaction_id, list(xids)])
             return {row[0] for row in found}
@@ -260,8 +278,10 @@ class TablePlans:
         waiting: Sequence["_Unsettled"], top: int | None, state: str,
     ) -> None:  # fmt: skip
         relation, former = one.plan.relation, one.plan.version_id
+        # What the catalog did not show while it was held, this transaction made.
+        before = {name: how for name, how in one.made.items() if how}
         for _ in range(1 if state == "prepared" else _LOOKS):
-            made, mine, held = self._catalog.made(relation, one.xid, top)
+            made, mine, held = self._catalog.made(relation, one.xid, top, before)
             if not held:
                 break
             time.sleep(_LOOK_SECONDS)
@@ -273,8 +293,10 @@ class TablePlans:
         if one.stored.is_new:
             note_made(connection, former, made)
             return
+        withdraw_shape(connection, one.stored)
         shape = self._catalog.shape(relation, one.xid)
-        stored = self._store(connection, shape, lsn=0, xid=one.xid, made=made)
+        at = one.stored.at
+        stored = self._store(connection, shape, lsn=0, xid=one.xid, made=made, at=at)
         one.stored = replace(stored, former=one.stored.former)
         if stored.version_id != former:
             self._move(connection, one, stored)

@@ -57,7 +57,8 @@ class RelationVersion(Table):
     first_xid = models.BigIntegerField(null=True)
     first_seen_at = models.DateTimeField(default=timezone.now)
     #: ``[{"lsn", "xid", "at"}]``: each time this shape came into force (again). A walsender sends
-    #: Relation messages without a position; ``at`` is our clock when it was stored.
+    #: Relation messages without a position; ``at`` is our clock when it was stored. With
+    #: ``"rolled_back": true`` it never did: its (sub)transaction was rolled back.
     intervals = models.JSONField(default=list)
     #: ``{column: [number, transaction, file]}``: what the source's catalog told of each while the
     #: shape was in force (``catalog.stream_shape``); without the file of one altered later, and
@@ -218,6 +219,12 @@ class Transaction(RowCounts):
             index_where(
                 "transaction_two_phase", "incarnation", "commit_seq",
                 gid__isnull=False, commit_seq__isnull=False,
+            ),
+            # Those whose changes do not count, where these have not been deleted.
+            models.Index(
+                fields=["id"],
+                name="transaction_uncounted",
+                condition=~models.Q(state__in=["committed", "snapshot", "message"]),
             ),
             # Those that were open long enough to be seen so, once they have ended.
             models.Index(

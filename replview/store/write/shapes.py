@@ -6,7 +6,7 @@ A version is a new shape, not a new message: the server repeats Relation message
 import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -72,11 +72,14 @@ class StoredShape:
     is_new: bool
     #: The version that was in force before; itself, where it stays in force.
     former: int | None
+    #: When it came, in ISO 8601.
+    at: str
 
 
 _BACK_IN_FORCE = """
     UPDATE relation_version SET intervals = intervals || %s
-    WHERE id = %s AND id <> (SELECT current_version_id FROM relation WHERE id = %s)
+    WHERE id = %s
+      AND id IS DISTINCT FROM (SELECT current_version_id FROM relation WHERE id = %s)
 """
 
 
@@ -98,6 +101,20 @@ _BACK = """
     FROM (VALUES (%s::bigint)) AS former (id) LEFT JOIN relation_version v USING (id)
     WHERE r.id = %s AND r.current_version_id = %s
 """
+_NEVER = """
+    UPDATE relation_version SET intervals = (
+        SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
+                              THEN each || '{"rolled_back": true}' ELSE each END ORDER BY place)
+        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place))
+    WHERE id = %s AND intervals <> '[]'
+"""
+_WITHDRAWN = """
+    UPDATE relation_version SET intervals = (
+        SELECT coalesce(jsonb_agg(each ORDER BY place), '[]')
+        FROM jsonb_array_elements(intervals) WITH ORDINALITY AS one (each, place)
+        WHERE each->'at' <> to_jsonb(%s::text))
+    WHERE id = %s
+"""
 _MADE = "UPDATE relation_version SET made = %s WHERE id = %s AND made IS DISTINCT FROM %s"
 
 
@@ -111,38 +128,54 @@ def store_shape(
     xid: int | None,
     in_force: bool = True,
     made: Made | None = None,
+    at: str | None = None,
 ) -> StoredShape:
     """Find or make the relation and the version of ``shape``, and note that it is in force (unless
     read apart from the stream), under the lock of the slot's row, so that no two can race.
 
     ``made``: how the catalog says that its columns were made. A shape that looks as it did but has
-    a column that was made anew is another version.
+    a column that was made anew is another version. ``at``: when it came; None: now.
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
     alike = connection.execute(_ALIKE, [relation_id, digest]).fetchall()
     found = next((row for row in alike if not made_anew(row[2] or {}, made or {})), None)
-    at = dt.datetime.now(tz=dt.UTC).isoformat()
+    at = at or now_text()
     interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}])
     if found is not None:
         if in_force:
             # Back in force only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         _learn_types(connection, found[0], found[3], shape)
-        stored = StoredShape(relation_id, found[0], found[1], is_new=False, former=None)
+        version, number = found[:2]
     else:
         digest += f"-{len(alike)}" if alike else ""
-        stored = _new_version(connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid)
+        version, number = _new_version(
+            connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid
+        )
     if made:
-        note_made(connection, stored.version_id, made)
-    version = stored.version_id
+        note_made(connection, version, made)
     was = connection.execute(_CURRENT, [in_force, version, version, relation_id]).fetchone()
-    return replace(stored, former=was[0] if was else None)
+    former = was[0] if was else None
+    return StoredShape(relation_id, version, number, is_new=found is None, former=former, at=at)
+
+
+def now_text() -> str:
+    """When a shape comes that comes now: ``StoredShape.at``."""
+    return dt.datetime.now(tz=dt.UTC).isoformat()
 
 
 def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) -> None:
     """What brought a version into force was rolled back: the one before it is in force."""
     connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
+    if stored.former != stored.version_id:
+        connection.execute(_NEVER, [stored.at, stored.version_id])
+
+
+def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> None:
+    """Which version came into force is asked for once more: so far none did."""
+    connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
+    connection.execute(_WITHDRAWN, [stored.at, stored.version_id])
 
 
 def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) -> Made:
@@ -189,7 +222,8 @@ def _new_version(
     *,
     lsn: int,
     xid: int | None,
-) -> StoredShape:
+) -> tuple[int, int]:
+    """Its id and its number."""
     row = connection.execute(
         """
         INSERT INTO relation_version (relation_id, number, digest, schema, "table",
@@ -206,4 +240,4 @@ def _new_version(
         ],
     ).fetchone()  # fmt: skip
     assert row is not None
-    return StoredShape(relation_id, int(row[0]), int(row[1]), is_new=True, former=None)
+    return int(row[0]), int(row[1])

@@ -111,6 +111,16 @@ def test_the_row_before_a_change(signed_in, shop) -> None:
     ]  # fmt: skip
 
 
+def test_the_moment_is_named_under_its_mark(signed_in, shop) -> None:
+    text = page(signed_in, shop.slot, as_of="2026-11-20 07:57").content.decode()
+    mark = re.search(r'class="strip-as-of" x1="([\d.]+%)"', text)
+    name = re.search(r'<foreignObject [^>]*x="([\d.]+%)"[^>]*>\s*<b>as of', text)
+
+    assert mark is not None
+    assert name is not None
+    assert name[1] == mark[1]
+
+
 def test_it_is_narrowed_to_an_actor_or_a_column(signed_in, shop) -> None:
     def told(**words: str) -> list[str]:
         found = page(signed_in, shop.slot, **words).context["page"].history.entries

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
 from replview.access.visibility import reading_session
@@ -12,7 +13,9 @@ from replview.store.read.changes.as_sql import Statement, undo_sql
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
 from replview.store.read.row_history.before_images import Before, before_images
+from replview.store.read.row_history.finding import RowFinder
 from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.keys import tables_named
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
@@ -41,6 +44,16 @@ def play(
         recording.caught_up()
     recording.end()
     return recording
+
+
+def begin(
+    source: SourceDatabase, recording: Recording, session: psycopg.Connection, statements: str
+) -> None:
+    """A transaction that is streamed while it is in progress."""
+    session.execute(f"BEGIN; {statements}")
+    # What is in progress is sent once it is flushed, which a commit does at once.
+    source.run("COMMENT ON SCHEMA public IS 'flushed'")
+    wait_for(lambda: recording.transactions(state="streaming"), 20)
 
 
 def last_change(recording: Recording) -> tuple[ChangeRow, Before]:
@@ -128,16 +141,18 @@ def test_what_may_have_been_altered_twice_meanwhile_is_unknown(
 def test_what_a_transaction_in_progress_alters_is_seen_once_it_has_ended(
     source: SourceDatabase, record: Record, end: str
 ) -> None:
-    """While it lasts the catalog shows others what was before; nor does it where it is prepared."""
+    """While it lasts the catalog shows others what was before; nor does it where it is prepared.
+    Whether it altered a column before its changes or after them, the catalog does not tell.
+    """
     source.run(f"ALTER DATABASE {source.name} SET debug_logical_replication_streaming = immediate")
     recording = play(source, record, "UPDATE t SET a = 'xx'")
     recording.start()
     with source.connect() as session:
-        for statement in ("BEGIN", "ALTER TABLE t ALTER amount TYPE int USING amount * 100",
-                          "UPDATE t SET b = false", "CREATE TABLE made (id int PRIMARY KEY, n int)",
-                          "INSERT INTO made VALUES (1, 7)"):  # fmt: skip
-            session.execute(statement)
-        wait_for(lambda: recording.transactions(state="streaming"), 20)
+        begin(
+            source, recording, session,
+            "ALTER TABLE t ALTER amount TYPE int USING amount * 100; UPDATE t SET b = false; "
+            "CREATE TABLE made (id int PRIMARY KEY, n int); INSERT INTO made VALUES (1, 7)",
+        )  # fmt: skip
         session.execute(end)
     recording.caught_up()
     if end != "COMMIT":
@@ -158,7 +173,7 @@ def test_what_a_transaction_in_progress_alters_is_seen_once_it_has_ended(
         images += [found[c.transaction_id, c.seq].image for c in changes if c.op == "U"]
     assert images == [
         {"id": "1", "a": "xx", "b": "t"},
-        {"id": "1", "a": "xx", "amount": "500", "b": "f"},
+        {"id": "1", "a": "xx", "b": "f"},
         {"id": "1", "n": "7"},
     ]
 
@@ -173,12 +188,12 @@ def test_what_was_rolled_back_is_not_the_table_of_the_name(
     recording = play(source, record, "INSERT INTO u VALUES (1)")
     recording.start()
     with source.connect() as session:
-        for statement in ("BEGIN", "SAVEPOINT s", "DROP TABLE t",
-                          "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (2)",
-                          "ALTER TABLE u ADD v int", "ALTER TABLE u RENAME TO w",
-                          "INSERT INTO w VALUES (2)"):  # fmt: skip
-            session.execute(statement)
-        wait_for(lambda: recording.transactions(state="streaming"), 20)
+        begin(
+            source, recording, session,
+            "SAVEPOINT s; DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY); "
+            "INSERT INTO t VALUES (2); ALTER TABLE u ADD v int; ALTER TABLE u RENAME TO w; "
+            "INSERT INTO w VALUES (2)",
+        )  # fmt: skip
         if end == "ROLLBACK PREPARED 'it'":
             session.execute("PREPARE TRANSACTION 'it'")
         session.execute(end)
@@ -195,6 +210,188 @@ def test_what_was_rolled_back_is_not_the_table_of_the_name(
     assert in_force == [("t", 1), ("u", 1), ("t", None)]
     page = row_history(reading_session(), recording.slot, mine[1].pk, {"id": "1"})
     assert page.entries[0].after.values == {"id": "1"}
+
+
+@pytest.mark.pg(16)
+def test_a_table_that_its_transaction_drops_again_is_not_the_last_of_the_name(
+    source: SourceDatabase, record: Record
+) -> None:
+    """What is asked of the catalog once it has ended is of when the shape came."""
+    source.run(f"ALTER DATABASE {source.name} SET debug_logical_replication_streaming = immediate")
+    recording = play(source, record)
+    recording.start()
+    with source.connect() as session:
+        begin(
+            source, recording, session,
+            "ALTER TABLE t ALTER amount TYPE int USING amount * 100; UPDATE t SET b = false; "
+            "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, n int); "
+            "INSERT INTO t VALUES (2, 7)",
+        )  # fmt: skip
+        session.execute("COMMIT")
+    recording.caught_up()
+    recording.end()
+
+    newest = Relation.objects.filter(slot=recording.slot).latest("pk")
+    found = tables_named(reading_session(), recording.slot, "public.t")
+    assert found is not None
+    assert found.relation.pk == newest.pk
+
+
+@pytest.mark.pg(16)
+def test_a_shape_that_was_rolled_back_was_never_in_force(
+    source: SourceDatabase, record: Record, signed_in: Any
+) -> None:
+    source.run(f"ALTER DATABASE {source.name} SET debug_logical_replication_streaming = immediate")
+    recording = play(source, record)
+    recording.start()
+    with source.connect() as session:
+        begin(
+            source, recording, session,
+            "SAVEPOINT s; ALTER TABLE t ALTER amount TYPE bigint; UPDATE t SET b = false",
+        )  # fmt: skip
+        session.execute("ROLLBACK TO s; COMMIT")
+    source.run("ALTER TABLE t ADD c int", "UPDATE t SET a = 'xx'")
+    recording.caught_up()
+    recording.end()
+
+    change, before = last_change(recording)
+    assert before.image == {"id": "1", "a": "x", "amount": "5", "b": "t"}
+    page = signed_in.get(f"/relations/{change.relation_id}/").content.decode()
+    assert page.count("rolled back") == page.count("never in force") == 1
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["in time", "behind"])
+def test_a_value_from_before_its_transaction_rewrote_the_column_is_not_told(
+    source: SourceDatabase, record: Record, behind: bool
+) -> None:
+    recording = play(
+        source, record, "UPDATE t SET a = 'xx'",
+        "BEGIN; UPDATE t SET amount = 7; ALTER TABLE t ALTER amount TYPE int USING amount + 1;"
+        "COMMIT", "UPDATE t SET b = false", behind=behind,
+    )  # fmt: skip
+    _, before = last_change(recording)
+    assert before.image == {"id": "1", "a": "xx", "b": "t"}
+
+
+def test_a_value_of_a_column_that_its_transaction_added_is_told(
+    source: SourceDatabase, record: Record
+) -> None:
+    recording = play(
+        source, record, "UPDATE t SET a = 'xx'",
+        "BEGIN; ALTER TABLE t ADD c int DEFAULT 3; UPDATE t SET c = 7; COMMIT",
+        "UPDATE t SET b = false",
+    )  # fmt: skip
+    _, before = last_change(recording)
+    assert before.image == {"id": "1", "a": "xx", "amount": "5", "b": "t", "c": "7"}
+
+
+@pytest.mark.parametrize(
+    "alters",
+    [
+        ["DROP c", "ADD c int"],
+        ["RENAME c TO d", "ADD c int"],
+        ["RENAME c TO d", "RENAME amount TO c"],
+        ["ADD d int", "RENAME c TO e", "RENAME d TO c", "RENAME e TO d"],
+    ],
+    ids=str,
+)
+def test_a_value_of_a_column_that_became_another_in_its_transaction_is_not_told(
+    source: SourceDatabase, record: Record, alters: list[str]
+) -> None:
+    altered = "".join(f"ALTER TABLE t {each}; " for each in alters)
+    recording = play(
+        source, record, "UPDATE t SET a = 'xx'",
+        f"BEGIN; ALTER TABLE t ADD c int; UPDATE t SET c = 7; {altered} COMMIT",
+        "UPDATE t SET b = false",
+    )  # fmt: skip
+    _, before = last_change(recording)
+    assert "c" not in before.image
+    assert before.image.items() >= {"id": "1", "a": "xx"}.items()
+
+
+def test_a_value_from_between_two_names_of_a_column_is_not_told(
+    source: SourceDatabase, record: Record
+) -> None:
+    """Its own column has the number that it had before, and another had its name between."""
+    recording = play(
+        source, record, "UPDATE t SET a = 'xx'",
+        "BEGIN; ALTER TABLE t RENAME amount TO e; ALTER TABLE t ADD amount int;"
+        "UPDATE t SET amount = 7; ALTER TABLE t DROP amount; ALTER TABLE t RENAME e TO amount;"
+        "COMMIT", "UPDATE t SET b = false",
+    )  # fmt: skip
+    _, before = last_change(recording)
+    assert before.image == {"id": "1", "a": "xx"}
+
+
+@pytest.mark.parametrize(
+    ("alter", "image"),
+    [
+        ("", {"id": "1", "n": "7"}),
+        ("ALTER TABLE made RENAME n TO m; ALTER TABLE made ADD n int;", {"id": "1"}),
+    ],
+    ids=["as created", "another by then"],
+)
+def test_a_row_of_a_table_with_a_generated_column_that_its_transaction_created(
+    source: SourceDatabase, record: Record, alter: str, image: dict[str, str]
+) -> None:
+    recording = play(
+        source, record, "BEGIN; CREATE TABLE made (id int PRIMARY KEY, "
+        "g int GENERATED ALWAYS AS (id + 1) STORED, n int);"
+        f"INSERT INTO made (id, n) VALUES (1, 7); {alter} COMMIT",
+        "UPDATE made SET id = 2",
+    )  # fmt: skip
+    _, before = last_change(recording)
+    assert before.image == image
+
+
+def test_a_column_added_by_a_transaction_in_progress_makes_one_version(
+    source: SourceDatabase, record: Record
+) -> None:
+    recording = play(
+        source, record, "BEGIN; UPDATE t SET a = 'y'; ALTER TABLE t ADD c int; UPDATE t SET c = 2;"
+        "PREPARE TRANSACTION 'it'", "COMMIT PREPARED 'it'", "UPDATE t SET b = false",
+    )  # fmt: skip
+    assert RelationVersion.objects.filter(relation__table="t").count() == 2
+    _, before = last_change(recording)
+    assert before.image == {"id": "1", "a": "y", "amount": "5", "b": "t", "c": "2"}
+
+
+@pytest.mark.pg(16)
+def test_what_a_prepared_transaction_was_thought_to_alter_was_never_in_force(
+    source: SourceDatabase, record: Record
+) -> None:
+    """It truncated the table, which looks as ALTER TABLE does until it has ended."""
+    hold = "BEGIN; TRUNCATE t; INSERT INTO t VALUES (2, 'y', 5, true); PREPARE TRANSACTION 'it'"
+    recording = play(
+        source, record, hold, "ROLLBACK PREPARED 'it'", hold, "COMMIT PREPARED 'it'",
+        "ALTER TABLE t ADD c int", "UPDATE t SET b = false",
+    )  # fmt: skip
+
+    change = changes_of(reading_session(), recording.transactions(state="committed")[-1].pk)[0]
+    before = before_images(reading_session(), [change])[change.transaction_id, change.seq]
+    assert before.image == {"id": "2", "a": "y", "amount": "5", "b": "t"}
+    versions = RelationVersion.objects.filter(relation__slot=recording.slot).order_by("number")
+    was = [[one.get("rolled_back", False) for one in each.intervals] for each in versions]
+    assert was == [[False], [True], [False]]
+
+
+def test_rows_of_one_key_are_told_apart_by_what_was_not_altered(
+    source: SourceDatabase, record: Record
+) -> None:
+    source.run("CREATE TABLE d (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, rid int, n int)",
+               "ALTER TABLE d REPLICA IDENTITY FULL")  # fmt: skip
+    recording = play(
+        source, record, "INSERT INTO d VALUES (1, 10, 5), (2, 20, 5)",
+        "ALTER TABLE d ALTER n TYPE int USING n * 100",
+        "BEGIN; UPDATE d SET id = 1 WHERE id = 2; DELETE FROM d WHERE rid = 10; COMMIT",
+    )  # fmt: skip
+
+    table = tables_named(reading_session(), recording.slot, "public.d")
+    assert table is not None
+    finder = RowFinder(reading_session(), recording.slot, table, table.hashes({"id": "1"}))
+    ends = {finder.steps(row.events)[0].after["rid"]: row.ended
+            for row in map(finder.follow, finder.spans)}  # fmt: skip
+    assert ends == {"10": "delete", "20": ""}
 
 
 @pytest.mark.parametrize(

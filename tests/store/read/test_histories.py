@@ -113,6 +113,7 @@ def _play(
         recording.end()
         played = answers.played(histories, recording)
         limited = answers.hold_in_parts(played, monkeypatch)
+        answers.hold_from_the_index(played, monkeypatch)
         answers.hold(played, program, browser)
         shown.hold_pages(played, browser)
         if histories.name.is_whole:

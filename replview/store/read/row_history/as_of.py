@@ -1,7 +1,8 @@
 """One row as of a moment: what it held, what of that is known and why the rest is not."""
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,13 +10,14 @@ from decoder.scalars import LSN
 from replview.store.read.coverage import Coverage
 from replview.store.read.days import is_deleted
 from replview.store.read.row_history.breaks import Breaks
-from replview.store.read.row_history.events import Event, Span
+from replview.store.read.row_history.events import Event, read_all
 from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import FIRST, LAST, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
+from replview.store.read.row_history.spans import Span
 from replview.store.read.rows import OPEN_END, Place, Slot, Step
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
@@ -43,6 +45,17 @@ class Moment:
         if event.at >= self.before:
             return False
         return self.time is None or event.commit_time is None or event.commit_time <= self.time
+
+    def parted(self, events: Sequence[Event]) -> tuple[Sequence[Event], Event | None]:
+        """Those of a row's changes that it covers, and the first that it does not."""
+        if self.time is not None:
+            read_all(events)
+            past = [event for event in events if self.covers(event)]
+            return past, next((event for event in events if not self.covers(event)), None)
+        end = len(events)
+        if self.before != END:
+            end = bisect_left(events, self.before, key=lambda event: event.at)
+        return events[:end], next(iter(events[end:]), None)
 
     def has_ended(self, span: Span) -> bool:
         """Whether the row no longer had the key then."""
@@ -246,8 +259,7 @@ class _State:
         """The state, from the changes before the moment and the one after it."""
         moment, finder = self._moment, self._finder
         assert moment.incarnation is not None
-        past = [event for event in self._row.events if moment.covers(event)]
-        next_event = next((e for e in self._row.events if not moment.covers(e)), None)
+        past, next_event = moment.parted(self._row.events)
         breaks = self._later = finder.breaks(past[-LOOK_BACK * 2 :])
         if moment.time is not None:
             self._later = breaks.committed_by(moment.time, after=True)

@@ -1,14 +1,14 @@
-"""The changes under one key as the index has them, without their values, and the spans in which one
-row after another had that key.
+"""The changes under one key without their values.
 
-A row arrives under a key by an insert, by an update that moved it there, or is found there; it
-leaves by a delete, by an update that moves it on, or with a truncation. Only a deferrable
-constraint lets two rows have one key, until their transaction ends.
+Of thousands most are read from an index alone. It does not tell when they were committed, which is
+a look into the table of all transactions for each of them: that has to be known of those that are
+shown, and of those with which a row may have come or left.
 """
 
 import datetime as dt
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,22 +17,31 @@ import orjson
 from decoder.scalars import LSN
 from replview.store.read.row_history.sought_row import At
 from replview.store.read.rows import OPEN_END, QUICKLY_NOT_ABORTED
-from replview.store.read.session import ReadSession
+from replview.store.read.session import ReadSession, array_text
 
-#: The newest changes under one key that are read at first; more where one transaction has so many.
+#: The newest changes under one key that are read; more where one transaction has so many.
 MOST_EVENTS = 20_000
+#: So many are read at first, which are all that most keys have.
+AT_FIRST = 100
 
-# Of each table the newest changes under the key, and those that moved a row away from it; what was
-# rolled back has no incarnation, and counts among those read.
-_EVENTS = f"""
+_EVENT = """
     SELECT c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.op::text, c.key_hash,
            c.old_key_hash, c.relation_id, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
-           t.commit_time, c.number, (c.low - '0/0')::bigint,
+           t.commit_time,
            CASE WHEN c.op <> 'U' OR c.old_key_hash IS NOT NULL THEN (
                SELECT jsonb_build_array(jsonb_object_agg(n.name, coalesce(k.new, k.old)->n.name),
                                         jsonb_object_agg(n.name, coalesce(k.old, k.new)->n.name))
                FROM change k CROSS JOIN unnest(%(names)s::text[]) AS n (name)
                WHERE k.transaction_id = c.transaction_id AND k.seq = c.seq) END
+"""
+_TRANSACTION = f"""
+    LEFT JOIN transaction t ON t.id = c.transaction_id
+         AND t.state IN ('committed', 'snapshot') AND {QUICKLY_NOT_ABORTED}
+"""
+# Of each table the newest changes under the key, and those that moved a row away from it; what was
+# rolled back has no incarnation, and counts among those read.
+_EVENTS = f"""
+    {_EVENT}, c.number, (c.low - '0/0')::bigint
     FROM unnest(%(relations)s::bigint[]) AS w (relation_id)
     CROSS JOIN LATERAL (
         SELECT k.*, count(*) OVER () AS number, min(k.lsn) OVER () AS low FROM (
@@ -50,10 +59,41 @@ _EVENTS = f"""
             WHERE c.relation_id = w.relation_id AND c.old_key_hash = %(hash)s
               AND c.key_hash IS DISTINCT FROM %(hash)s AND c.lsn < %(below)s::pg_lsn
             ORDER BY c.lsn DESC, c.seq DESC LIMIT %(most)s) k
-    ) c
-    LEFT JOIN transaction t ON t.id = c.transaction_id
-         AND t.state IN ('committed', 'snapshot') AND {QUICKLY_NOT_ABORTED}
+    ) c {_TRANSACTION}
 """  # noqa: S608 (nothing but the store's own columns)
+# Changes by their names.
+_NAMED = f"""
+    {_EVENT}
+    FROM unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (transaction_id, seq)
+    JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq {_TRANSACTION}
+"""
+# All changes under a key as the index alone has them (change_row_history), and which of them may
+# not count (transaction_uncounted, tombstone_unswept); and some of those that moved any key.
+_PLACES = """
+    SELECT c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.op::text, w.relation_id,
+           c.op <> 'U'
+           OR EXISTS (SELECT FROM transaction t WHERE t.id = c.transaction_id
+                      AND t.state NOT IN ('committed', 'snapshot', 'message'))
+           OR EXISTS (SELECT FROM aborted_subtransaction a
+                      WHERE a.transaction_id = c.transaction_id AND NOT a.swept),
+           false, false
+    FROM unnest(%(relations)s::bigint[]) AS w (relation_id) CROSS JOIN LATERAL (
+        SELECT c.transaction_id, c.seq, c.lsn, c.op FROM change c
+        WHERE c.relation_id = w.relation_id AND c.key_hash = %(hash)s AND c.lsn < %(below)s::pg_lsn
+        LIMIT %(most)s
+    ) c
+    UNION ALL
+    SELECT c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.op::text, w.relation_id, true, true,
+           c.lsn < %(below)s::pg_lsn AND %(hash)s IN (c.key_hash, c.old_key_hash)
+    FROM unnest(%(relations)s::bigint[]) AS w (relation_id) CROSS JOIN LATERAL (
+        SELECT c.transaction_id, c.seq, c.lsn, c.op, c.key_hash, c.old_key_hash FROM change c
+        WHERE c.relation_id = w.relation_id AND c.old_key_hash IS NOT NULL LIMIT %(moves)s
+    ) c
+"""
+#: A table of which so many changes moved a key: those that moved this key are not told apart.
+MOST_MOVES = 100
+#: So many of the changes under a key may have to be read one by one.
+_MOST_READ = 2000
 
 
 #: A key's values, or marks in their place, by column.
@@ -69,24 +109,47 @@ def change_name(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Event:
-    """One change of a row, as the index knows it."""
+    """One change of a row; when it was committed may be read only where it is asked for."""
 
-    at: At
-    op: str
     transaction_id: int
     seq: int
+    lsn: int
+    op: str
     relation_id: int
-    incarnation_id: int
     key_hash: int
-    #: Of the key that the row had before, where the change gave it another one.
-    old_key_hash: int | None
-    commit_time: dt.datetime | None
     #: The key that it was looked for under.
     key: Key
+    #: Of the key that the row had before, where the change gave it another one.
+    old_key_hash: int | None = None
     #: The row's key afterwards and before, of a change with which a row came or left.
     keys: tuple[Key, Key] | None = None
+    #: Its place, incarnation and commit time; None: not read yet.
+    commit: tuple[At, int, dt.datetime | None] | None = None
+    #: Reads what was not read.
+    unread: "Unread | None" = None
+
+    @property
+    def at(self) -> At:
+        """Its place in the slot's whole history."""
+        return self._commit[0]
+
+    @property
+    def incarnation_id(self) -> int:
+        return self._commit[1]
+
+    @property
+    def commit_time(self) -> dt.datetime | None:
+        return self._commit[2]
+
+    @property
+    def _commit(self) -> tuple[At, int, dt.datetime | None]:
+        if self.commit is None:
+            assert self.unread is not None
+            self.unread.read_around(self)
+            assert self.commit is not None
+        return self.commit
 
     @property
     def name(self) -> tuple[int, int]:
@@ -105,42 +168,54 @@ class Event:
 
 
 @dataclass(slots=True)
-class Span:
-    """The time in which one row had one key."""
-
-    relation_id: int
-    key_hash: int
-    key: Key
-    #: The row's changes in it, oldest first: the one with which it came, the one with which it
-    #: left.
-    events: list[Event]
-    #: ``insert``, ``moved``, ``snapshot``; empty: it was there when the record begins to tell.
-    begun: str = ""
-    #: ``delete``, ``moved``, ``truncated``, ``lost`` (the record does not tell what became of it),
-    #: ``table`` (another table has the name since); empty: it still has the key.
-    ended: str = ""
-    #: Where, and when, a truncation took it away.
-    ended_at: At | None = None
-    ended_time: dt.datetime | None = None
-
-    @property
-    def until(self) -> dt.datetime | None:
-        """When the row lost the key, or changed last before that is lost; None: it has it."""
-        return self.ended_time or (self.events[-1].commit_time if self.ended else None)
-
-    @property
-    def last_at(self) -> At:
-        """The place of its last change, or of the truncation that ended it."""
-        return self.ended_at or self.events[-1].at
-
-
-@dataclass(slots=True)
 class KeyEvents:
     """The changes under one key, oldest first."""
 
     events: list[Event] = field(default_factory=list)
     #: Older ones were not read.
     limited: bool = False
+
+
+#: A truncation of the table: where, and when it was committed.
+Cut = tuple[At, dt.datetime | None]
+#: Of some changes each table's truncations, in order.
+Cuts = Callable[[Sequence[Event]], Mapping[int, Sequence[Cut]]]
+#: Read together with a change that was asked for.
+_AROUND = 50
+
+
+@dataclass(slots=True, eq=False)
+class Unread:
+    """Changes of which some were read from the index alone."""
+
+    reader: "_KeyReader"
+    events: list[Event]
+
+    def read_around(self, event: Event) -> None:
+        """Read the rest of a change, and of those beside it."""
+        index = self.events.index(event)
+        self._complete(self.events[max(index - _AROUND, 0) : index + _AROUND], ())
+
+    def read_all(self) -> None:
+        """Read the rest of all: in the order of the index, not one by one."""
+        self._complete(self.events, self.reader.newest(MOST_EVENTS).events)
+
+    def _complete(self, events: Iterable[Event], read: Iterable[Event]) -> None:
+        missing = [event for event in events if event.commit is None]
+        found = {event.name: event for event in read}
+        found |= self.reader.named([event for event in missing if event.name not in found])
+        for event in missing:
+            now = found.get(event.name)
+            # Deleted meanwhile with its day: it was the oldest.
+            gone = (0, event.lsn, 1, event.lsn, event.seq), 0, None
+            event.commit = gone if now is None else now.commit
+
+
+def read_all(events: Iterable[Event]) -> None:
+    """Read of all these what was not read yet."""
+    for unread in {event.unread for event in events if event.commit is None}:
+        if unread is not None:
+            unread.read_all()
 
 
 def read_events(
@@ -150,148 +225,134 @@ def read_events(
     key: Key,
     numbers: Mapping[int, int],
     below: int = OPEN_END,
+    cuts: Cuts | None = None,
 ) -> KeyEvents:
-    """The newest changes under a key below an LSN; ``numbers`` of the slot's incarnations."""
-    found = KeyEvents()
+    """The newest changes under a key below an LSN; ``numbers`` of the slot's incarnations.
+
+    ``cuts``: rows have the key one after another, in the order of LSNs. Then of many changes only
+    those are read with which a row may have come or left, and their neighbours.
+    """
+    reader = _KeyReader(session, list(relation_ids), key_hash, key, numbers, str(LSN(below)))
+    found = reader.newest(min(AT_FIRST, MOST_EVENTS)) if cuts else KeyEvents(limited=True)
+    if not found.limited:
+        return found
+    if cuts and (sparse := reader.sparse(found.events, cuts)):
+        return sparse
     for times in (1, 4, 16):
-        wanted = {
-            "relations": list(relation_ids), "hash": key_hash, "below": str(LSN(below)),
-            "most": MOST_EVENTS * times, "names": list(key),
-        }  # fmt: skip
-        found = _events(session.prepared_rows(_EVENTS, wanted), key_hash, key, numbers, wanted)
+        found = reader.newest(MOST_EVENTS * times)
         if not found.limited or len({event.transaction_id for event in found.events}) > 1:
             break
     return found
 
 
-def _events(
-    rows: Iterable[tuple[Any, ...]], key_hash: int, key: Key, numbers: Mapping[int, int],
-    wanted: Mapping[str, Any],
-) -> KeyEvents:  # fmt: skip
-    found, floor = [], 0
-    for row in rows:
-        transaction_id, seq, lsn, op, mine, old, relation_id, incarnation_id, commit, at = row[:10]
-        if row[10] >= wanted["most"]:
-            floor = max(floor, row[11])
-        number = numbers.get(incarnation_id)
+@dataclass(frozen=True, slots=True)
+class _KeyReader:
+    """Reads the changes under one key."""
+
+    session: ReadSession
+    relation_ids: list[int]
+    key_hash: int
+    key: Key
+    numbers: Mapping[int, int]
+    below: str
+
+    def newest(self, most: int) -> KeyEvents:
+        """So many of them."""
+        found: list[Event] = []
+        floor = 0
+        for row in self._rows(_EVENTS, most=most, below=self.below):
+            if row[11] >= most:
+                floor = max(floor, row[12])
+            found += self._counted(row)
+        events = sorted((e for e in found if e.at[3] > floor), key=lambda event: event.at)
+        if floor and events:
+            # The oldest transaction may have begun before: whose its changes are could not be told.
+            events = [e for e in events if e.transaction_id != events[0].transaction_id] or events
+        return KeyEvents(events, limited=floor > 0)
+
+    def named(self, events: Collection[Event]) -> Mapping[tuple[int, int], Event]:
+        """Those of these that count, by their names."""
+        ids, seqs = (array_text(event.name[part] for event in events) for part in (0, 1))
+        rows = self._rows(_NAMED, ids=ids, seqs=seqs) if events else ()
+        return {event.name: event for row in rows for event in self._counted(row)}
+
+    def sparse(self, newest: Collection[Event], cuts: Cuts) -> KeyEvents | None:
+        """All of them, of most no more than the index has; None: they cannot be told apart so."""
+        known = {event.name: event for event in newest}
+        marked = set[tuple[int, int]]()
+        by_table: dict[int, dict[tuple[int, int], Event]] = {}
+        asked = {"most": MOST_EVENTS, "moves": MOST_MOVES, "below": self.below}
+        rows = self._rows(_PLACES, **asked)
+        moves = sum(row[6] for row in rows)
+        if moves >= MOST_MOVES or len(rows) - moves >= MOST_EVENTS:
+            return None
+        for transaction_id, seq, lsn, op, relation_id, is_marked, is_move, is_mine in rows:
+            if is_move and not is_mine:
+                continue
+            event = Event(transaction_id, seq, lsn, op, relation_id, self.key_hash, self.key)
+            mine = by_table.setdefault(relation_id, {})
+            mine.setdefault(event.name, known.get(event.name, event))
+            if is_marked:
+                marked.add(event.name)
+        truncations = cuts(list(newest))
+        tables = [sorted(mine.values(), key=lambda e: (e.lsn, e.seq)) for mine in by_table.values()]
+        wanted = [
+            event
+            for events in tables
+            for event in _telling(events, marked, truncations.get(events[0].relation_id, ()))
+        ]
+        if len(wanted) > _MOST_READ:
+            return None
+        read = {**known, **self.named(wanted)}
+        doubtful = {event.name for event in wanted} - read.keys()
+        found: list[Event] = []
+        for table in tables:
+            events = [read.get(e.name, e) for e in table if e.name not in doubtful]
+            places = [event.at for event in events if event.commit is not None]
+            if len({e.lsn for e in events}) < len(events) or places != sorted(places):
+                return None
+            found += events
+        unread = Unread(self, found)
+        for event in found:
+            event.unread = unread
+        return KeyEvents(found)
+
+    def _rows(self, statement: str, **more: object) -> list[tuple[Any, ...]]:
+        of_key = {"relations": self.relation_ids, "hash": self.key_hash, "names": list(self.key)}
+        return self.session.prepared_rows(statement, {**of_key, **more})
+
+    def _counted(self, row: Sequence[Any]) -> Iterator[Event]:
+        """The change, unless it does not count, or is another key's that has the same hash."""
+        transaction_id, seq, lsn, op, mine, old, relation_id, incarnation, commit, time = row[:10]
+        number = self.numbers.get(incarnation)
         if number is None:
-            continue
-        place = (OPEN_END if commit is None else commit, int(op != "S"), lsn, seq)
-        after, before = (None, None) if row[12] is None else orjson.loads(row[12])
+            return
+        at = (number, OPEN_END if commit is None else commit, int(op != "S"), lsn, seq)
+        after, before = (None, None) if row[10] is None else orjson.loads(row[10])
         keys = None if after is None or before is None else (after, before)
-        event = Event((number, *place), op, transaction_id, seq, relation_id, incarnation_id, mine,
-                      old, at, key, keys)  # fmt: skip
-        # The same hash can be another key's.
-        if keys is None or is_same_key(key, keys[0 if mine == key_hash else 1]):
-            found.append(event)
-    events = sorted((e for e in found if e.at[3] > floor), key=lambda event: event.at)
-    if floor and events:
-        # The oldest transaction may have begun before: whose its changes are could not be told.
-        events = [e for e in events if e.transaction_id != events[0].transaction_id] or events
-    return KeyEvents(events, limited=floor > 0)
+        if keys is None or is_same_key(self.key, keys[0 if mine == self.key_hash else 1]):
+            yield Event(transaction_id, seq, lsn, op, relation_id, mine, self.key, old, keys,
+                        (at, incarnation, time))  # fmt: skip
+
+
+def _telling(
+    events: Sequence[Event], marked: Collection[tuple[int, int]], cuts: Sequence[Cut]
+) -> list[Event]:
+    """Those of a table's changes that tell where one row ends and another begins: what stands
+    between two of them is of one row. Without those that are read already.
+    """
+    places = [(event.lsn, event.seq) for event in events]
+    wanted = {0, 1, len(events) - 1}
+    for index, event in enumerate(events):
+        if event.name in marked:
+            wanted |= {index - 1, index, index + 1}
+    for (_, _, _, lsn, seq), _ in cuts:
+        index = bisect_left(places, (lsn, seq))
+        wanted |= {index - 1, index}
+    return [event for n, event in enumerate(events) if n in wanted and event.commit is None]
 
 
 def is_same_key(key: Key, other: Key) -> bool:
     """Whether two keys are one, as far as their values are known."""
     known = {name: value for name, value in other.items() if isinstance(value, str)}
     return all(known.get(name, value) == value for name, value in key.items())
-
-
-#: A truncation of the table: where, and when it was committed.
-Cut = tuple[At, dt.datetime | None]
-#: Which of the rows that have a key a change is of; None: of none of them, or the record does not
-#: tell.
-Tell = Callable[[Sequence[Span], Event], Span | None]
-
-
-def spans_of(
-    key_hash: int,
-    key: Key,
-    events: Iterable[Event],
-    truncations: Mapping[int, Sequence[Cut]],
-    tell: Tell,
-) -> list[Span]:
-    """The rows that had a key, one after another, oldest first; of each table for itself.
-
-    ``truncations``: of each table, in order.
-    """
-    by_table: dict[int, list[Event]] = {}
-    for event in events:
-        by_table.setdefault(event.relation_id, []).append(event)
-    found: list[Span] = []
-    for relation_id, mine in by_table.items():
-        fold = _Fold(relation_id, key_hash, key, tell)
-        cuts = list(truncations.get(relation_id, ()))
-        for event in mine:
-            while cuts and cuts[0][0] < event.at:
-                fold.truncate(*cuts.pop(0))
-            fold.take(event)
-        for cut in cuts:
-            fold.truncate(*cut)
-        fold.settle()
-        found += fold.spans
-    return sorted(found, key=lambda span: span.last_at)
-
-
-class _Fold:
-    """Takes one table's changes under a key, oldest first."""
-
-    def __init__(self, relation_id: int, key_hash: int, key: Key, tell: Tell) -> None:
-        self.spans: list[Span] = []
-        self._relation_id = relation_id
-        self._key_hash = key_hash
-        self._key = key
-        self._tell = tell
-        #: The rows that have the key: one, or several within one transaction.
-        self._here: list[Span] = []
-        #: Another row may have had it before the first transaction that is known.
-        self._maybe_another = True
-        self._transaction_id = 0
-
-    def truncate(self, at: At, time: dt.datetime | None) -> None:
-        """Every row of the table is gone."""
-        for span in self._here:
-            span.ended, span.ended_at, span.ended_time = "truncated", at, time
-        self._here = []
-
-    def settle(self) -> None:
-        """A transaction has ended: one row alone can have the key, the one that came last."""
-        for span in self._here[:-1]:
-            span.ended = "lost"
-        self._here = self._here[-1:]
-
-    def take(self, event: Event) -> None:
-        """One more change."""
-        if event.transaction_id != self._transaction_id:
-            self._maybe_another = not self._transaction_id
-            self.settle()
-            self._transaction_id = event.transaction_id
-        moves_away = event.moves and event.old_key_hash == self._key_hash
-        span = self._span(event, moves_away)
-        span.events.append(event)
-        if event.op == "D" or moves_away:
-            span.ended = "delete" if event.op == "D" else "moved"
-            self._here.remove(span)
-
-    def _span(self, event: Event, moves_away: bool) -> Span:
-        """The span of the row that this change is of."""
-        if event.op == "I" or (event.moves and not moves_away):
-            return self._begin("insert" if event.op == "I" else "moved")
-        if not self._here:
-            return self._begin("snapshot" if event.op == "S" else "")
-        alone = len(self._here) == 1
-        if alone and not (self._maybe_another and self._here[0].begun in ("insert", "moved")):
-            return self._here[0]
-        span = self._tell(self._here, event)
-        if span is not None:
-            return span
-        for each in () if alone else self._here:
-            each.ended = "lost"
-        self._here = self._here if alone else []
-        return self._begin("")
-
-    def _begin(self, begun: str) -> Span:
-        span = Span(self._relation_id, self._key_hash, self._key, [], begun)
-        self._here.append(span)
-        self.spans.append(span)
-        return span

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from replview.store.read.row_history.breaks import Breaks, Truncation, read_breaks
 from replview.store.read.row_history.events import (
     Cut,
+    Cuts,
     Event,
     Key,
     KeyEvents,
-    Span,
     is_same_key,
     read_events,
-    spans_of,
 )
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
+from replview.store.read.row_history.spans import Span, UnsureError, spans_of
 from replview.store.read.rows import OPEN_END, Slot, Step
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
@@ -183,15 +183,23 @@ class RowFinder(SoughtRow):
     def _spans_of(self, key_hash: int, below: int = OPEN_END) -> list[Span]:
         at = key_hash, below
         if at not in self._spans:
-            key = self._keys.get(key_hash, {})
-            known = read_events(self.session, self.relation_ids, key_hash, key, self.numbers, below)
-            self._known[at] = known
-            cuts = self._truncations(known.events)
-            self._spans[at] = spans_of(key_hash, key, known.events, cuts, self._tell)
+            cuts = self._truncations if self.is_serial else None
+            try:
+                self._read(key_hash, below, cuts)
+            except UnsureError:
+                self._read(key_hash, below, None)
             for span in self._spans[at]:
                 if not span.ended and span.relation_id != self.table.relation.pk:
                     span.ended = "table"
         return self._spans[at]
+
+    def _read(self, key_hash: int, below: int, cuts: Cuts | None) -> None:
+        key, at = self._keys.get(key_hash, {}), (key_hash, below)
+        self._known[at] = known = read_events(
+            self.session, self.relation_ids, key_hash, key, self.numbers, below, cuts
+        )
+        truncations = self._truncations(known.events)
+        self._spans[at] = spans_of(key_hash, key, known.events, truncations, self._tell)
 
     def _truncations(self, events: Sequence[Event]) -> Mapping[int, Sequence[Cut]]:
         found: dict[int, list[Cut]] = {}
@@ -218,7 +226,7 @@ class RowFinder(SoughtRow):
         Else as far back as these changes reach, and again where others reach further.
         """
         is_keyed = all(version.key_columns for version in self.table.shapes.versions.values())
-        low = 0 if is_keyed else min((event.at[3] for event in events), default=0)
+        low = 0 if is_keyed else min((event.lsn for event in events), default=0)
         if self._breaks is None or low < self._breaks_low:
             ids = {each.id for each in self.incarnations}
             self._breaks = read_breaks(self.session, self.table.relation_ids, ids, low, OPEN_END)
@@ -268,7 +276,10 @@ class RowFinder(SoughtRow):
         if change is None or change.old_kind != "O":
             return spans[0] if len(spans) == 1 else None
         old = change.old or {}
-        lasts = [steps[name].after if name in steps else {} for name in names[1:]]
+        # A value of before an ALTER TABLE tells nothing of the row after it.
+        found = (steps.get(name) for name in names[1:])
+        outliving = self.table.shapes.outliving
+        lasts = [{} if last is None else outliving(last.after, last, change) for last in found]
         fitting = [
             (span, last.keys() >= old.keys())
             for span, last in zip(spans, lasts, strict=True)

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.values import same_value
-from replview.store.read.row_history.events import Event, Span, change_name
+from replview.store.read.row_history.events import Event, change_name
 from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import Entry, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
+from replview.store.read.row_history.spans import Span
 from replview.store.read.rows import Slot, Step
 from replview.store.read.session import ReadSession
 from replview.text.problem import CodedProblem
@@ -37,8 +38,8 @@ def _row_before(finder: RowFinder, cursor: str) -> Row:
 
 #: Changes looked at beyond a page, so that its oldest ones find what was before them.
 LOOK_BACK = 20
-#: Changes looked at for one filtered page.
-_SEARCHED = 2000
+#: Changes looked at together for a filtered page, and so many before them: at first, and at most.
+_SEARCHED_FIRST, _SEARCHED = 100, 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +121,13 @@ def history_of(
     filtered = actor is not None or column is not None
     deadline = time.monotonic() + budget_seconds
     page = RowHistory(finder, row)
+    size, back = (_SEARCHED_FIRST, _SEARCHED_FIRST) if filtered else (limit, LOOK_BACK)
     end = len(row.events)
     while end > 0 and len(page.entries) < limit:
-        begin = max(end - (_SEARCHED if filtered else limit), 0)
-        entries = _entries(finder, row.events[max(begin - LOOK_BACK, 0) : end])
+        begin = max(end - size, 0)
+        entries = _entries(finder, row.events[max(begin - back, 0) : end])
+        mine = {event.name: n for n, event in enumerate(row.events[begin:end], start=begin)}
         end = begin
-        mine = {event.name: n for n, event in enumerate(row.events[begin:], start=begin)}
         for entry in entries:
             place = mine.get((entry.step.transaction_id, entry.step.seq), -1)
             if place >= 0 and _matches(entry, actor, column, finder.table.key_columns):
@@ -135,6 +137,7 @@ def history_of(
                 break
         if filtered and time.monotonic() > deadline:
             break
+        size = min(size * 2, _SEARCHED) if filtered else limit
     if end > 0 or row.limited:
         last = row.events[end] if end < len(row.events) else row.events[-1]
         page.older = last.text

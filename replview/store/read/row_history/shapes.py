@@ -24,7 +24,7 @@ _VERSIONS = """
 class Version(VersionShape):
     """One shape of a table, with when it was in force."""
 
-    #: Where it came into force, each time; None: not told.
+    #: Where it came into force, each time; None: not told. Empty: what brought it was rolled back.
     since: tuple[int | None, ...]
     #: How its columns were made, as far as the source's catalog told: ``made_anew``.
     made: dict[str, list[int]]
@@ -57,7 +57,9 @@ class Shapes:
         for row in session.prepared_rows(_VERSIONS, [list(relation_ids)]) if relation_ids else ():
             columns, keys, intervals, made = (orjson.loads(row[n] or "{}") for n in range(7, 11))
             since = tuple(
-                int(LSN.parse(each["lsn"])) if each.get("lsn") else None for each in intervals
+                int(LSN.parse(each["lsn"])) if each.get("lsn") else None
+                for each in intervals
+                if not each.get("rolled_back")
             )
             found[row[0]] = Version(*[*row[:7], columns, keys, since, made, *row[11:]])
         return cls(found)
@@ -106,7 +108,8 @@ class Shapes:
         relation_id = self.versions[one].relation_id
         first, last = sorted((self.versions[one].number, self.versions[other].number))
         mine = (v for v in self.versions.values() if v.relation_id == relation_id)
-        passed = [version.id for version in mine if first <= version.number <= last]
+        within = (v for v in mine if first <= v.number <= last)
+        passed = [v.id for v in within if v.since or v.id in (one, other)]
         return self._altered_along(passed)
 
     def _altered_along(self, passed: list[int]) -> frozenset[str]:

@@ -15,7 +15,7 @@ END: At = (1 << 31, 0, 0, 0, 0)
 Keys = Sequence[tuple[int, Mapping[str, str | None]]]
 
 _INCARNATIONS = """
-    SELECT i.id, i.number, i.system_identifier, i.reason, i.started_at,
+    SELECT i.id, i.number, i.system_identifier, i.timeline, i.reason, i.started_at,
            (i.started_lsn - '0/0')::bigint, gap.message, p.commit_time,
            EXISTS (SELECT FROM slot_event e WHERE e.slot_id = i.slot_id
                    AND e.incarnation_id = i.id AND e.kind = 'failover'
@@ -43,6 +43,7 @@ class IncarnationFacts:
     id: int
     number: int
     system_identifier: str
+    timeline: int | None
     reason: str
     started_at: dt.datetime
     started_lsn: int | None
@@ -78,6 +79,24 @@ class SoughtRow:
         #: All of the slot, newest first.
         self.incarnations = [IncarnationFacts(*row) for row in found]
         self.numbers = {each.id: each.number for each in self.incarnations}
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether one row after another has a key, in the order of LSNs, in all of the record: the
+        identity is a unique index that nothing defers, so that a row is changed, or another one
+        gets its key, only after whoever changed it before has committed; and the LSNs are of one
+        timeline.
+        """
+        mine = (
+            v for v in self.table.shapes.versions.values() if v.relation_id in self.relation_ids
+        )
+        timelines = {(each.system_identifier, each.timeline) for each in self.incarnations}
+        begun = [each.started_lsn or 0 for each in self.incarnations]
+        return (
+            all(version.replica_identity in ("DEFAULT", "INDEX") for version in mine)
+            and len(timelines) == 1
+            and begun == sorted(begun, reverse=True)
+        )
 
     def at(self, step: Step) -> At:
         """A step's place in the slot's whole history."""
