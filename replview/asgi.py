@@ -13,17 +13,22 @@ from django.core.asgi import get_asgi_application
 # Django must be set up before anything that imports models.
 http = get_asgi_application()
 
+from replview.access.shares import BoundedShares  # noqa: E402
 from replview.live.allowed import SameOrigin  # noqa: E402
+from replview.live.events import TOO_MANY  # noqa: E402
 from replview.live.sockets import websocket_urlpatterns  # noqa: E402
 from replview.ui.serving import BoundedRequests, spare_what_stays  # noqa: E402
 
-application = ProtocolTypeRouter(
-    {
-        "http": BoundedRequests(http),
-        "websocket": AllowedHostsOriginValidator(
-            SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
-        ),
-    }
+application = BoundedShares(
+    ProtocolTypeRouter(
+        {
+            "http": BoundedRequests(http),
+            "websocket": AllowedHostsOriginValidator(
+                SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+            ),
+        }
+    ),
+    socket_code=TOO_MANY,
 )
 
 spare_what_stays()

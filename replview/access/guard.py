@@ -14,6 +14,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from replview.access.page import EVERYONE, SAFE_METHODS, SIGNED_IN, Page, page_of
 from replview.access.rights import Role, admins, role_of, sees_source
+from replview.access.shares import takes_share
 from replview.store.models import ApiToken, Source
 from replview.store.models.seen import seen_sources
 
@@ -75,6 +76,12 @@ _NO_TOKEN = {
 }
 
 
+_TOO_MANY = {
+    "error": "this account has too many requests under way",
+    "remedy": "wait until some of them have been answered",
+}
+
+
 class AllowedMiddleware(MiddlewareMixin):
     """Refuses by what ``@page`` says of the view."""
 
@@ -94,6 +101,8 @@ class AllowedMiddleware(MiddlewareMixin):
             return redirect_to_login(request.get_full_path())
         if page is None:
             raise NeedsRole(None, "Nobody may open this address: its page says no role.")
+        if not takes_share(getattr(request, "scope", {}), request.user.pk):
+            return JsonResponse(_TOO_MANY, status=429, headers={"Retry-After": "2"})
         _check(request, page, method)
         if kwargs and seen_sources() is not None:
             page.check_words(kwargs)

@@ -17,6 +17,7 @@ from django.conf import settings
 from replview.access.page import page_of
 from replview.access.rights import Role, role_of, visible_sources
 from replview.access.session_policy import is_over
+from replview.access.shares import close_socket, takes_share
 from replview.access.visibility import visibility_for
 from replview.live import events
 from replview.live.hub import the_hub
@@ -31,13 +32,13 @@ def guarded(consumer: Any) -> Application:
 
     async def guard(scope: dict[str, Any], receive: Any, send: Any) -> None:
         code = await refusal(scope, facts.role if facts is not None else None)
+        user = scope.get("user") or await get_user(scope)
+        if code is None and not takes_share(scope, user.pk):
+            code = events.TOO_MANY
         if code is None:
             await application(scope, receive, send)
             return
-        await receive()
-        # A browser learns the code of a socket only once that was open.
-        await send({"type": "websocket.accept"})
-        await send({"type": "websocket.close", "code": code})
+        await close_socket(receive, send, code)
 
     guard.replview_page = facts  # type: ignore[attr-defined]
     return guard

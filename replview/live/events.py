@@ -26,6 +26,8 @@ NOT_SIGNED_IN = 4401
 NOT_ALLOWED = 4403
 NO_SUCH_SLOT = 4404
 NOT_UNDERSTOOD = 4400
+#: The account, the address, or all together have as many under way as they may.
+TOO_MANY = 4429
 
 
 def group_of(slot_id: int) -> str:

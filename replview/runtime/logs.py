@@ -13,12 +13,23 @@ import logging
 import traceback
 from typing import Any
 
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    RequestAborted,
+    SuspiciousOperation,
+)
+from django.http import Http404, UnreadablePostError
+
 #: What a call may give in ``extra``.
 CONTEXT = (
     "slot", "slot_id", "source", "source_id", "lsn", "xid", "epoch", "problem", "status_code",
 )  # fmt: skip
 #: How far up an error is followed, and how many errors behind it.
 _FRAMES, _CAUSES = 20, 5
+_REFUSALS = (
+    BadRequest, Http404, PermissionDenied, RequestAborted, SuspiciousOperation, UnreadablePostError
+)  # fmt: skip
 #: What Celery logs of a task's end, with the error's text in the message.
 _TASKS = "celery.app.trace"
 
@@ -38,7 +49,7 @@ class JSONFormatter(logging.Formatter):
         for name in CONTEXT:
             if (value := getattr(record, name, None)) is not None:
                 entry[name] = value if isinstance(value, str | int | float) else str(value)
-        if record.exc_info and record.exc_info[0] is not None:
+        if record.exc_info and record.exc_info[0] is not None and not _is_refusal(record):
             kind, _, trace = record.exc_info
             entry["error"] = kind.__name__
             entry["at"] = [
@@ -55,6 +66,8 @@ class PlainFormatter(logging.Formatter):
         """The record without any error's text, in its message or as another handler wrote it."""
         made = copy.copy(record)
         made.msg, made.args, made.exc_text = _message(record), None, None
+        if _is_refusal(record):
+            made.exc_info = None
         return super().format(made)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -75,6 +88,11 @@ class PlainFormatter(logging.Formatter):
             hidden = None if error.__suppress_context__ else error.__context__
             error = error.__cause__ or hidden
         return "\nthe error behind it:\n".join(entry)
+
+
+def _is_refusal(record: logging.LogRecord) -> bool:
+    """Whether somebody was refused, as it should be: where in our code is nobody's question."""
+    return bool(record.exc_info) and isinstance(record.exc_info[1], _REFUSALS)  # type: ignore[index]
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -6,20 +6,16 @@ would first write a body of any length to disk. This stands before it, under ASG
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from django.urls import get_resolver
+
+from replview.access.shares import Application, Receive, Scope, Send, refuse
 
 #: Django's own limit is on what it parses; this is on what is taken in at all.
 MOST_BYTES = 1_100_000
 #: For the whole body to arrive.
 PATIENCE_SECONDS = 30.0
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class BoundedRequests:
@@ -39,7 +35,7 @@ class BoundedRequests:
         """Refuse what says of itself that it is too large; count what does not."""
         named = (value for name, value in scope.get("headers", ()) if name == b"content-length")
         if int(next((value[:20] for value in named if value.isdigit()), 0)) > self._most_bytes:
-            await _refuse(send, 413, b"The request is too large.")
+            await refuse(send, 413, b"The request is too large.")
             return
         body = _Body(receive, self._most_bytes, self._patience_seconds)
         begun = False
@@ -53,7 +49,7 @@ class BoundedRequests:
 
         await self._application(scope, body.receive, watch)
         if body.refused and not begun:
-            await _refuse(send, *body.refused)
+            await refuse(send, *body.refused)
 
 
 class _Body:
@@ -85,20 +81,6 @@ class _Body:
     def _refuse(self, status: int, text: bytes) -> dict[str, object]:
         self.refused = status, text
         return {"type": "http.disconnect"}
-
-
-async def _refuse(send: Send, status: int, text: bytes) -> None:
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(text)).encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-        (b"cache-control", b"no-store"),
-        # What is still on its way is not read.
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text})
 
 
 def spare_what_stays() -> None:

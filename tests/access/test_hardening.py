@@ -1,11 +1,14 @@
 """What an attacker would try: at the door, in a request, in a link, in a file's name."""
 
+import asyncio
+import io
 import json
 import logging
 import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,10 @@ from django.http import Http404
 from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from replview.access import shares
+from replview.access.shares import BoundedShares
 from replview.management.commands.up import check_hardened
-from replview.runtime.logs import PlainFormatter
+from replview.runtime.logs import JSONFormatter, PlainFormatter
 from replview.runtime.machine import StackProblem
 from replview.ui.middleware import ApiFailureMiddleware, SlowStatementMiddleware
 from replview.ui.serving import BoundedRequests
@@ -392,3 +397,92 @@ def test_what_is_refused_keeps_its_answer_and_pages_have_theirs(path, failure) -
     middleware = ApiFailureMiddleware(lambda request: None)
 
     assert middleware.process_exception(RequestFactory().get(path), failure) is None
+
+
+class Waiting:
+    """An application that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.begun = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Take the account's share, too, as the guard does."""
+        self.begun += 1
+        account = scope["path"].removeprefix("/of/")
+        status = 429
+        if not account.isdigit() or shares.takes_share(scope, int(account)):
+            await self.let_go.wait()
+            status = 200
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def test_an_address_and_an_account_have_a_share_of_what_is_under_way(monkeypatch) -> None:
+    monkeypatch.setattr(shares, "MOST", 6)
+    monkeypatch.setattr(shares, "MOST_OF_ACCOUNT", {"http": 2})
+    monkeypatch.setattr(shares, "MOST_OF_ADDRESS", {"http": 4, "reserve": 2})
+    waiting = Waiting()
+    bounded = BoundedShares(waiting, socket_code=4429)
+
+    def ask(path: str, address: str = "192.0.2.1") -> ApplicationCommunicator:
+        return ApplicationCommunicator(bounded, {**asgi_request(path), "client": [address, 1]})
+
+    async def status(asked: ApplicationCommunicator) -> int:
+        answer = await asked.receive_output(5)
+        return int(answer["status"])
+
+    async def held(*asked: ApplicationCommunicator) -> list[ApplicationCommunicator]:
+        wanted = waiting.begun + len(asked)
+        while waiting.begun < wanted:
+            for each in asked:
+                assert await each.receive_nothing(0.01)
+        return list(asked)
+
+    under_way = await held(ask("/of/1"), ask("/of/1"))
+    # The account's share, from wherever; then the address's.
+    assert await status(ask("/of/1", "192.0.2.2")) == 429
+    under_way += await held(ask("/of/2"), ask("/of/2"))
+    assert await status(ask("/of/3")) == 429
+    # Then that of all together; who signs in, and a probe, has the reserve, and a share of that.
+    under_way += await held(ask("/of/3", "192.0.2.3"), ask("/of/3", "192.0.2.3"))
+    refused = ask("/of/4", "192.0.2.4")
+    answer = await refused.receive_output(5)
+    assert (answer["status"], dict(answer["headers"])[b"retry-after"]) == (429, b"2")
+    under_way += await held(ask("/login/"), ask("/healthz"))
+    assert await status(ask("/login/")) == 429
+    under_way += await held(ask("/login/", "192.0.2.4"))
+    waiting.let_go.set()
+    assert [await status(each) for each in under_way] == [200] * 9
+    for each in under_way:
+        await each.wait(5)
+    assert not bounded.counts
+
+
+async def test_what_goes_away_gives_its_share_back() -> None:
+    bounded = BoundedShares(Waiting(), socket_code=4429)
+    asked = ApplicationCommunicator(bounded, asgi_request("/of/1"))
+    assert await asked.receive_nothing(0.05)
+    assert bounded.counts["http", 1] == 1
+    asked.future.cancel()
+    with suppress(asyncio.CancelledError):
+        await asked.future
+    assert not bounded.counts
+
+
+@pytest.mark.parametrize("formatter", [PlainFormatter("%(message)s"), JSONFormatter()])
+def test_a_refusal_is_a_line_of_the_log_and_no_traceback(db, formatter) -> None:
+    viewer, written = Client(), io.StringIO()
+    viewer.force_login(make_user("vera", "viewer"))
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(formatter)
+    logging.getLogger("django").addHandler(handler)
+    try:
+        assert viewer.get("/accounts/").status_code == 403
+        assert viewer.get("/", headers={"host": "elsewhere.example"}).status_code == 400
+    finally:
+        logging.getLogger("django").removeHandler(handler)
+    lines = written.getvalue().splitlines()
+    assert len(lines) == 2
+    assert "Forbidden" in lines[0]
+    assert ".py" not in written.getvalue()

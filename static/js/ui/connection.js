@@ -6,6 +6,8 @@ const SILENCE_MS = 12000;
 const NOT_SIGNED_IN = 4401;
 const NOT_ALLOWED = 4403;
 const NO_SUCH_SLOT = 4404;
+const TOO_MANY = 4429;
+const TOO_MANY_WAIT_MS = 30000;
 
 export class Connection {
   // on: {open(), message(m), lost(), ended(reason)}
@@ -58,7 +60,8 @@ export class Connection {
     }
     this.lostAt ??= performance.now();
     this.on.lost();
-    const wait = WAITS_MS[Math.min(this.attempt, WAITS_MS.length - 1)];
+    const next = WAITS_MS[Math.min(this.attempt, WAITS_MS.length - 1)];
+    const wait = code === TOO_MANY ? TOO_MANY_WAIT_MS : next;
     this.attempt += 1;
     this.timer = setTimeout(() => this.connect(), wait * (0.75 + Math.random() / 2));
   }

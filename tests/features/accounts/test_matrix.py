@@ -6,7 +6,8 @@ who lacks the role, or shows a value to somebody without the right on its table.
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,9 +18,10 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver, resolve
 from django.utils import timezone
 
+from replview.access import shares
 from replview.access.page import EVERYONE, SIGNED_IN, Nav, Page, page_named, page_of
 from replview.access.rights import Role
-from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN
+from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN, TOO_MANY
 from replview.live.sockets import websocket_urlpatterns
 from replview.store.models import (
     AccessRecord,
@@ -336,18 +338,20 @@ def test_sockets_are_closed_to_those_who_may_not() -> None:
         "operator": tried.client("otto", "operator", sources=[bank]),
     }
     cookies = {who: cookie_of(client) for who, client in browsers.items()}
-    live = f"/ws/live/{tried.history.slot.pk}/"
+    slot_id = str(tried.history.slot.pk)
+    paths = [f"/{one.pattern}".replace("<int:slot_id>", slot_id) for one in websocket_urlpatterns]
+    live = f"/ws/live/{slot_id}/"
 
     async def codes() -> dict[tuple[str, str], int | None]:
         found = {}
         for who, cookie in cookies.items():
-            for path in (live, "/ws/samples/", "/ws/exports/"):
+            for path in paths:
                 found[who, path] = await close_code(path, cookie)
         return found
 
     found = asyncio.run(codes())
 
-    for path in (live, "/ws/samples/", "/ws/exports/"):
+    for path in paths:
         assert found["anonymous", path] == NOT_SIGNED_IN
         assert found["nobody", path] == NOT_ALLOWED
     assert found["viewer", "/ws/exports/"] == NOT_ALLOWED
@@ -363,7 +367,14 @@ def cookie_of(client: Client) -> str:
 
 
 async def close_code(path: str, cookie: str) -> int | None:
-    """The code it is closed with at once; None: it stays open."""
+    """The code it is closed with at once; None: it would stay open."""
+    async with socket(path, cookie) as code:
+        return code
+
+
+@asynccontextmanager
+async def socket(path: str, cookie: str) -> AsyncIterator[int | None]:
+    """An open socket; gives the code it is closed with at once, None where it stays open."""
     from replview.asgi import application
 
     headers = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
@@ -374,6 +385,22 @@ async def close_code(path: str, cookie: str) -> int | None:
     try:
         await opened.send_to('{"type": "ping", "t": 1}')
         answer = await opened.receive_output(5)
-        return answer["code"] if answer["type"] == "websocket.close" else None
+        yield answer["code"] if answer["type"] == "websocket.close" else None
     finally:
         await opened.disconnect()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_account_has_only_so_many_sockets(monkeypatch) -> None:
+    monkeypatch.setattr(shares, "MOST_OF_ACCOUNT", {"http": 50, "websocket": 2})
+    tried = build()
+    vera, otto = (cookie_of(tried.client(name, "viewer")) for name in ("vera", "otto"))
+
+    async def opened() -> list[int | None]:
+        async with AsyncExitStack() as stack:
+            codes = [await stack.enter_async_context(socket("/ws/samples/", vera))
+                     for _ in range(3)]  # fmt: skip
+            codes.append(await stack.enter_async_context(socket("/ws/samples/", otto)))
+        return [*codes, await close_code("/ws/samples/", vera)]
+
+    assert asyncio.run(opened()) == [None, None, TOO_MANY, None, None]
