@@ -15,6 +15,7 @@ from django.utils.deprecation import MiddlewareMixin
 from replview.access.page import EVERYONE, SAFE_METHODS, SIGNED_IN, Page, page_of
 from replview.access.rights import Role, admins, role_of, sees_source
 from replview.access.shares import takes_share
+from replview.access.visibility import current_visibility
 from replview.store.models import ApiToken, Source
 from replview.store.models.seen import seen_sources
 
@@ -42,6 +43,20 @@ def require(request: HttpRequest, role: Role, source: Source | int | None = None
     has = role_of(request.user)
     if has is None or has < role:
         raise NeedsRole(role if has is not None else None)
+
+
+def has_all_tables(request: HttpRequest, source: Source) -> bool:
+    """Whether who asks has a right on every table of the source, or is an admin."""
+    return role_of(request.user) == Role.ADMIN or not current_visibility().hides_messages(source.pk)
+
+
+def require_all_tables(request: HttpRequest, source: Source) -> None:
+    """Go on only with a right on every table of the source, or as an admin: it goes with all that
+    is recorded, or published, of them. Raises ``NeedsRole``.
+    """
+    if not has_all_tables(request, source):
+        why = "This takes tables along that you have no right on: an admin may do it."
+        raise NeedsRole(Role.ADMIN, why)
 
 
 def forbidden(request: HttpRequest, exception: object = None) -> HttpResponse:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replview.access.visibility import current_visibility
 from replview.acts.noting import note_slot
 from replview.acts.publications import (
     ask_source,
@@ -15,7 +16,7 @@ from replview.acts.publications import (
     texts_of,
 )
 from replview.catalog.connections import Connection, reading
-from replview.catalog.naming import quoted, some_of
+from replview.catalog.naming import quoted, some_of, table_parts
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.publication_changes import Changes, plan_changes
 from replview.catalog.plan.slot_request import fully_usable
@@ -75,8 +76,17 @@ def _changes(
     )
     # One that an earlier change made, and the slot was too far behind to read.
     changes.new_publications += [name for name in changes.own if name not in slot.publications]
+    _check_right(slot, [*changes.joining, *changes.whole_now, *changes.leaving])
     _check(slot, changes)
     return changes
+
+
+def _check_right(slot: Slot, names: Sequence[str]) -> None:
+    """Raise ``SourceProblem`` unless whoever asks has a right on these tables."""
+    visibility = current_visibility()
+    hidden = [n for n in names if visibility.hides_table(slot.source_id, *table_parts(n))]
+    if hidden:
+        raise SourceProblem("no_right", f"you have no right on {some_of(hidden)}", "Ask an admin")
 
 
 def _check(slot: Slot, changes: Changes) -> None:
@@ -168,7 +178,7 @@ def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
 _REFUSALS = {
     "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
     "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
-    "may_not_publish",
+    "may_not_publish", "no_right",
 }  # fmt: skip
 
 

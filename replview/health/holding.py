@@ -6,7 +6,7 @@ nor can catalog_xmin: the reader would need its records again. Source: PostgreSQ
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from replview.health.open_transactions import Statement, end_of_session, ends_of
 from replview.health.server_slot import ServerSlot
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, Transaction
+from replview.store.models.seen import seen_sources
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
 
@@ -39,6 +40,8 @@ class Holder:
     application: str = ""
     #: Of a session as pg_stat_activity has it; empty: not shown to replview's role.
     state: str = ""
+    #: Of another database of the server, and not to be named to who does not see every source.
+    neighbour: bool = False
 
     @property
     def oldest(self) -> int:
@@ -49,6 +52,8 @@ class Holder:
     def words(self) -> str:
         """``the transaction of pid 4711``."""
         prepared = self.kind == "prepared"
+        if self.neighbour:
+            return f"a {'prepared ' * prepared}transaction of another database"
         return (
             f"the prepared transaction {self.name}"
             if prepared
@@ -58,6 +63,8 @@ class Holder:
     @property
     def ends(self) -> tuple[Statement, ...]:
         """What ends it, to be copied; both ends of a prepared one, none of an unknown session."""
+        if self.neighbour:
+            return ()
         if self.kind == "prepared":
             return ends_of_prepared(self.name, "changes")
         began = self.since.isoformat() if self.since else ""
@@ -72,8 +79,23 @@ class Holder:
         return f"end the {kind} that holds it: {sql}" if sql else f"end {self.words}."
 
 
+def _shown(state: SourceState, holder: Holder) -> Holder:
+    """Without a neighbour's names."""
+    own = state.holders.get("database") or ""
+    if seen_sources() is None or holder.database in ("", own):
+        return holder
+    return replace(
+        holder, name="another database", database="", role="", application="", pid=None,
+        neighbour=True,
+    )  # fmt: skip
+
+
 def open_on_source(state: SourceState) -> Iterator[Holder]:
     """Yield every open transaction of the source, in any of its databases."""
+    return (_shown(state, holder) for holder in _open_on_source(state))
+
+
+def _open_on_source(state: SourceState) -> Iterator[Holder]:
     for row in state.prepared or ():
         yield Holder(
             kind="prepared",
@@ -119,7 +141,9 @@ def all_holders(state: SourceState) -> Iterator[Holder]:
         # That of a physical slot which is read is its standby's.
         standby = row.get("slot_type") == "physical" and row.get("active")
         if row.get("xmin_age") is not None and not standby:
-            yield Holder(kind="slot", name=name, snapshot_age=row["xmin_age"])
+            database = row.get("database") or ""
+            age = row["xmin_age"]
+            yield _shown(state, Holder(kind="slot", name=name, snapshot_age=age, database=database))
 
 
 def vacuum_holder(state: SourceState) -> Holder | None:

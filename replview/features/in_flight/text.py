@@ -127,6 +127,9 @@ def _of_elsewhere(one: OnSourceRow) -> Sentence:
     made = Sentence(level=Level.LOOK if one.long else Level.OK, title="", name=holder.name,
                     doing=f"prepared on {one.source.name} for", since=holder.since,
                     rest="It is not in this record, and blocks vacuum there.")  # fmt: skip
+    if holder.neighbour:
+        made.next = "whoever runs that database can end it."
+        return made
     made.action, made.statements = "Copy SQL: commit or roll back", holder.ends
     made.where = f"Connect to database {holder.database} of {one.source.name} first."
     if one.long:

@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from replview.access.guard import require_all_tables
 from replview.access.page import ADMIN, GET, GET_POST, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.acts import dropping, receiving
@@ -75,6 +76,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Give it up: the record is kept or deleted, as chosen."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
+    require_all_tables(request, slot.source)
     asked = request.POST if request.method == "POST" else request.GET
     record, leave = asked.get("record", ""), asked.get("leave") == "on"
     keep = record != "delete" and slot.owned

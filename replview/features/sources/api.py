@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest
 from ninja import Field, Router, Schema
 from ninja.utils import check_csrf
 
+from replview.access.guard import require_all_tables
 from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role, may, sees_source, visible_sources
 from replview.acts import dropping, receiving
@@ -256,6 +257,7 @@ def drop_slot(
 ) -> dict[str, object]:
     """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
     slot = _slot(request, source_name, slot_name)
+    require_all_tables(request, slot.source)
     how: dict[str, Any] = {"keep_record": asked.record == "keep",
                            "leave_on_source": asked.leave_on_source}  # fmt: skip
     return _act(request, asked, lambda: dropping.plan_drop(slot, **how),

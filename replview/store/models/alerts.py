@@ -1,10 +1,26 @@
 """Rules, what they found, and who was told."""
 
+from typing import Any
+
 from django.db import models
+from django.db.models.fields.json import KT
 from django.utils import timezone
 
 from replview.store.fields import Table, index_where
-from replview.store.models.seen import SeenOfSlotOrNone, SeenOrNone
+from replview.store.models.samples import WatchedSlot, own_database
+from replview.store.models.seen import M, SeenOfSlotOrNone, SeenOrNone, seen_sources
+
+
+def _of_seen_slots(rows: Any) -> Any:
+    """Without those of slots of other databases, for who does not see every source."""
+    if seen_sources() is None:
+        return rows
+    return rows.filter(models.Q(slot=None) | models.Q(slot__in=WatchedSlot.objects.all()))
+
+
+class SeenRules(SeenOfSlotOrNone[M]):
+    def get_queryset(self) -> Any:
+        return _of_seen_slots(super().get_queryset())
 
 
 class AlertRule(Table):
@@ -59,10 +75,21 @@ class AlertRule(Table):
     changed_at = models.DateTimeField(default=timezone.now)
     changed_by = models.TextField(default="", blank=True)
 
-    objects = SeenOfSlotOrNone()
+    objects = SeenRules()
 
     class Meta:
         ordering = ["id"]
+
+
+class SeenAlerts(SeenOrNone[M]):
+    """Not of slots or transactions of other databases, for who does not see every source."""
+
+    def get_queryset(self) -> Any:
+        rows = _of_seen_slots(super().get_queryset())
+        if seen_sources() is None:
+            return rows
+        own = models.Q(database=None) | models.Q(database=own_database())
+        return rows.alias(database=KT("detail__database")).filter(own)
 
 
 class Alert(Table):
@@ -99,7 +126,7 @@ class Alert(Table):
     seen_at = models.DateTimeField(null=True)
     seen_by = models.TextField(default="", blank=True)
 
-    objects = SeenOrNone()
+    objects = SeenAlerts()
 
     class Meta:
         constraints = [

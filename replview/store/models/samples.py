@@ -4,11 +4,33 @@ Raw samples are kept for a day, a row a minute for a month, a row an hour for a 
 see ``features.sampling.rollups``. None is unknown, never zero.
 """
 
+from typing import Any
+
 from django.db import models
+from django.db.models.fields.json import KT
 from django.utils import timezone
 
 from replview.store.fields import LSNField, Table
-from replview.store.models.seen import Seen, SeenOfSlot
+from replview.store.models.seen import M, Seen, SeenOfSlot, seen_sources
+
+
+def own_database() -> models.Subquery:
+    """Of rows with a ``source_id``: the database that the source is."""
+    looks = SourceLook.objects.filter(source_id=models.OuterRef("source_id"))
+    return models.Subquery(looks.values_list(KT("holders__database"))[:1])
+
+
+class SeenSlots(Seen[M]):
+    """Of a server that others use, too: not the slots of other databases, for an account that does
+    not see every source.
+    """
+
+    def get_queryset(self) -> Any:
+        rows = super().get_queryset()
+        if seen_sources() is None:
+            return rows
+        own = models.Q(database=None) | models.Q(database=own_database())
+        return rows.filter(models.Q(slot__isnull=False) | own)
 
 
 class WatchedSlot(Table):
@@ -36,7 +58,7 @@ class WatchedSlot(Table):
     #: The whole row of the last look, as ``SlotSample.detail`` holds it, with the sample's columns.
     facts = models.JSONField(default=dict)
 
-    objects = Seen()
+    objects = SeenSlots()
 
     class Meta:
         ordering = ["source_id", "name"]

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 
+from replview.access.guard import has_all_tables
 from replview.access.rights import Role, may
 from replview.acts.noting import declared_words
 from replview.health.servers import Feed
@@ -81,6 +82,7 @@ def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, object]:
         "slot": slot,
         "allowed": user is not None and may(user, Role.OPERATOR, slot.source_id),
         "is_admin": user is not None and may(user, Role.ADMIN, slot.source_id),
+        "may_drop": may_drop(context, slot.source),
         "leaving": slot.desired == Slot.Desired.REMOVING or slot.temporary,
         "stopped": slot.desired == Slot.Desired.STOPPED,
     }
@@ -96,3 +98,10 @@ def declared(source: Source) -> dict[str, str]:
 def may_operate(context: dict[str, Any], source: Source) -> bool:
     user = getattr(context.get("request"), "user", None)
     return user is not None and may(user, Role.OPERATOR, source.pk)
+
+
+@register.simple_tag(takes_context=True)
+def may_drop(context: dict[str, Any], source: Source) -> bool:
+    """Whether the slots of a source may be dropped: all that is recorded may go with one."""
+    request = context.get("request")
+    return request is not None and has_all_tables(request, source)

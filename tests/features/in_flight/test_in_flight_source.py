@@ -13,7 +13,15 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from replview.store.dsn import set_dsn
-from replview.store.models import Slot, Source, SourceLook, Transaction
+from replview.store.models import (
+    Alert,
+    AlertRule,
+    Slot,
+    Source,
+    SourceLook,
+    Transaction,
+    WatchedSlot,
+)
 from replview.store.retention.tidy import make_partitions, sweep_discarded
 from tests.conftest import SourceDatabase
 from tests.pages.reading import spaced
@@ -93,6 +101,50 @@ def test_one_prepared_in_another_database_is_told_apart(
     assert "Open on the source" in page
     assert "in another database than the slot's" in page
     assert "1 prepared transaction not in this record." in page
+
+
+def test_of_other_databases_nothing_is_named_to_who_does_not_see_every_source(
+    source: SourceDatabase, source_cluster_18, record, signed_in: Client
+) -> None:
+    source.run("CREATE TABLE t (n int PRIMARY KEY, filler text)")
+    slot = record(source).slot
+    source_cluster_18.create_database("neighbour_db")
+    other = SourceDatabase(source_cluster_18, "neighbour_db")
+    other.run("CREATE TABLE t (n int)",
+              "SELECT pg_create_logical_replication_slot('neighbour_slot', 'pgoutput')",
+              "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'neighbour_gid'")  # fmt: skip
+    try:
+        with other.connect(application_name="neighbour_app") as session:
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            session.execute("INSERT INTO t VALUES (2)")
+            sample(slot, source)
+    finally:
+        other.run("ROLLBACK PREPARED 'neighbour_gid'",
+                  "SELECT pg_drop_replication_slot('neighbour_slot')")  # fmt: skip
+        source.run("DROP DATABASE neighbour_db WITH (FORCE)")
+    theirs = WatchedSlot.objects.get(name="neighbour_slot")
+    rule = AlertRule.objects.create(name="neighbour_rule", kind="lag", threshold=1, slot=theirs)
+    now, gid = timezone.now(), {"gid": "neighbour_gid", "database": "neighbour_db"}
+    mine = {"began_at": now, "fired_at": now, "state": "firing", "source": slot.source}
+    Alert.objects.create(rule=rule, subject="slot:1", slot=theirs, message="neighbour_slot", **mine)
+    own = AlertRule.objects.create(name="own_rule", kind="prepared_age", threshold=1)
+    Alert.objects.create(rule=own, subject="x", detail=gid, message="neighbour_gid_old", **mine)
+    pages = ("/", "/in-flight/", "/alerts/", "/alerts/rules/", "/slots/", "/lag/",
+             f"/sources/{slot.source}/", f"/slots/{slot}/", "/api/v1/slots",
+             f"/api/v1/slots/{slot}/health")  # fmt: skip
+
+    def shown(client: Client) -> str:
+        return " ".join(client.get(page).text for page in pages)
+
+    everything = shown(signed_in)
+    names = ("neighbour_db", "neighbour_slot", "neighbour_gid", "neighbour_app", "neighbour_rule",
+             "neighbour_gid_old")  # fmt: skip
+    assert all(name in everything for name in names)
+    viewer = Client()
+    viewer.force_login(make_user("vera", "viewer", sources=[slot.source]))
+    part = shown(viewer)
+    assert "neighbour" not in part
+    assert "another database" in part
 
 
 def sampled(source: SourceDatabase) -> Source:

@@ -596,3 +596,25 @@ def test_a_browser_session_needs_its_csrf_token_for_the_api(shop) -> None:
     answer = client.post("/api/v1/slots/shop/mine/stop", {}, content_type="application/json",
                          headers={"X-CSRFToken": token})  # fmt: skip
     assert answer.json()["done"]
+
+
+def test_who_sees_one_table_takes_no_other_along(shop, slot, source) -> None:
+    client = Client()
+    user = make_user("one_table", "operator", sources=[shop], tables=["public.customers"])
+    client.force_login(user)
+    token, _ = make_token(user, "x", scope="operate")
+    refused = client.get("/slots/shop/mine/tables/", {"remove": ["public.orders"]})
+    assert "You have no right on public.orders" in text_of(refused)
+    for record in ("keep", "delete"):
+        page = client.get("/slots/shop/mine/drop/", {"record": record})
+        assert page.status_code == 403
+        assert "tables along that you have no right on" in text_of(page)
+        asked = {"confirm": "mine", "record": record}
+        dropped = client.post("/api/v1/slots/shop/mine/drop", asked, "application/json",
+                              headers={"Authorization": f"Bearer {token}"})  # fmt: skip
+        assert dropped.status_code == 403
+    assert left_on(source) == ({"mine"}, {"mine"})
+    confirmed(client, "/slots/shop/mine/tables/", add=["public.customers"])
+    with source.connect() as connection:
+        published = connection.execute("SELECT tablename FROM pg_publication_tables").fetchall()
+    assert sorted(published) == [("customers",), ("orders",)]
