@@ -76,7 +76,7 @@ def summarise(
         "more_tables": max(0, len(tables) - _TABLES_SHOWN),
         "messages": row.messages,
         "prefix": prefix,
-        "bytes": row.size_bytes,
+        "bytes": row.told_bytes,
         "changes": row.changes,
         "aborted": row.aborted_changes,
     }

@@ -32,6 +32,7 @@ from replview.live.stretches import Stretch
 from replview.live.watcher import Watcher, cursor_of, now_ms
 from replview.store.models import Export, Slot
 from replview.store.models.seen import only_of
+from replview.store.read.visibility import Visibility
 from replview.store.write.access_record import Action, Via, Visit, is_new, note, use_visit
 
 log = logging.getLogger(__name__)
@@ -184,6 +185,7 @@ class LiveSocket(JSONSocket):
         await self.accept()
         visibility = self.watcher.visibility = await visibility_of(self.scope)
         slot = await reading.shown_slot(self.slot_id, visibility)
+        self.watcher.tells_sizes = not await database_sync_to_async(_is_restricted)(visibility)
         if slot is None:
             await self.close(events.NO_SUCH_SLOT)
             return
@@ -296,6 +298,10 @@ class LiveSocket(JSONSocket):
             log.info("live socket ends: %s", type(error).__name__)
             with contextlib.suppress(Exception):
                 await self.close()
+
+
+def _is_restricted(visibility: Visibility) -> bool:
+    return visibility.restricted
 
 
 def _rows(found: Stretch | None) -> dict[str, Any]:

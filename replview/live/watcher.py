@@ -123,6 +123,8 @@ class Watcher:
         """``visibility``: what the browser's user may see."""
         self.filters = LiveFilter()
         self.visibility = visibility or current_visibility()
+        #: What is read for all browsers tells sizes of tables that its user may not see.
+        self.tells_sizes = True
         self.mailbox = Mailbox()
         #: The browser sends ``ack``; without it only the socket's own flow control holds us back.
         self.acknowledges = False
@@ -146,7 +148,7 @@ class Watcher:
         hits = news.text_hits.get((self.filters.text, self.visibility))
 
         def through(summaries: list[Summary]) -> list[dict[str, Any]]:
-            return [s.data for s in summaries if self.filters.lets_through(s, hits)]
+            return [self._shown(s) for s in summaries if self.filters.lets_through(s, hits)]
 
         rows = through([*news.ended, *news.rows])
         rows.sort(key=lambda row: (row["seq"], not row["placed"]))
@@ -167,6 +169,9 @@ class Watcher:
         self.mailbox.put_latest(rate=feed.rate)
         self._wanted.set()
 
+    def _shown(self, summary: Summary) -> dict[str, Any]:
+        return summary.data if self.tells_sizes else {**summary.data, "bytes": None}
+
     def start(self, feed: Feed) -> None:
         """From now on take news, to be sent after ``go``; the feed's state is the first of it."""
         self.mailbox.clear()
@@ -174,7 +179,7 @@ class Watcher:
         self.mailbox.put_latest(
             slot=feed.slot,
             rate=feed.rate,
-            open=[s.data for s in feed.open if self.filters.lets_through(s)],
+            open=[self._shown(s) for s in feed.open if self.filters.lets_through(s)],
         )
 
     def go(self) -> None:

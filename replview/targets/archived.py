@@ -21,7 +21,7 @@ from replview.store.models import ArchiveMark, Slot, SlotIncarnation
 from replview.store.read.rows import ChangeRow
 from replview.store.retention.archive import home_of
 from replview.store.retention.archived import Place
-from replview.text.formats import plural
+from replview.text.formats import bytes_words, plural
 from replview.text.parsing import whole_number
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
@@ -44,6 +44,7 @@ class ArchivedPage:
     #: All who are named in it, the last one last.
     who: str = ""
     did: str = ""
+    size: str = "withheld"
     context: list[tuple[str, str]] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     #: The address of what comes after; empty: nothing does.
@@ -106,6 +107,9 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
     page.who = ", ".join(facts.get("actors") or filter(None, [facts["actor"]]))
     page.did = _did(facts)
+    # (Which tables it touched beyond those shown here its files alone know.)
+    if facts["size_bytes"] is not None and current_visibility().open:
+        page.size = bytes_words(facts["size_bytes"])
     if not current_visibility().hides_messages_of_incarnation(place.incarnation.pk):
         # A message told it.
         page.context = _context(facts["context"])

@@ -23,7 +23,8 @@ from replview.access.visibility import (
 )
 from replview.features.history.record import read_history_record
 from replview.receiver.mask_rules import MaskRules, withholds_raw
-from replview.store.models import AccessRecord, HistoryJob, MaskRule
+from replview.store.django_session import rows
+from replview.store.models import AccessRecord, HistoryJob, MaskRule, RelationVersion
 from replview.store.read.changes.as_sql import undo_sql
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.of_transaction import changes_of, matching_text
@@ -34,7 +35,7 @@ from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem
 from replview.store.read.value_filter import WhereProblem
-from replview.store.read.visibility import MASKED
+from replview.store.read.visibility import MASKED, nobodys_visibility
 from replview.store.retention.tidy import make_partitions
 from replview.ui.changes.change_blocks import blocks_of
 from tests.people import make_user
@@ -109,7 +110,7 @@ def test_what_masks_everything_is_refused(db) -> None:
         unsaved_rule(source="elsewhere", column="x", when="ingest")
 
 
-def test_a_masked_value_is_a_mark_and_null_stays_null(history: History) -> None:
+def test_a_masked_value_is_a_mark_and_so_is_a_masked_null(history: History) -> None:
     made = history.commit(
         {"op": "I", "new": {"id": "1", "status": "secret", "note": None}},
         {"op": "D", "old": {"id": "1", "status": "x", "note": None}, "old_kind": "O"},
@@ -118,8 +119,10 @@ def test_a_masked_value_is_a_mark_and_null_stays_null(history: History) -> None:
     mask(table="orders", column="status")
     mask(column="note")
     first, second = changes_of(reading_session(), made)
-    assert first.new == {"id": "1", "status": MASKED, "note": None}
-    assert undo_sql(second).reason == "status is masked"
+    assert first.new == {"id": "1", "status": MASKED, "note": MASKED}
+    # Where nothing was sent, nothing is told.
+    assert second.old == {"id": "1", "status": MASKED, "note": MASKED}
+    assert undo_sql(second).reason == "note is masked"
     assert matching_text(reading_session(), [made], "secret") == set()
     assert matching_text(reading_session(), [made], "1") == {made}
 
@@ -334,3 +337,59 @@ def test_nobody_is_told_whether_a_masked_value_changed(history: History) -> None
     assert moved == same
     moved, same = blocks_of(changes_of(reading_session(), made)[2:])
     assert (moved.before, moved.before_from) == (same.before, same.before_from)
+
+
+def test_thousands_of_shapes_cost_a_search_little(db) -> None:
+    history = History()
+    columns = [{"name": f"column {n} of many", "type": "text"} for n in range(1600)]
+    columns[700]["name"] = "Secret"
+    RelationVersion.objects.bulk_create(
+        RelationVersion(
+            relation_id=history.orders.relation_id, number=number, digest=f"{number}",
+            schema="public", table="orders", replica_identity="DEFAULT", key_columns=[],
+            columns=columns,
+        )
+        for number in range(2, 102)
+    )  # fmt: skip
+    MaskRule.objects.create(table_pattern="*", column_pattern="sec*", when="display")
+    read = []
+
+    def reading(statement: str, parameters: object = None) -> list[tuple[object, ...]]:
+        found = rows(statement, parameters)
+        read.append((statement, sum(len(repr(row)) for row in found)))
+        return found
+
+    def masked() -> frozenset[str]:
+        read.clear()
+        return nobodys_visibility(reading).masked(history.orders.relation_id)
+
+    # A few characters a shape leave the server, and not 60,000; once, and not for each reader.
+    assert masked() == {"Secret"}
+    assert sum(characters for _, characters in read) < 101 * 200
+    assert masked() == {"Secret"}
+    assert not any("jsonb_array_elements" in statement for statement, _ in read)
+    RelationVersion.objects.filter(number=2).update(columns=[{"name": "SECOND", "type": "text"}])
+    assert masked() == {"Secret", "SECOND"}
+    second = RelationVersion.objects.get(number=2)
+    seen = nobodys_visibility(reading).masked_in(second.relation_id, second.pk)
+    assert seen == {"SECOND"}
+
+
+def test_nobody_is_told_how_long_a_masked_value_is(history: History) -> None:
+    made = history.commit(insert(1), size_bytes=48151)
+    client = Client()
+    client.force_login(make_user("root", "admin"))
+    pages = (
+        "/transactions/?slot=shop/replview", f"/transactions/{made}/",
+        f"/transactions/{made}/drawer/", "/api/v1/transactions?slot=shop/replview",
+        "/api/v1/transactions?slot=shop/replview&min_bytes=48151",
+    )  # fmt: skip
+    told = [client.get(page).text for page in pages]
+    assert ["48151" in text or "47 kB" in text or "47\xa0kB" in text for text in told] == [True] * 5
+    mask(column="status")
+    told = [client.get(page).text for page in pages]
+    assert ["48151" in text or "47 kB" in text or "47\xa0kB" in text for text in told] == [
+        False
+    ] * 5
+    assert '"size_bytes": null' in told[3].replace('":null', '": null')
+    assert str(made) not in told[4]

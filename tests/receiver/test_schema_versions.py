@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from replview.access.visibility import forget
 from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
@@ -14,6 +15,9 @@ from replview.features.relations.schema_history import SchemaHistory, schema_his
 from replview.store.looks import store_publication_look
 from replview.store.models import (
     ActivityMark,
+    Grant,
+    MaskRule,
+    PublicationLook,
     Relation,
     RelationActivity,
     RelationVersion,
@@ -317,3 +321,49 @@ def test_what_full_would_cost_is_reckoned_from_stored_rows(source, record, page:
     assert "about 196\xa0B more WAL for each update, 194\xa0B for each delete" in html
     assert "an estimate from 50 stored rows" in html
     assert "Recorded since" in html
+
+
+def test_the_source_now_shows_no_value_of_a_masked_column(source, record, page: Client) -> None:
+    source.run(
+        "CREATE TABLE staff (id int PRIMARY KEY, pay int DEFAULT 48151, note text DEFAULT 'open',"
+        " half int GENERATED ALWAYS AS (pay + 48152) STORED, CHECK (pay <> 48153))",
+        "CREATE INDEX ON staff (id) WHERE pay > 48154",
+        "CREATE INDEX ON staff (id) WHERE note = 'open'",
+    )
+    if source.version >= 15:
+        source.run("CREATE PUBLICATION rich FOR TABLE staff WHERE (pay > 48155)")
+    recording = record(source)
+    source.run("INSERT INTO staff VALUES (1, 1)")
+    recording.caught_up()
+    recording.slot.source.conninfo = source.dsn
+    recording.slot.source.save()
+    relation = Relation.objects.get()
+    PublicationLook.objects.create(
+        slot=recording.slot, digest="1", first_seen_at=timezone.now(), last_seen_at=timezone.now(),
+        facts={"tables": [{
+            "schema": "public", "table": "staff", "oid": relation.oid, "operations": "IUDT",
+            "unpublished_columns": [], "row_filter": "(pay > 48155)",
+        }]},
+    )  # fmt: skip
+    address = f"/relations/{relation.pk}/"
+    coverage = f"/api/v1/coverage?slot={recording.slot}&table=public.staff"
+    pages = (f"{address}now/", f"{address}evidence/", f"{address}?whole=1", coverage)
+    assert "".join(page.get(each).text for each in pages).count("4815") >= 7
+    MaskRule.objects.create(table_pattern="public.staff", column_pattern="pay", when="display")
+    forget()
+    shown = "".join(page.get(each).text for each in pages)
+    assert "4815" not in shown
+    assert shown.count("withheld: it may hold a value that is not shown") >= 7
+    assert "PRIMARY KEY (id)" in shown
+    assert "note = &#x27;open&#x27;" in shown
+    MaskRule.objects.all().delete()
+    Grant.objects.all().delete()
+    forget()
+    viewer = Client()
+    user = make_user("vera", "viewer")
+    Grant.objects.create(user=user, source=recording.slot.source, tables=["public.other"])
+    viewer.force_login(user)
+    shown = "".join(viewer.get(each).text for each in pages)
+    assert "4815" not in shown
+    assert "no right to see values" in shown
+    forget()

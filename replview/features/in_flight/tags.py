@@ -10,8 +10,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from replview.access.visibility import current_visibility
 from replview.features.in_flight.filters import InFlightQuery
 from replview.features.in_flight.rows import InFlightRow
+from replview.store.models import Transaction
+from replview.store.read.seen import withholds_size
 from replview.text import formats as words
 from replview.ui.changes.stages import Lifecycle
 from replview.ui.component_html import time_html
@@ -32,6 +35,14 @@ def on_source_word(one: InFlightRow) -> SafeString:
 def _on_source(word: str, reason: str, there: str, receiving: bool) -> SafeString:
     values = {"word": word, "reason": reason, "there": there, "receiving": receiving}
     return mark_safe(render_to_string("in_flight/_on_source_word.html", values).strip())
+
+
+@register.simple_tag
+def received_bytes(transaction: Transaction) -> str:
+    """How much of it has been received, where that may be told."""
+    if withholds_size(transaction, current_visibility()):
+        return "size withheld,"
+    return words.bytes_words(transaction.size_bytes)
 
 
 @register.simple_tag

@@ -1,12 +1,13 @@
 """One table's versions: the sentence over them, their timeline, and two of them compared."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from django.http import HttpRequest
 from django.utils import timezone
 
+from replview.access.visibility import reading_session
 from replview.features.relations import identity_text
 from replview.features.relations.schema_history import (
     Period,
@@ -19,6 +20,7 @@ from replview.store.django_session import masked_columns
 from replview.store.looks import latest_look
 from replview.store.models import Relation, TypeName
 from replview.store.read.mask_rules import named_columns, table_readings
+from replview.store.read.seen import seen_definition
 from replview.text.addresses import relation_url
 from replview.ui.params import Params
 from replview.ui.versions import Carried, Diff, Shape, compare, rename_candidates, shape_of, summary
@@ -150,13 +152,26 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
         diff=_diff(relation, before, to, names),
         shape=shape_of(to.version, names) if to else None,
         changed_only=request.GET.get("columns") == "changed" and before is not None,
-        published=published.find(relation.oid, relation.schema, relation.table),
+        published=_seen_published(relation, published),
         looked=look is not None,
         standing=published.standing(relation.oid, relation.schema, relation.table, changed=changed),
         leaves=published.leaves_of(str(relation)),
     )
     _tie(page)
     return page
+
+
+def _seen_published(
+    relation: Relation, tables: identity_text.PublishedTables
+) -> identity_text.PublishedTable | None:
+    """As published now; of its row filter only what may be seen."""
+    found = tables.find(relation.oid, relation.schema, relation.table)
+    if found is None or not found.row_filter:
+        return found
+    names = {(relation.schema, relation.table), (found.schema, found.table)}
+    visibility = reading_session().visibility
+    seen = seen_definition(found.row_filter, visibility, relation.slot.source_id, names)
+    return replace(found, row_filter=seen)
 
 
 def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:

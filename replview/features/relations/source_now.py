@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.utils import timezone
 
@@ -17,6 +18,8 @@ from replview.features.relations.schema_history import SchemaHistory
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation, RelationVersion, Source
 from replview.store.read.relation_shapes import row_widths
+from replview.store.read.seen import seen_definition
+from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.text.formats import bytes_words, plural, short_type
 from replview.ui.versions import Column, Shape, compare, summary
 
@@ -77,13 +80,20 @@ def read_source_now(
     ``shapes``: the versions, the newest first. ``unpublished``: columns that publications leave
     out, as last looked at.
     """
-    now = SourceNow(timezone.now())
+    now, visibility = SourceNow(timezone.now()), reading_session().visibility
+    no_right = SourceProblem("no_right", f"you have {NO_RIGHT} of the table", "Ask an admin for it")
+    if visibility.hides(relation.pk):
+        now.trouble = no_right
+        return now
     try:
         known, table = look_at_table(full_conninfo(source), relation.oid)
         if known is not None and known != relation.system_identifier:
             now.absent = "the source is another cluster now than the one this was received from"
             return now
-        now.table = table
+        if table and visibility.hides_table(source.pk, table.schema, table.name):
+            now.trouble = no_right
+            return now
+        now.table = table and _seen(table, visibility, relation)
     except SourceProblem as error:
         now.trouble = error
     except UNUSABLE as error:
@@ -94,6 +104,25 @@ def read_source_now(
         return now
     _hold_against(now, list(shapes), set(unpublished))
     return now
+
+
+def _seen(table: TableNow, visibility: Visibility, relation: Relation) -> TableNow:
+    """Its definitions without what may hold a masked value."""
+    names = {(relation.schema, relation.table), (table.schema, table.name)}
+    dropped = relation.slot.column_rules.get(str(relation)) or ()
+    seen = partial(
+        seen_definition, visibility=visibility, source_id=relation.slot.source_id, names=names,
+        also=visibility.masked(relation.pk).union(dropped),
+    )  # fmt: skip
+    return replace(
+        table,
+        columns=tuple(
+            replace(c, expression=c.expression and seen(c.expression, of=c.name))
+            for c in table.columns
+        ),
+        constraints=tuple(replace(c, definition=seen(c.definition)) for c in table.constraints),
+        indexes=tuple(replace(i, definition=seen(i.definition)) for i in table.indexes),
+    )
 
 
 def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) -> None:

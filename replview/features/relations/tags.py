@@ -67,13 +67,13 @@ def published_columns(page: SchemaPage) -> SafeString:
     """``13 of 14 columns, card_token excluded``."""
     published = page.published
     if published is None:
-        return format_html("not published now")
+        return SafeString("not published now")
     left_out = published.unpublished_columns
     sent = len(published.columns) if published.columns is not None else None
     if sent is None and page.history.current is not None:
         sent = len(page.history.current.version.columns)
     if not left_out:
-        return format_html("all columns")
+        return SafeString("all columns")
     names = format_html_join(", ", "<code>{}</code>", ((name,) for name in left_out[:6]))
     more = format_html(" and {} more", len(left_out) - 6) if len(left_out) > 6 else ""
     of = f"{sent} of {sent + len(left_out)} columns" if sent is not None else "some columns"

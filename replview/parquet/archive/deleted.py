@@ -255,8 +255,8 @@ def _typed(
             name = column.source_name
             values = batch[own[name]] if name in own else pa.nulls(batch.num_rows, column.arrow)
             if name in masked:
-                for raw, there in zip(raws, values.is_valid().to_pylist(), strict=True):
-                    if there or name in raw:
+                for raw, unsent in zip(raws, batch["_not_sent"].to_pylist(), strict=True):
+                    if name in own and name not in (unsent or ()):
                         raw[name] = _MASK
                 values = pa.nulls(batch.num_rows, column.arrow)
             elif values.type != column.arrow and not is_plain(column.arrow):
@@ -310,7 +310,7 @@ def _json(image: Mapping[str, Any] | None, masked: Collection[str]) -> str | Non
     if image is None:
         return None
     names = sorted(image, key=lambda name: (len(name.encode()), name.encode()))
-    shown = {n: _MASKED if n in masked and image[n] is not None else image[n] for n in names}
+    shown = {n: _MASKED if n in masked else image[n] for n in names}
     return json.dumps(shown, ensure_ascii=False)
 
 

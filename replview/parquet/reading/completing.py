@@ -257,7 +257,7 @@ class Derivation:
     def _shown(self, past: Before, names: Collection[str]) -> dict[str, Any]:
         """Of the row before these columns, those that are known, with the slice's masks."""
         return {
-            name: MASKED if name in self._masked and value is not None else value
+            name: MASKED if name in self._masked else value
             for name, value in past.image.items()
             if name in names
         }

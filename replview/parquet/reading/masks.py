@@ -51,14 +51,14 @@ def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
 
 
 def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composable:
-    """A row's JSON with marks in the place of these columns' values, where it has them; SQL NULL
-    stays NULL, as at ingest.
+    """A row's JSON with marks in the place of these columns' values, NULL among them, where it has
+    them.
     """
     if not columns:
         return image
     return sql.SQL(
         "({image} || (SELECT coalesce(jsonb_object_agg(k, {mark}::jsonb), '{{}}')"
-        " FROM unnest({columns}::text[]) AS k WHERE jsonb_typeof({image} -> k) <> 'null'))"
+        " FROM unnest({columns}::text[]) AS k WHERE {image} ? k))"
     ).format(image=image, mark='{"$masked": true}', columns=list(columns))
 
 
@@ -66,14 +66,20 @@ def masked_images(connection: Connection, part: Slice, image: sql.Composable) ->
     """Mask an image in changes of all tables, each by the masks of its own table."""
     if not part.masked:
         return image
-    branches = []
-    for relation, names in connection.execute(_SHAPES, [part.incarnation_id]):
-        if columns := sorted({column for name in names for column in part.masked_of(name)}):
-            masked = masked_image(image, columns)
-            branches.append(sql.SQL("WHEN {} THEN {}").format(relation, masked))
+    branches = [
+        sql.SQL("WHEN {} THEN {}").format(relation, masked_image(image, columns))
+        for relation, columns in masked_relations(connection, part).items()
+    ]
     if not branches:
         return image
     return sql.SQL("CASE c.relation_id {} ELSE {} END").format(sql.SQL(" ").join(branches), image)
+
+
+def masked_relations(connection: Connection, part: Slice) -> dict[int, list[str]]:
+    """Relation → its masked columns, of those that have some."""
+    shapes = connection.execute(_SHAPES, [part.incarnation_id]) if part.masked else ()
+    found = {relation: {c for n in names for c in part.masked_of(n)} for relation, names in shapes}
+    return {relation: sorted(columns) for relation, columns in found.items() if columns}
 
 
 def asked_masks(text: str) -> Masked | None:

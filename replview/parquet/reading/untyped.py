@@ -1,6 +1,6 @@
 """Change records as they are (values as JSON), transactions, and events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 
 from replview.parquet.reading.batches import copied
 from replview.parquet.reading.connecting import Connection
-from replview.parquet.reading.masks import masked_images
+from replview.parquet.reading.masks import masked_images, masked_relations
 from replview.parquet.reading.packed_values import (
     INT64,
     LSN,
@@ -160,9 +160,7 @@ def read_transactions(
     """
     where = transactions_of(connection, part, within)
     fields = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
-    columns = sql.SQL(", ").join(
-        sql.SQL("{} AS {}").format(_column(name, part), sql.Identifier(name)) for name in fields
-    )
+    columns = _columns(connection, part, fields)
     after, rows = -1, _PAGE
     while rows == _PAGE:
         query = sql.SQL(_TRANSACTIONS).format(
@@ -194,6 +192,18 @@ def _packed_as(item: pa.Field) -> Fixed | Texts:
     if pa.types.is_string(item.type) or item.name == "actors":
         return TEXT
     return LSN if item.name == "_commit_version" else INT64
+
+
+def _columns(connection: Connection, part: Slice, names: Iterable[str]) -> sql.Composable:
+    shown = {name: _column(name, part) for name in names}
+    if masked := masked_relations(connection, part):
+        # It would tell how long a masked value is.
+        shown["size_bytes"] = sql.SQL(
+            "CASE WHEN NOT t.relations ?| {}::text[] THEN t.size_bytes END"
+        ).format(list(map(str, masked)))
+    return sql.SQL(", ").join(
+        sql.SQL("{} AS {}").format(column, sql.Identifier(name)) for name, column in shown.items()
+    )
 
 
 def _column(name: str, part: Slice) -> sql.Composable:

@@ -12,7 +12,7 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.rows import TRANSACTION_COLUMNS, EventRow, TransactionRow
-from replview.store.read.seen import transaction_of
+from replview.store.read.seen import learn_touched, transaction_of
 from replview.store.read.session import Parameters, ReadSession
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
@@ -94,7 +94,9 @@ def transactions_where(
 ) -> list[TransactionRow]:
     """Read the transactions that meet a condition over ``transaction t``, our own SQL."""
     sql = f"SELECT {TRANSACTION_COLUMNS} FROM {source} WHERE {condition}"  # noqa: S608 (ours)
-    return [transaction_of(row, session.visibility) for row in session.rows(sql, parameters)]
+    rows = session.rows(sql, parameters)
+    learn_touched(rows, session.visibility)
+    return [transaction_of(row, session.visibility) for row in rows]
 
 
 def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionRow | None:

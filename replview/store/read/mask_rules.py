@@ -97,6 +97,21 @@ def matches(pattern: str, name: str) -> bool:
     return glob(pattern, re.IGNORECASE).fullmatch(name) is not None
 
 
+def any_column(rules: Iterable[Rule]) -> str:
+    """A regular expression of PostgreSQL that every column fits that one of the rules may be of,
+    and others: each letter that has another case beyond ASCII, and what is no letter, is any.
+    """
+    pieces = ("".join(map(_piece, rule.column_pattern)) for rule in rules)
+    return f"^({'|'.join(dict.fromkeys(pieces))})$"
+
+
+def _piece(character: str) -> str:
+    if character == "*":
+        return ".*"
+    plain = character.isascii() and character.isalnum() and character.lower() not in "iks"
+    return f"[{character.lower()}{character.upper()}]" if plain else "."
+
+
 def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
     """Make rules of the rows of ``RULES_SQL``."""
     return tuple(Rule(*row) for row in rows)

@@ -134,6 +134,13 @@ class TransactionRow(NamedTuple):
     aborted_changes: int
     received_at: dt.datetime
     stored_at: dt.datetime | None
+    #: What it holds is not all to be seen, so that its size is not to be told.
+    size_withheld: bool = False
+
+    @property
+    def told_bytes(self) -> int | None:
+        """Its size; None: not to be told."""
+        return None if self.size_withheld else self.size_bytes
 
     @property
     def changes(self) -> int:
@@ -190,7 +197,7 @@ def named(actors: Sequence[str | None]) -> list[str]:
 
 
 #: What is selected of ``transaction t`` for one.
-TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields)
+TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields[:-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ Every reader that makes a row of ``change`` into something to show calls this, a
 more where the visibility is open.
 """
 
-from collections.abc import Collection, Mapping, Sequence, Set
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -100,7 +101,41 @@ def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
     return seen_step(Step(*values), visibility)
 
 
+class _Sized(Protocol):
+    """A transaction, as any reader has it."""
+
+    @property
+    def relations(self) -> Mapping[str, Any]: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def incarnation_id(self) -> int: ...
+
+
+def withholds_size(row: _Sized, visibility: Visibility) -> bool:
+    """Whether its size would tell how long values are that are not shown."""
+    if visibility.open:
+        return False
+    touched = list(map(int, row.relations or ()))
+    visibility.learn(touched)
+    return any(visibility.hides(one) or visibility.masked(one) for one in touched) or (
+        row.messages > 0 and visibility.hides_messages_of_incarnation(row.incarnation_id)
+    )
+
+
 _JSON = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
+
+
+_RELATIONS = TransactionRow._fields.index("relations")
+
+
+def learn_touched(rows: Iterable[Sequence[Any]], visibility: Visibility, before: int = 0) -> None:
+    """Read at once what may be seen of the tables of transactions; ``before``: columns that stand
+    before ``TRANSACTION_COLUMNS``.
+    """
+    if not visibility.open:
+        documents = (row[before + _RELATIONS] for row in rows)
+        visibility.learn({int(one) for text in documents for one in orjson.loads(text or "{}")})
 
 
 def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow:
@@ -109,7 +144,9 @@ def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow
     for place in _JSON:
         if values[place] is not None:
             values[place] = orjson.loads(values[place])
-    found = TransactionRow._make(values)
+    found = TransactionRow(*values)
+    if withholds_size(found, visibility):
+        found = found._replace(size_withheld=True)
     if found.context is None or not visibility.hides_messages_of_incarnation(found.incarnation_id):
         return found
     return found._replace(context=None)
@@ -118,17 +155,49 @@ def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow
 def masked_image(
     image: Mapping[str, Any] | None, masked: Collection[str], *, unsent: Collection[str] = ()
 ) -> dict[str, Any] | None:
-    """A row with marks in place of masked values; SQL NULL stays NULL, as at ingest. ``unsent``:
-    masked columns of an updated row, marked also where not sent: that they did not change is
-    nobody's to know.
+    """A row with marks in place of masked values, NULL among them. ``unsent``: masked columns of an
+    updated row, marked also where not sent: that they did not change is nobody's to know.
     """
     if image is None:
         return None
     marked = dict.fromkeys(unsent, MASKED)
-    return marked | {
-        name: MASKED if value is not None and name in masked else value
-        for name, value in image.items()
-    }
+    return marked | {name: MASKED if name in masked else value for name, value in image.items()}
+
+
+#: Said in the place of a definition that may hold a value nobody is to see.
+WITHHELD = "withheld: it may hold a value that is not shown"
+_NAMES = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+_VALUES = re.compile(r"'|(?<![\w$])\d|\b(?:WHERE|true|false)\b", re.IGNORECASE)
+
+
+def seen_definition(
+    definition: str,
+    visibility: Visibility,
+    source_id: int,
+    names: Iterable[tuple[str, str]],
+    *,
+    of: str = "",
+    also: Collection[str] = (),
+) -> str:
+    """A default, constraint, index or row filter of a table as a source's catalog writes it;
+    ``WITHHELD`` where a value stands in it and it names a masked column, or whole rows, and where
+    there is no right on the table.
+
+    ``names``: ``(schema, table)``, on record and now; ``of``: the column whose default it is;
+    ``also``: more columns that are masked.
+    """
+    names = list(names)
+    if any(visibility.hides_table(source_id, *each) for each in names):
+        return WITHHELD
+    if (visibility.open and not also) or not (of or _VALUES.search(definition)):
+        return definition
+    named = {m[1].replace('""', '"') if m[1] else m[2] for m in _NAMES.finditer(definition)}
+    columns = [{"name": name} for name in {*named, of}]
+    masked = frozenset[str](also).union(
+        *(visibility.masked_of_table(source_id, *each, columns) for each in names)
+    )
+    whole = ".*" in definition and not visibility.open
+    return WITHHELD if whole or not masked.isdisjoint({*named, of}) else definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +281,13 @@ def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[in
         WHERE t.id = ANY(%s)
     """
     return [row[0] for row in session.rows(sql, [list(transaction_ids)])]
+
+
+def tables_without_size(session: ReadSession) -> list[str]:
+    """Of those whose transactions tell no size the identifiers, as keys of their ``relations``."""
+    visibility, tables = session.visibility, all_tables(session)
+    visibility.learn(tables)
+    return [str(one) for one in tables if visibility.hides(one) or visibility.masked(one)]
 
 
 def all_tables(session: ReadSession) -> list[int]:

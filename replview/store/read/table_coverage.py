@@ -12,6 +12,7 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.rows import Slot
+from replview.store.read.seen import seen_definition
 from replview.store.read.session import ReadSession
 
 #: Inserts, updates, deletes, truncates.
@@ -108,10 +109,21 @@ def table_coverage(
         published=bool(now.operations),
         operations_missing="".join(op for op in OPERATIONS if op not in now.operations),
         unpublished_columns=now.unpublished_columns,
-        row_filter=now.row_filter,
+        row_filter=_seen_filter(session, slot, (schema, table), now.row_filter),
         published_since=_published_since(looks),
         baseline=baseline,
     )
+
+
+def _seen_filter(
+    session: ReadSession, slot: Slot, name: tuple[str, str], row_filter: str | None
+) -> str | None:
+    """The filter; without its text where that may hold what nobody is to see, or whoever asks."""
+    visibility = session.visibility
+    if row_filter is None or visibility.open:
+        return row_filter
+    source_id = session.rows("SELECT source_id FROM slot WHERE id = %s", [slot.pk])[0][0]
+    return seen_definition(row_filter, visibility, source_id, [name])
 
 
 def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:

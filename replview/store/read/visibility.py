@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import orjson
-
 from replview.store.read import mask_rules
 
 #: What stands in a masked value's place, whether it was taken away at ingest or on display.
@@ -25,11 +23,26 @@ NO_RIGHT = "no right to see values"
 FRESH_SECONDS = 3.0
 
 _FACTS = """
-    SELECT r.id, s.source_id, r.schema, r."table", v.id, v.number, v.schema, v."table", v.columns
+    SELECT r.id, s.source_id, r.schema, r."table", v.id, v.number, v.schema, v."table",
+           v.xmin::text || v.ctid::text
     FROM relation r JOIN slot s ON s.id = r.slot_id
     LEFT JOIN relation_version v ON v.relation_id = r.id
     WHERE r.id = ANY(%s)
 """
+# Only columns that a rule may be of leave the server: a source may have made thousands of shapes
+# with more than a thousand columns.
+_MASKABLE = """
+    SELECT v.id, c->>'name', c->>'type' FROM relation_version v, jsonb_array_elements(v.columns) c
+    WHERE v.id = ANY(%s) AND c->>'name' ~ %s
+"""
+_NAMED = """
+    SELECT c->>'name' FROM relation_version v, jsonb_array_elements(v.columns) c
+    WHERE v.id = %s AND c->>'name' = ANY(%s)
+"""
+#: Shapes whose masked columns this process remembers, for all readers.
+_MOST_JUDGED = 100_000
+#: By the shape's identifier: what its masked columns were worked out from, and which they are.
+_judged: dict[int, tuple[object, frozenset[str]]] = {}
 _SOURCE_OF_INCARNATION = """
     SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
 """
@@ -80,9 +93,10 @@ class _Known:
     hidden: bool = False
     masked: frozenset[str] = frozenset()
     source_id: int | None = None
-    #: Versions this was worked out from, by identifier (with their columns) and by number.
+    #: Versions this was worked out from, by identifier and by number.
     versions: set[int] = field(default_factory=set)
-    columns: dict[int, frozenset[str]] = field(default_factory=dict)
+    #: Of those that were asked for, the masked columns they have.
+    masked_in: dict[int, frozenset[str]] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
 
 
@@ -133,7 +147,13 @@ class Visibility:
     def masked_in(self, relation_id: int, version_id: int) -> frozenset[str]:
         """Return those of ``masked`` that a row of this version has."""
         masked = self.masked(relation_id, version_id=version_id)
-        return masked & self._of(relation_id).columns.get(version_id, masked) if masked else masked
+        if not masked:
+            return masked
+        known = self._of(relation_id).masked_in
+        if version_id not in known:
+            found = self._read_rows(_NAMED, [version_id, list(masked)])
+            known[version_id] = frozenset(name for (name,) in found)
+        return known[version_id]
 
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
         """Whether a table is hidden that may not be in the record."""
@@ -214,7 +234,8 @@ class Visibility:
         # A table that is not in the record any more: nobody can say what may be seen of it.
         found = {relation_id: _Known(hidden=True) for relation_id in relation_ids}
         rows = self._read_rows(_FACTS, [list(relation_ids)])
-        for relation_id, source_id, schema, table, version_id, number, *shape in rows:
+        masked = self._masked_of_shapes([row for row in rows if row[4] is not None])
+        for relation_id, source_id, schema, table, version_id, number, *_ in rows:
             known = found[relation_id]
             known.source_id = source_id
             known.hidden = self.hides_table(source_id, schema, table)
@@ -222,12 +243,35 @@ class Visibility:
                 continue
             known.versions.add(version_id)
             known.numbers.add(number)
-            columns = orjson.loads(shape[2]) if isinstance(shape[2], str) else shape[2]
-            known.columns[version_id] = frozenset(str(column["name"]) for column in columns)
-            # Versions keep the names of their time: what is masked under one stays so.
-            for names in {(schema, table), (shape[0], shape[1])}:
-                known.masked |= self.masked_of_table(source_id, *names, columns)
+            known.masked |= masked[version_id]
         self._known |= found
+
+    def _masked_of_shapes(self, rows: Sequence[tuple[Any, ...]]) -> dict[int, frozenset[str]]:
+        """Shape → its masked columns, of rows of ``_FACTS``; remembered as long as nothing that
+        they were worked out from is another.
+        """
+        rules = self._now.rules
+        if not rules:
+            return {row[4]: frozenset() for row in rows}
+        wanted = {row[4]: (rules, *row[1:4], *row[6:]) for row in rows}
+        judged = {pk: found for pk in wanted if (found := _judged.get(pk))}
+        known = {pk: masked for pk, (by, masked) in judged.items() if by == wanted[pk]}
+        new = [pk for pk in wanted if pk not in known]
+        asked = [new, mask_rules.any_column(rules)]
+        columns: dict[int, list[dict[str, Any]]] = {}
+        for pk, name, kind in self._read_rows(_MASKABLE, asked) if new else ():
+            columns.setdefault(pk, []).append({"name": name, "type": kind})
+        for pk in new:
+            _, source_id, schema, table, own_schema, own_table, _ = wanted[pk]
+            # Versions keep the names of their time: what is masked under one stays so.
+            masked = frozenset[str]()
+            for name in {(schema, table), (own_schema, own_table)}:
+                masked |= self.masked_of_table(source_id, *name, columns.get(pk, ()))
+            known[pk] = masked
+            _judged[pk] = wanted[pk], known[pk]
+        if len(_judged) > _MOST_JUDGED:
+            _judged.clear()
+        return known
 
     def _one(self, sql: str, identifier: int) -> int | None:
         found = self._read_rows(sql, [identifier])

@@ -50,7 +50,7 @@ def heading_of(row: TransactionRow) -> dict[str, object]:
         "stations": _stations(row),
         "context": _context(row.context),
         "origin": f"from {row.origin}" if row.origin else "none, written here",
-        "size": bytes_words(row.size_bytes),
+        "size": "withheld" if row.told_bytes is None else bytes_words(row.told_bytes),
         "aborted": plural(row.aborted_changes, "change") if row.aborted_changes else "",
         "total": plural(row.changes, "change"),
     }

@@ -10,6 +10,7 @@ export function plural(number, one, many = `${one}s`) {
 }
 
 export function bytes(number) {
+  if (number === null) return "withheld";
   let size = Math.abs(number);
   let unit = 0;
   while (size >= 1023.5 && unit < 5) { size /= 1024; unit += 1; }

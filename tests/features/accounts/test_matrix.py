@@ -21,6 +21,7 @@ from django.utils import timezone
 from replview.access import shares
 from replview.access.page import EVERYONE, SIGNED_IN, Nav, Page, page_named, page_of
 from replview.access.rights import Role
+from replview.access.visibility import forget
 from replview.live.events import NO_SUCH_SLOT, NOT_ALLOWED, NOT_SIGNED_IN, TOO_MANY
 from replview.live.sockets import websocket_urlpatterns
 from replview.store.models import (
@@ -28,6 +29,8 @@ from replview.store.models import (
     Alert,
     AlertRule,
     Export,
+    MaskRule,
+    Relation,
     Slot,
     SlotPeek,
     Source,
@@ -302,6 +305,35 @@ def test_a_value_of_a_table_without_a_right_is_in_no_answer(tried: Tried) -> Non
     # Both can be seen by those who may.
     assert seen == 3
     assert allowed > 0
+
+
+@pytest.mark.slow
+def test_no_page_of_a_table_tells_from_its_catalog_what_is_hidden(tried: Tried, source) -> None:
+    """Also with the source there to ask: a default, a check and an index quote a value."""
+    source.run(
+        f"CREATE TABLE people (id int PRIMARY KEY, name text DEFAULT '{HIDDEN}',"
+        f" CHECK (name <> '{HIDDEN}'))",
+        f"CREATE INDEX ON people (id) WHERE name = '{HIDDEN}'",
+    )
+    with source.connect() as connection:
+        asked_of = "SELECT 'people'::regclass::oid, system_identifier FROM pg_control_system()"
+        [(oid, system)] = connection.execute(asked_of).fetchall()
+    pk, shop = tried.words["relation_id"], tried.history.slot.source
+    Relation.objects.filter(pk=pk).update(oid=oid, system_identifier=system)
+    Source.objects.filter(pk=shop.pk).update(conninfo=source.dsn)
+    of_tables = [tried.url(route) for _, route in addresses() if "relation_id" in words_of(route)]
+    admin = tried.client("root", "admin")
+    viewer = tried.client("vera", "viewer", sources=[shop], tables=["public.orders"])
+
+    def telling(client: Client) -> list[str]:
+        return [url for url in of_tables if HIDDEN in body_of(client.get(url, {"whole": "1"}))]
+
+    assert f"/relations/{pk}/now/" in telling(admin)
+    assert telling(viewer) == []
+    MaskRule.objects.create(table_pattern="public.people", column_pattern="name", when="display")
+    forget()
+    assert telling(admin) == []
+    forget()
 
 
 @pytest.mark.slow

@@ -11,7 +11,13 @@ import orjson
 from decoder.scalars import LSN
 from replview.store.read.history_places import BLOCK, PLACED_LSN, PLACED_TIME
 from replview.store.read.rows import NOT_ABORTED
-from replview.store.read.seen import TextLimits, all_tables, pattern_of, text_limits
+from replview.store.read.seen import (
+    TextLimits,
+    all_tables,
+    pattern_of,
+    tables_without_size,
+    text_limits,
+)
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
@@ -115,7 +121,11 @@ def conditions_of(
 ) -> Conditions:
     """The filter's conditions; ``time`` is the moment of the rows they are for."""
     limits = text_limits(session, all_tables(session)) if wanted.text else TextLimits()
-    return limited_conditions(wanted, limits, time=time)
+    found = limited_conditions(wanted, limits, time=time)
+    if wanted.min_bytes and not session.visibility.open:
+        untold = tables_without_size(session)
+        found.add("NOT t.relations ?| %(untold)s::text[]", untold=untold)
+    return found
 
 
 def limited_conditions(

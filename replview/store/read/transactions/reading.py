@@ -14,7 +14,7 @@ from replview.store.read.history_places import (
     scope,
 )
 from replview.store.read.rows import TRANSACTION_COLUMNS, TransactionRow
-from replview.store.read.seen import transaction_of
+from replview.store.read.seen import learn_touched, transaction_of
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import (
     ENDED_TIME,
@@ -263,6 +263,7 @@ class Reader:
     ) -> None:
         """To each stream its rows, in its order: a union promises none."""
         by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
+        learn_touched(rows, self._session.visibility, before=3)
         for number, at, mark, *values in rows:
             row = transaction_of(values, self._session.visibility)
             by_number.setdefault(number, []).append((at, mark, row))
