@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from replview.parquet.archive.increments import next_slice
+from replview.parquet.archive.increments import write_next
 from replview.parquet.reading import StoreProblem, connect, resolve
 from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import Chain
-from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import encoded
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target, test_write
@@ -131,11 +130,8 @@ class _Increments:
         through = min(through, wanted.through_seq)
         while (reached := Chain.of(self._target, wanted).reached()) < through:
             wanted = replace(wanted, after_seq=reached, through_seq=through)
-            part, write = (
-                next_slice(wanted, self._target, self._dsn),
-                partial(write_parts, self._spark),
-            )
-            made = export(part, self._target, dsn=self._dsn, write_parts=write, keep=True)
-            self.done[str(incarnation)] = part.through_seq
+            write = partial(write_parts, self._spark)
+            made = write_next(wanted, self._target, dsn=self._dsn, write_parts=write)
+            self.done[str(incarnation)] = made.slice.through_seq
             gaps = [gap for gap in made.document["gaps"] if gap["kind"] == "deleted"]
             self.gaps += [(str(incarnation), g["after_seq"] + 1, g["through_seq"]) for g in gaps]

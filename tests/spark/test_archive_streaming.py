@@ -7,11 +7,11 @@ import pyarrow.dataset as pads
 import pytest
 
 from replview.parquet import reading
+from replview.parquet.archive import increments
 from replview.parquet.slices import Slice
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
-from replview.spark import archive_streaming as streaming
 from replview.spark.archive_streaming import archive
 from tests.features.exports.conftest import history as history  # a fixture
 from tests.features.exports.test_archiving import files
@@ -42,7 +42,7 @@ def test_a_crash_between_write_and_commit_doubles_nothing(
         raise TargetProblem("killed", "run it again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(streaming, "export", killed_after)
+        patch.setattr(increments, "export", killed_after)
         with pytest.raises(TargetProblem, match="killed"):
             archive(spark, str(root), dsn=store_dsn, changes=2)
     assert written == [1]

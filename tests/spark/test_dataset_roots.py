@@ -20,7 +20,7 @@ from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import incarnation_folder
-from replview.parquet.writing.manifests import Manifest
+from replview.parquet.writing.manifests import Manifest, mark_unfinished, path_of
 from replview.parquet.writing.targets import Target
 from replview.spark.history.activity import who_changed
 from replview.spark.history.datasets import END, Dataset
@@ -96,6 +96,11 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
 ) -> None:
     manifests = archived(whole, tmp_path, store_dsn)
     found = roots(tmp_path, whole)
+    # The slice goes on, and so does every other table.
+    assert [one.slice for one in manifests] == [whole]
+    files = {each["dataset"].rpartition("/")[2]: each["files"]
+             for each in manifests[0].document["tables"]}  # fmt: skip
+    assert files == {"public.calm": 1, "public.t": 1, "public.t.2": 1, "public.t.3": 2}
 
     types = {
         name: {each["name"]: each["type"] for each in document["columns"]}
@@ -156,6 +161,24 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     assert len(Root.of(str(tmp_path), wanted).erase().files) == 3
     left = [v for name in found for _, v, _ in values(incarnation / name)]
     assert [v for v in left if v is not None] == ["20", "30", "thirty"]
+
+
+def test_a_run_killed_before_the_end_goes_on_in_the_same_roots(
+    whole: Slice, store_dsn: str, tmp_path: Path
+) -> None:
+    def digests() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    [made] = archived(whole, tmp_path, store_dsn)
+    before = digests()
+    # As a run leaves it that is killed between the files of the second root and the third.
+    target = Target.of(str(tmp_path))
+    mark_unfinished(target, whole)
+    target.delete(path_of(whole))
+    *_, gone = [each["path"] for each in made.files if "public.t.3/" in each["path"]]
+    target.delete(gone)
+    assert archived(whole, tmp_path, store_dsn) == [made]
+    assert digests() == before
 
 
 @pytest.mark.long

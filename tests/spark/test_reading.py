@@ -1,12 +1,18 @@
 """The store read as Arrow: exactly what was recorded, typed, in the order of history."""
 
+from dataclasses import replace
+from typing import Any
+
+import psycopg
 import pyarrow as pa
 import pytest
 
 from replview.parquet import reading
 from replview.parquet.reading import batches as batching
 from replview.parquet.reading import resolving, transactions, typed_query
+from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.slices import Narrowing, Range, Slice, SliceTable
+from replview.parquet.writing.planning import Plan
 from replview.store.models import Change, LargeValue, Transaction
 from tests.spark.awkward import as_rows, expected_rows, mark, write_awkward
 
@@ -225,3 +231,47 @@ def test_a_reading_that_is_left_early_leaves_a_usable_connection(source, record,
     next(batches)
     batches.close()
     assert store.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_plan_reads_the_transactions_as_often_whatever_the_number_of_tables(
+    source, record, store, monkeypatch
+) -> None:
+    names = [f"t{n}" for n in range(12)]
+    source.run(*[f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in names],
+               "ALTER TABLE t3 REPLICA IDENTITY FULL")  # fmt: skip
+    recording = record(source)
+    source.run(*[f"INSERT INTO {name} SELECT n, 'v' FROM generate_series(1, 40) n"
+                 for name in names])  # fmt: skip
+    recording.caught_up()
+    few = reading.resolve(store, slot=recording.slot.name)
+    source.run(*[f"BEGIN; UPDATE {names[n % 12]} SET v = 'w' WHERE id <= {n};"
+                 f" DELETE FROM t0 WHERE id = {n}; COMMIT" for n in range(1, 30)])  # fmt: skip
+    recording.caught_up()
+    whole = reading.resolve(store, slot=recording.slot.name)
+
+    tables = {table.relation_id: (table, 17) for table in reading.tables_of(store, whole)}
+    assert len(tables) == 12
+    assert cut_tables(store, whole, tables) == {
+        relation: reading.cut(store, whole, table, rows_per_part=17, by_day=True)
+        for relation, (table, _) in tables.items()
+    }
+    # Of some actors' changes alone, too: nobody is named, and nobody's are all.
+    nobody = replace(whole, narrowed=Narrowing(no_actor=True))
+    assert cut_tables(store, nobody, tables) == cut_tables(store, whole, tables)
+
+    asked: list[str] = []
+
+    def execute(self: Any, query: Any, *words: Any, **more: Any) -> Any:
+        asked.append(query if isinstance(query, str) else query.as_string(store))
+        return run(self, query, *words, **more)
+
+    run = psycopg.Connection.execute
+
+    def scans(part: Slice) -> int:
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(psycopg.Connection, "execute", execute)
+            Plan.of(store, part)
+        return sum("FROM transaction t" in each for each in asked)
+
+    assert scans(whole) <= scans(replace(few, tables=("public.t1",))) + 1

@@ -3,45 +3,48 @@
 An archive is a chain of slices of everything, each beginning where the one before it ends. What
 the files tell is the only state that the JVM-less archive and the one on Spark share: a slice that
 is whole is not written again, one that was begun is gone on with, with the same ends, and so with
-the same names and bytes. A new one ends before a table's rows become of types that no schema reads
-together with those before: what came then begins a root of its own (``writing.datasets``).
+the same names and bytes. Where a table's rows become of types that no schema reads together with
+those before, its files end there, and what came then goes to a root of its own
+(``writing.datasets``); the slice and all other tables go on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from psycopg import sql
 
-from replview.parquet.reading import connect
 from replview.parquet.reading.connecting import Connection
-from replview.parquet.reading.places import conditions, of_relations
-from replview.parquet.reading.resolving import shapes_of, touched
-from replview.parquet.slices import Slice, TableVersion
+from replview.parquet.reading.places import (
+    conditions,
+    of_relations,
+    operation_codes,
+    wanted_operations,
+)
+from replview.parquet.slices import Slice, SliceTable
 from replview.parquet.writing.chains import Abandoned, Chain
 from replview.parquet.writing.datasets import reads_as_one
-from replview.parquet.writing.exporting import export
+from replview.parquet.writing.exporting import WriteParts, export
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 
-# From when on changes of the slice were made under each shape.
-_BEGINS = """
-    SELECT c.version_id, min(t.commit_seq) FROM transaction t JOIN change c
-        ON c.transaction_id = t.id
-    WHERE {where} AND {relation} AND c.version_id IS NOT NULL
-      AND c.transaction_id BETWEEN
-          (SELECT min(t.id) FROM transaction t WHERE {where}) AND
-          (SELECT max(t.id) FROM transaction t WHERE {where})
-    GROUP BY 1 ORDER BY 2, 1
+# The shapes under which each transaction changed a table: one row a run of transactions alike.
+_RUNS = """
+    SELECT relation_id, versions, min(commit_seq) FROM (
+        SELECT *, sum(fresh) OVER (PARTITION BY relation_id ORDER BY commit_seq) AS run FROM (
+            SELECT *, (versions IS DISTINCT FROM
+                       lag(versions) OVER (PARTITION BY relation_id ORDER BY commit_seq))::int
+                   AS fresh
+            FROM (SELECT c.relation_id, t.commit_seq,
+                         array_agg(DISTINCT c.version_id ORDER BY c.version_id) AS versions
+                  FROM transaction t JOIN change c ON c.transaction_id = t.id
+                  WHERE {where} AND {relations} AND c.op::text = ANY({codes})
+                    AND c.transaction_id BETWEEN
+                        (SELECT min(t.id) FROM transaction t WHERE {where}) AND
+                        (SELECT max(t.id) FROM transaction t WHERE {where})
+                  GROUP BY 1, 2) AS seen) AS marked) AS placed
+    GROUP BY relation_id, versions, run ORDER BY relation_id, 3
 """
-
-
-def next_slice(wanted: Slice, target: Target, dsn: str | None) -> Slice:
-    """The slice that is there or was begun, else as much of the wanted one as one schema reads."""
-    known = Chain.of(target, wanted).next(wanted)
-    if known is not None:
-        return known
-    with connect(dsn) as connection:
-        return before_retyping(connection, wanted)
 
 
 def write_next(
@@ -49,40 +52,54 @@ def write_next(
     target: Target,
     *,
     dsn: str | None,
+    write_parts: WriteParts | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     abandoned: Abandoned = lambda name: False,
 ) -> Manifest:
     """Write the slice that begins where ``wanted`` does, or find it there. Files of a run that was
     stopped stay; what an ``abandoned`` export left there does not. Raises what ``export`` raises.
     """
-    chosen = next_slice(wanted, target, dsn)
-    return export(chosen, target, dsn=dsn, cancelled=cancelled, keep=True,
-                  abandoned=abandoned)  # fmt: skip
+    chosen = Chain.of(target, wanted).next(wanted) or wanted
+    return export(chosen, target, dsn=dsn, write_parts=write_parts, cancelled=cancelled, keep=True,
+                  abandoned=abandoned, stretches_of=stretches_of)  # fmt: skip
 
 
-def before_retyping(connection: Connection, part: Slice) -> Slice:
-    """The slice up to the first such change in it. A transaction with rows of both is a slice of
-    its own, in which the column is text.
+def stretches_of(
+    connection: Connection, part: Slice, tables: Sequence[SliceTable]
+) -> dict[int, list[tuple[Slice, SliceTable]]]:
+    """Of the tables that one schema does not read, the stretches that one does: as
+    ``planning.StretchesOf``. A transaction with rows of both is one of its own, in which the column
+    is text.
     """
-    through = part.through_seq
-    for relation, shapes in shapes_of(connection, touched(connection, part)).items():
-        # Of most tables every shape there ever was can be read as one: no change is looked at.
-        if not reads_as_one(shapes):
-            through = min(through, _through(connection, part, relation, shapes))
-    return replace(part, through_seq=through)
+    # Of most tables every shape in the slice can be read as one: no change is looked at.
+    retyped = {each.relation_id: each for each in tables if not reads_as_one(each.versions)}
+    if not retyped:
+        return {}
+    query = sql.SQL(_RUNS).format(
+        where=conditions(part, None, [*retyped]), relations=of_relations([*retyped]),
+        codes=operation_codes(wanted_operations(part, rows=True)),
+    )  # fmt: skip
+    begins: dict[int, list[tuple[int, set[int]]]] = {}
+    for relation, versions, seq in connection.execute(query):
+        known = begins.setdefault(relation, [])
+        if known and _reads_as_one(retyped[relation], known[-1][1].union(versions)):
+            known[-1][1].update(versions)
+        else:
+            known.append((int(seq) if known else part.after_seq + 1, {*versions}))
+    return {
+        relation: [
+            (replace(part, after_seq=first - 1, through_seq=end - 1), _narrowed(table, ids))
+            for (first, ids), (end, _) in pairwise(
+                [*begins[relation], (part.through_seq + 1, set())]
+            )
+        ]
+        for relation, table in retyped.items()
+    }
 
 
-def _through(
-    connection: Connection, part: Slice, relation: int, shapes: Sequence[TableVersion]
-) -> int:
-    """How far the slice goes with rows of one kind of this table."""
-    begins = sql.SQL(_BEGINS).format(
-        where=conditions(part, None, [relation]), relation=of_relations([relation])
-    )
-    by_id = {shape.id: shape for shape in shapes}
-    held: list[TableVersion] = []
-    for version, seq in connection.execute(begins):
-        held.append(by_id[version])
-        if not reads_as_one(sorted(held, key=lambda shape: shape.number)):
-            return max(int(seq) - 1, part.after_seq + 1)
-    return part.through_seq
+def _narrowed(table: SliceTable, ids: Collection[int]) -> SliceTable:
+    return replace(table, versions=tuple(each for each in table.versions if each.id in ids))
+
+
+def _reads_as_one(table: SliceTable, ids: Collection[int]) -> bool:
+    return reads_as_one(_narrowed(table, ids).versions)

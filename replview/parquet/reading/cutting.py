@@ -1,9 +1,10 @@
 """A table's changes in a slice, cut into ranges of even counts."""
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 
 from psycopg import sql
 
@@ -14,6 +15,7 @@ from replview.parquet.reading.places import (
     PLACED_LSN,
     conditions,
     counted,
+    counted_each,
     counted_in,
     everything,
     of_actors,
@@ -47,6 +49,16 @@ _COLUMNS = """
 _BY_BLOCK = """
     SELECT {columns} FROM ({counted}) AS counted WHERE weight > 0
     GROUP BY day, (commit_seq - {first}) / {width} ORDER BY day, 2
+"""
+# All tables at once, however many there are.
+_TABLES_BY_BLOCK = """
+    SELECT relation, {columns} FROM (
+        SELECT r.key::bigint AS relation, t.commit_seq, ({weight})::int AS weight,
+               ({changes})::int AS changes, {lsn} AS lsn, {day} AS day
+        FROM transaction t, jsonb_each(t.relations) r
+        WHERE {where} AND r.key = ANY({names}) OFFSET 0) AS counted
+    WHERE weight > 0
+    GROUP BY relation, day, (commit_seq - {first}) / {width} ORDER BY relation, day, 3
 """
 _ONE_BY_ONE = """
     SELECT {columns}, CASE WHEN weight > {step} THEN id END
@@ -129,14 +141,58 @@ def cut(
     """
     ids = relation_ids(connection, part) if table is None else [table.relation_id]
     counting = _Counting(part, table, ids)
+    blocks = _blocks(connection, counting, by_day)
+    return _cut(connection, counting, blocks, parts, rows_per_part, by_day)
+
+
+def cut_tables(
+    connection: Connection, part: Slice, wanted: Mapping[int, tuple[SliceTable, int]]
+) -> dict[int, list[Range]]:
+    """The same of tables, by their relations: each with its rows a part, by day. All are counted in
+    one reading of the slice's transactions, whose answer is taken table by table.
+    """
+    found: dict[int, list[Range]] = {relation: [] for relation in wanted}
+    if not wanted:
+        return found
+    query = _tables_by_block(part, [table for table, _ in wanted.values()])
+    with connection.transaction(), connection.cursor("blocks") as rows:
+        rows.itersize = _BLOCKS
+        for relation, group in groupby(rows.execute(query), key=itemgetter(0)):
+            table, rows_per_part = wanted[relation]
+            counting = _Counting(part, table, [relation])
+            blocks = (_Piece(*row[1:]) for row in group)
+            found[relation] = _cut(connection, counting, blocks, None, rows_per_part, True)
+    return found
+
+
+def _tables_by_block(part: Slice, tables: Sequence[SliceTable]) -> sql.Composed:
+    names = [str(table.relation_id) for table in tables]
+    double = [str(table.relation_id) for table in tables if rows_of_update(part, table) > 1]
+    operations = wanted_operations(part, rows=True)
+    weight = sql.SQL("CASE WHEN r.key = ANY({}) THEN 2 ELSE 1 END").format(double)
+    return sql.SQL(_TABLES_BY_BLOCK).format(
+        columns=sql.SQL(_COLUMNS),
+        weight=counted_each(operations, update_weight=weight, whose=part.whose),
+        changes=counted_each(operations, update_weight=sql.SQL("1"), whose=part.whose),
+        lsn=PLACED_LSN, day=PLACED_DAY, names=names,
+        where=conditions(part, everything(part), [table.relation_id for table in tables]),
+        first=part.after_seq + 1, width=_width(part),
+    )  # fmt: skip
+
+
+def _cut(
+    connection: Connection, counting: _Counting, pieces: Iterable[_Piece], parts: int | None,
+    rows_per_part: int | None, by_day: bool,
+) -> list[Range]:  # fmt: skip
     found: list[Range] = []
-    for day, group in groupby(_blocks(connection, counting, by_day), key=lambda piece: piece.day):
+    for day, group in groupby(pieces, key=lambda piece: piece.day):
         blocks = list(group)
         total = sum(piece.weight for piece in blocks)
         number = -(-total // rows_per_part) if rows_per_part else min(parts or 1, total)
         step = max(1.0, total / (number * _FINENESS))
-        pieces = _fine(connection, counting, blocks, step, by_day)
-        split = _split(connection, counting, pieces, total, number)
+        # What stays together need not be looked at closely.
+        fine = _fine(connection, counting, blocks, step, by_day) if number > 1 else blocks
+        split = _split(connection, counting, fine, total, number)
         found += _ranges(split, total, number, day, by_day=by_day)
     return found
 
@@ -159,9 +215,14 @@ def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_
         columns=sql.SQL(_COLUMNS),
         counted=_counted(counting, everything(part), by_day, in_order=False),
         first=part.after_seq + 1,
-        width=(part.through_seq - part.after_seq) // _BLOCKS + 1,
+        width=_width(part),
     )
     return [_Piece(*row) for row in connection.execute(query)]
+
+
+def _width(part: Slice) -> int:
+    """Of a block, in places."""
+    return (part.through_seq - part.after_seq) // _BLOCKS + 1
 
 
 def _fine(

@@ -159,24 +159,45 @@ def counted(
     """How many changes of these operations a transaction has, of one relation or of all; ``whose``:
     of these actors alone (``Slice.whose``), in one that is theirs.
     """
-    path = "counts" if relation_id is None else f"relations,{relation_id}"
     if relation_id is None:
         places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
         places.append(sql.SQL("{}").format(sql.SQL("t.messages")))
     else:
         count = sql.SQL("(t.relations -> {} ->> {})::bigint")
         places = [count.format(str(relation_id), place) for place in _COUNTED.values()]
+    path = ["counts"] if relation_id is None else ["relations", str(relation_id)]
+    paths = [sql.SQL("{}").format([*path, str(place)]) for place in range(len(places))]
+    weight = sql.SQL("{}").format(update_weight)
+    return _counted(operations, places, paths, weight, whose, messages=relation_id is None)
+
+
+def counted_each(
+    operations: Sequence[str], *, update_weight: sql.Composable, whose: Sequence[str]
+) -> sql.Composed:
+    """The same of each relation ``r`` of ``jsonb_each(t.relations)``."""
+    places = [sql.SQL("(r.value ->> {})::bigint").format(place) for place in _COUNTED.values()]
+    path = sql.SQL("ARRAY['relations', r.key, {}]")
+    paths = [path.format(str(place)) for place in _COUNTED.values()]
+    return _counted(operations, places, paths, update_weight, whose, messages=False)
+
+
+def _counted(
+    operations: Sequence[str], places: list[sql.Composed], paths: Sequence[sql.Composed],
+    update_weight: sql.Composable, whose: Sequence[str], *, messages: bool,
+) -> sql.Composed:  # fmt: skip
+    """``paths``: where a transaction of several actors has the same of each."""
     for place, each in enumerate(places if whose else ()):
-        values = {"all": each, "path": f"{{{path},{place}}}", "whose": list(whose)}
+        values = {"all": each, "path": paths[place], "whose": list(whose)}
         places[place] = sql.SQL(_THEIRS).format(**values)
+    one = sql.SQL("1")
     counts = [
         sql.SQL("{} * coalesce({}, 0)").format(
-            update_weight if operation == "update" else 1, places[place]
+            update_weight if operation == "update" else one, places[place]
         )
         for operation, place in _COUNTED.items()
         if operation in operations
     ]
-    if relation_id is None and "message" in operations:
+    if messages and "message" in operations:
         counts.append(sql.Composed([places[4]]))
     of_stream = sql.SQL(" + ").join(counts) if counts else sql.SQL("0")
     of_baseline = (

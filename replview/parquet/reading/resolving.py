@@ -338,11 +338,6 @@ def _all_versions(
     return found
 
 
-def shapes_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[TableVersion]]:
-    """Per relation every shape it has had, by number."""
-    return {each: [s[3] for s in shapes] for each, shapes in _all_versions(connection, ids).items()}
-
-
 def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[SliceTable]:
     """Tables with the shapes that changes of the slice were made under, by name; not counted."""
     if not ids:

@@ -3,8 +3,9 @@
 Files of different slices may differ: a column came, went, or became wider. Published is what holds
 them all: the newest shape's columns, then those it had before. What cannot be read as one (a column
 that became another kind of type, a table made anew with other columns) opens a root of its own
-(``layout``): what reads a table reads all its roots. A slice that was begun goes on in the root
-where its files stand, whichever came since.
+(``layout``): what reads a table reads all its roots. In an archive's slice each stretch of a table
+(``planning.StretchesOf``) goes to one of them. A slice that was begun goes on in the root where its
+files stand, whichever came since.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -198,21 +199,28 @@ class Placed:
 
 
 def place(plan: Plan, target: Target) -> Placed:
-    """Choose each table's root."""
+    """Choose each table's root, and that of each stretch of it."""
     incarnation = layout.incarnation_folder(plan.part_of)
     roots = layout.roots_by_dataset(target.folders(incarnation))
-    folders, documents, opened = dict(plan.folders), {}, []
-    for relation, table in plan.tables.items():
-        first = plan.folders[relation]
-        names = roots.get(first.rpartition("/")[2], [])
-        there = _candidates(plan, relation, [f"{incarnation}/{name}" for name in names], target)
-        folder, document = _root_for(plan, table, first, there)
+    folders, documents, opened = dict(plan.folders), dict[str, dict[str, Any]](), []
+
+    def published(folder: str) -> dict[str, Any] | None:
+        path = f"{folder}/{layout.SCHEMA}"
+        return documents.get(path) or target.read_json(path)
+
+    for key in plan.tables:
+        first = plan.folders[key]
+        names = roots.setdefault(first.rpartition("/")[2], [])
+        known = {f"{incarnation}/{name}": published(f"{incarnation}/{name}") for name in names}
+        there = _candidates(plan, key, {path: each for path, each in known.items() if each}, target)
+        folder, document = _root_for(plan, key, first, there)
         if plan.part_of.before == "full" and there.get(folder, {"whole": True}).get("whole"):
             # So are the rows of all its slices.
             document["whole"] = True
-        folders[relation] = folder
+        folders[key] = folder
         documents[f"{folder}/{layout.SCHEMA}"] = document
         if folder not in there:
+            names.append(folder.rpartition("/")[2])
             opened.append(f"{folder}/{layout.SCHEMA}")
     parts: list[Part] = []
     for one in plan.parts:
@@ -247,23 +255,22 @@ def roots_of(target: Target, incarnation: str, own: str) -> list[tuple[str, Mapp
 
 def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]]:
     """The roots that a slice opened: ``(folder, why)``."""
+    seqs = manifest.document["commit_seq"]
     for table in manifest.document["tables"]:
         if layout.root_of(table["dataset"])[1] == 1:
             continue
         follows = (target.read_json(f"{table['dataset']}/{layout.SCHEMA}") or {}).get("follows")
-        if follows and follows["after_seq"] == manifest.document["commit_seq"]["after"]:
+        if follows and seqs["after"] <= follows["after_seq"] < seqs["through"]:
             yield table["dataset"], follows["because"]
 
 
 def _candidates(
-    plan: Plan, relation: int, there: list[str], target: Target
+    plan: Plan, key: int, known: Mapping[str, dict[str, Any]], target: Target
 ) -> dict[str, dict[str, Any]]:
     """Roots with what they publish: where files of this slice stand already, then newest first."""
-    read = {folder: target.read_json(f"{folder}/{layout.SCHEMA}") for folder in there}
-    known = {folder: document for folder, document in read.items() if document}
     order = list(known)
     if len(order) > 1:
-        mine = [one for one in plan.parts if one.relation_id == relation]
+        mine = [one for one in plan.parts if one.relation_id == key]
         names = {one.path.removeprefix(one.dataset) for one in mine}
         held = {
             folder: any(
@@ -276,10 +283,10 @@ def _candidates(
 
 
 def _root_for(
-    plan: Plan, table: SliceTable, first: str, there: Mapping[str, dict[str, Any]]
+    plan: Plan, key: int, first: str, there: Mapping[str, dict[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """The root's folder, and what it will publish."""
-    reasons: dict[str, str] = {}
+    table, reasons = plan.tables[key], dict[str, str]()
     for folder, document in there.items():
         try:
             return folder, table_document(table, document)
@@ -289,6 +296,6 @@ def _root_for(
         return first, table_document(table, None)
     newest = max(there, key=lambda folder: layout.root_of(folder)[1])
     follows = {"dataset": newest.rpartition("/")[2], "because": reasons[newest],
-               "after_seq": plan.part_of.after_seq}  # fmt: skip
+               "after_seq": plan.begins[key]}  # fmt: skip
     folder = layout.root_folder(first, layout.root_of(newest)[1] + 1)
     return folder, table_document(table, None, follows)

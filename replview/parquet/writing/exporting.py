@@ -16,7 +16,7 @@ from replview.parquet.writing import chains, manifests
 from replview.parquet.writing.datasets import Placed, place
 from replview.parquet.writing.files import Part, PartWriter, Written
 from replview.parquet.writing.layout import incarnation_folder
-from replview.parquet.writing.planning import Plan
+from replview.parquet.writing.planning import Plan, StretchesOf
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 
@@ -54,6 +54,7 @@ def export(
     cancelled: Callable[[], bool] = lambda: False,
     keep: bool = False,
     abandoned: chains.Abandoned = lambda name: False,
+    stretches_of: StretchesOf = lambda connection, part, tables: {},
 ) -> manifests.Manifest:
     """Write a slice below a target's root; a slice that is whole there is left as it is.
 
@@ -64,7 +65,7 @@ def export(
     """
     with connect(dsn) as connection:
         return _Export(part, target, connection, dsn, write_parts, progress, cancelled, keep,
-                       abandoned).run()  # fmt: skip
+                       abandoned, stretches_of).run()  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -78,6 +79,7 @@ class _Export:
     cancelled: Callable[[], bool]
     keep: bool
     abandoned: chains.Abandoned
+    stretches_of: StretchesOf
     rows: int = 0
     began: float = field(default_factory=time.monotonic)
     #: At the beginning, from an earlier run.
@@ -89,7 +91,7 @@ class _Export:
             return whole
         gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
         with connect(self.dsn) as beside:
-            plan = Plan.of(self.connection, self.part, beside)
+            plan = Plan.of(self.connection, self.part, beside, stretches_of=self.stretches_of)
         chains.make_room(self.target, plan, gone, self.abandoned)
         placed = place(plan, self.target)
         plan = placed.plan
@@ -109,7 +111,7 @@ class _Export:
             self.target.write_json(path, document)
         files = [(one, done[one.path]) for one in plan.parts]
         gaps = manifests.gaps_of(self.connection, self.part)
-        manifest = manifests.Manifest.of(self.part, plan.tables.values(), plan.folders, files, gaps)
+        manifest = manifests.Manifest.of(self.part, plan.tables, plan.folders, files, gaps)
         manifests.seal(self.target, self.part, manifest)
         return manifest
 

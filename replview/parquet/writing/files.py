@@ -147,7 +147,7 @@ class Part:
     dataset: str
     path: str
     within: Range
-    #: Of a table's.
+    #: Of a table's: the relation, or a further stretch of it: its key in ``planning.Plan.tables``.
     relation_id: int | None = None
 
 

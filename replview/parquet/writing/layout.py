@@ -22,7 +22,7 @@ rows in their datasets and give different files the same name; they are refused.
 is what somebody looks for who knows of one slice.
 
 **Why roots.** A column that became another kind of type (text → int) has no schema that reads the
-files of before and after: the table goes on in a folder beside the first, whose ``_schema.json``
+files of before and after: that table goes on in a folder beside the first, whose ``_schema.json``
 says which root it follows and why. A table's folder has one dot: ``.2`` behind it is no other's.
 
 Names keep ASCII letters, digits, ``-`` and ``_``; all else is ``~`` and two hexadecimal digits a

@@ -19,7 +19,7 @@ from replview.parquet.writing.targets import Target
 _SKIPPED = """
     SELECT commit_seq, commit_lsn::text FROM transaction
     WHERE incarnation_id = %s AND commit_seq > %s AND commit_seq <= %s AND state = 'skipped'
-    ORDER BY commit_seq LIMIT 1000
+    ORDER BY commit_seq
 """
 _STORED = """
     SELECT count(*) FROM transaction
@@ -33,7 +33,7 @@ _HOLES = """
         FROM (SELECT commit_seq FROM transaction WHERE incarnation_id = %(incarnation_id)s
                 AND commit_seq > %(after)s AND commit_seq <= %(through)s
               UNION ALL SELECT %(through)s + 1) AS stored
-    ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1 LIMIT %(most)s
+    ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1
 """
 
 
@@ -65,7 +65,7 @@ class Manifest:
     def of(
         cls,
         part: Slice,
-        tables: Iterable[SliceTable],
+        tables: Mapping[int, SliceTable],
         folders: Mapping[int, str],
         files: Sequence[tuple[Part, Written]],
         gaps: Sequence[Mapping[str, Any]],
@@ -94,7 +94,8 @@ class Manifest:
             "rows": _rows(files, "table"),
             "bytes": sum(written.bytes for _, written in files),
             "gaps": [dict(gap) for gap in gaps],
-            "tables": [_table(table, folders, files) for table in tables],
+            "tables": _united(_table(key, table, folders[key], files)
+                              for key, table in tables.items()),
             "files": [_file(one, written) for one, written in files],
         })  # fmt: skip
 
@@ -102,11 +103,6 @@ class Manifest:
     def together(cls, part: Slice, made: Sequence[Self]) -> Self:
         """The manifest of a run that wrote its slice in pieces, in their order."""
         documents = [each.document for each in made]
-        tables: dict[str, dict[str, Any]] = {}
-        for each in (table for document in documents for table in document["tables"]):
-            known = tables.setdefault(each["dataset"], {**each, **dict.fromkeys(_OF_TABLE, 0)})
-            known |= {name: known[name] + each[name] for name in _OF_TABLE}
-            known["versions"] = sorted({*known["versions"], *each["versions"]})
         ends = {name: _ends([each[name] for each in documents if each[name]])
                 for name in ("lsn", "commit_date")}  # fmt: skip
         return made[0] if len(made) == 1 else cls({
@@ -116,8 +112,20 @@ class Manifest:
             "slice": part.to_json(),
             **{name: sum(each[name] for each in documents) for name in _SUMMED},
             **{name: [one for each in documents for one in each[name]] for name in _LISTED},
-            "tables": list(tables.values()),
+            "tables": _united(table for document in documents for table in document["tables"]),
         })  # fmt: skip
+
+
+def _united(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One of each dataset; as it is called last."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in tables:
+        known = found.get(each["dataset"], {"versions": []})
+        sums = {name: known.get(name, 0) + each.get(name, 0) for name in (*_OF_TABLE, *_ASKED)
+                if name in _OF_TABLE or name in known or name in each}  # fmt: skip
+        versions = sorted({*known["versions"], *each["versions"]})
+        found[each["dataset"]] = {**each, "versions": versions, **sums}
+    return list(found.values())
 
 
 def _ends(spans: Sequence[Mapping[str, str | None]]) -> dict[str, str | None] | None:
@@ -130,6 +138,7 @@ def _ends(spans: Sequence[Mapping[str, str | None]]) -> dict[str, str | None] | 
 _SUMMED = ("transactions", "events", "changes", "rows", "bytes")
 _LISTED = ("gaps", "files")
 _OF_TABLE = ("rows", "changes", "files")
+_ASKED = ("unknown", "unfit")
 
 
 def _lsn(number: int | None) -> str | None:
@@ -141,11 +150,11 @@ def _rows(files: Sequence[tuple[Part, Written]], kind: str, *, changes: bool = F
 
 
 def _table(
-    table: SliceTable, folders: Mapping[int, str], files: Sequence[tuple[Part, Written]]
-) -> dict[str, object]:
-    of_it = [w for part, w in files if part.relation_id == table.relation_id]
+    key: int, table: SliceTable, folder: str, files: Sequence[tuple[Part, Written]]
+) -> dict[str, Any]:
+    of_it = [w for part, w in files if part.relation_id == key]
     return {
-        "dataset": folders[table.relation_id],
+        "dataset": folder,
         "schema": table.schema,
         "table": table.table,
         "oid": table.oid,
@@ -231,22 +240,22 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
 
 
 def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
-    """Return the gaps of each kind in the order of history, the first thousand."""
+    """Return all gaps, of each kind in the order of history."""
     ends = (part.incarnation_id, part.after_seq, part.through_seq)
     found: list[dict[str, Any]] = [
         {"kind": "skipped", "commit_seq": seq, "commit_lsn": lsn}
         for seq, lsn in connection.execute(_SKIPPED, ends)
     ]
-    holes = deleted(connection, part, 1000)
+    holes = deleted(connection, part)
     return [{"kind": "deleted", "after_seq": a, "through_seq": b} for a, b in holes] + found
 
 
-def deleted(connection: Connection, part: Slice, most: int | None = None) -> list[tuple[int, int]]:
+def deleted(connection: Connection, part: Slice) -> list[tuple[int, int]]:
     """``after < commit_seq <= through`` of what the slice had and the store has no more, in order;
-    the first so many, or all.
+    the whole is one look where nothing is missing.
     """
     ends = {"incarnation_id": part.incarnation_id, "after": part.after_seq,
-            "through": part.through_seq, "most": most}  # fmt: skip
+            "through": part.through_seq}  # fmt: skip
     [stored] = connection.execute(_STORED, ends).fetchone() or (0,)
     if stored == part.through_seq - part.after_seq:
         return []

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from replview.parquet.reading import cut, tables_of
 from replview.parquet.reading.connecting import Connection
+from replview.parquet.reading.cutting import cut_tables
 from replview.parquet.reading.places import (
     PLACED_DAY,
     PLACED_LSN,
@@ -58,13 +59,23 @@ class Sizes:
     bytes_per_change: float
 
 
+#: Relation → the stretches of a slice in each of which its files have one schema, with the table as
+#: it is there; of all other tables the slice is one.
+StretchesOf = Callable[
+    [Connection, Slice, Sequence[SliceTable]], Mapping[int, list[tuple[Slice, SliceTable]]]
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     part_of: Slice
+    #: By their relations; each further stretch of one has a key of its own.
     tables: Mapping[int, SliceTable]
-    #: Relation → its dataset's folder, seen from the root.
+    #: Of each its dataset's folder, seen from the root.
     folders: Mapping[int, str]
     parts: tuple[Part, ...]
+    #: After which place in history each begins.
+    begins: Mapping[int, int]
 
     @property
     def changes(self) -> int:
@@ -72,40 +83,53 @@ class Plan:
         return sum(part.within.rows for part in self.parts)
 
     @classmethod
-    def of(cls, connection: Connection, part: Slice, *beside: Connection) -> Self:
+    def of(
+        cls, connection: Connection, part: Slice, *beside: Connection,
+        stretches_of: StretchesOf = lambda connection, part, tables: {},
+    ) -> Self:  # fmt: skip
         """Count, and cut: side by side, where there are further sessions. Raises
         ``StoreProblem``.
         """
-        tables = {table.relation_id: table for table in tables_of(connection, part)}
+        whole = tables_of(connection, part)
         incarnation = layout.incarnation_folder(part)
-        names = layout.datasets([*tables.values()])
-        folders = {relation: f"{incarnation}/{name}" for relation, name in names.items()}
         sizes = sizes_of(connection, part)
-        per_change = sizes.bytes_per_change
-        asks: list[_Ask] = []
-        for table in tables.values():
-            rows = rows_per_part(table.rows or 0, per_change)
-            asks.append(partial(cut, part=part, table=table, rows_per_part=rows, by_day=True))
-        asks.append(partial(_days, part=part, sizes=sizes))
-        asks.append(partial(_events, part=part, bytes_per_change=per_change))
-        *of_tables, transactions, events = _asked(asks, [connection, *beside])
+        stretches = stretches_of(connection, part, whole)
+        asks: list[_Ask] = [partial(_days, part, sizes), partial(_events, part, sizes)]
+        at_once: dict[int, tuple[SliceTable, int]] = {}
+        tables, folders, begins = dict[int, SliceTable](), dict[int, str](), dict[int, int]()
+        names = layout.datasets(whole)
+        for table in whole:
+            relation = table.relation_id
+            rows = rows_per_part(table.rows or 0, sizes.bytes_per_change)
+            for n, (within, some) in enumerate(stretches.get(relation, [(part, table)])):
+                key = -len(tables) if n else relation
+                tables[key], begins[key] = some, within.after_seq
+                folders[key] = f"{incarnation}/{names[relation]}"
+                if relation in stretches:
+                    asks.append(partial(_stretch, key, within, some, rows))
+                else:
+                    at_once[key] = table, rows
+        asks.append(partial(cut_tables, part=part, wanted=at_once))
+        ranges = _asked(asks, [connection, *beside])
         parts: list[Part] = []
-        for relation, ranges in zip(tables, of_tables, strict=True):
-            parts += _parts("table", folders[relation], ranges, relation)
-        parts += _parts("transactions", f"{incarnation}/{layout.TRANSACTIONS}", transactions)
-        parts += _parts("events", f"{incarnation}/{layout.EVENTS}", events)
-        return cls(part, tables, folders, tuple(parts))
+        for key, folder in folders.items():
+            parts += _parts("table", folder, ranges[key], key)
+        parts += _parts("transactions", f"{incarnation}/{layout.TRANSACTIONS}", ranges[_DAYS])
+        parts += _parts("events", f"{incarnation}/{layout.EVENTS}", ranges[_EVENTS])
+        return cls(part, tables, folders, tuple(parts), begins)
 
 
-_Ask = Callable[[Connection], list[Range]]
+_Ask = Callable[[Connection], dict[int, list[Range]]]
+#: Beside the keys of tables.
+_DAYS, _EVENTS = -1 << 62, -1 << 61
 
 
-def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> list[list[Range]]:
+def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> dict[int, list[Range]]:
     free: SimpleQueue[Connection] = SimpleQueue()
     for each in connections:
         free.put(each)
 
-    def answer(ask: _Ask) -> list[Range]:
+    def answer(ask: _Ask) -> dict[int, list[Range]]:
         connection = free.get()
         try:
             return ask(connection)
@@ -113,7 +137,13 @@ def _asked(asks: Sequence[_Ask], connections: Sequence[Connection]) -> list[list
             free.put(connection)
 
     with ThreadPoolExecutor(len(connections)) as pool:
-        return list(pool.map(answer, asks))
+        return {key: found for one in pool.map(answer, asks) for key, found in one.items()}
+
+
+def _stretch(
+    key: int, within: Slice, table: SliceTable, rows: int, connection: Connection
+) -> dict[int, list[Range]]:
+    return {key: cut(connection, within, table, rows_per_part=rows, by_day=True)}
 
 
 def rows_per_part(rows: int, bytes_per_change: float) -> int:
@@ -121,9 +151,9 @@ def rows_per_part(rows: int, bytes_per_change: float) -> int:
     return max(1, min(fit, max(_FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
 
 
-def _parts(kind: Any, folder: str, ranges: list[Range], relation: int | None = None) -> list[Part]:
+def _parts(kind: Any, folder: str, ranges: list[Range], key: int | None = None) -> list[Part]:
     return [
-        Part(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=relation)
+        Part(kind=kind, dataset=folder, path=f"{folder}/{n}", within=within, relation_id=key)
         for n, within in zip(layout.part_names(ranges), ranges, strict=True)
     ]
 
@@ -136,7 +166,7 @@ def sizes_of(connection: Connection, part: Slice) -> Sizes:
     return Sizes(count, max(1.0, size / changes) if size and changes else _NO_SIZE)
 
 
-def _days(connection: Connection, part: Slice, sizes: Sizes) -> list[Range]:
+def _days(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list[Range]]:
     """The transactions, by the day: whole ones."""
     # Numbering them takes longer than all the rest.
     is_one = sizes.transactions <= _TRANSACTIONS_PER_FILE
@@ -146,20 +176,21 @@ def _days(connection: Connection, part: Slice, sizes: Sizes) -> list[Range]:
         part=sql.SQL("0" if is_one else _PART).format(day=PLACED_DAY, most=_TRANSACTIONS_PER_FILE),
         where=transactions_of(connection, part),
     )
-    return [
+    return {_DAYS: [
         Range(after=(first - 1, LAST_SEQ), through=(last, LAST_SEQ), rows=count,
               first_lsn=first_lsn, last_lsn=last_lsn, commit_date=day, by_day=True)
         for day, first, last, count, first_lsn, last_lsn in connection.execute(query)
-    ]  # fmt: skip
+    ]}  # fmt: skip
 
 
-def _events(connection: Connection, part: Slice, bytes_per_change: float) -> list[Range]:
+def _events(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list[Range]]:
     wanted = ("truncate",) if part.tables else ("truncate", "message")
     asked = tuple(each for each in part.operations or OPERATIONS if each in wanted)
     if not asked:
-        return []
-    most = rows_per_part(0, bytes_per_change)
-    return cut(connection, replace(part, operations=asked), None, rows_per_part=most, by_day=True)
+        return {_EVENTS: []}
+    most = rows_per_part(0, sizes.bytes_per_change)
+    of_them = replace(part, operations=asked)
+    return {_EVENTS: cut(connection, of_them, None, rows_per_part=most, by_day=True)}
 
 
 #: From so many rows on Spark writes, where it is there.

@@ -1,16 +1,22 @@
 """*Since last* begins where the last export of its name ended, and says what is missing between."""
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 from django.core.management.base import CommandError
+from django.db import connection
 
 from decoder.scalars import LSN
 from replview.features.exports.record import read_record
 from replview.features.exports.request import read_export_request
+from replview.parquet.reading import connect
+from replview.parquet.slices import Slice
+from replview.parquet.writing.manifests import gaps_of
+from replview.store.connecting import store_conninfo
 from replview.store.models import Export, SlotEvent, Transaction
 from tests.features.exports.test_going_on import ids
 from tests.management.conftest import an_instance as an_instance  # a fixture
@@ -110,3 +116,22 @@ def test_a_gap_is_named_and_nothing_is_written_unless_it_is_allowed(
     assert Export.objects.latest("pk").slice["incarnation"] == 2
     history.commit(insert(9))
     assert "1 rows in" in run("export", **words)
+
+
+def test_every_gap_is_told_however_many_there_are(history: History) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """INSERT INTO transaction (id, incarnation_id, commit_seq, state, streamed, inserts,
+                   updates, deletes, truncates, messages, size_bytes, aborted_changes,
+                   relations, received_at)
+               SELECT (SELECT max(id) FROM transaction) + n, %s, 3 + n,
+                      CASE n %% 4 WHEN 2 THEN 'skipped' ELSE 'committed' END, false,
+                      0, 0, 0, 0, 0, 0, 0, '{}', now()
+               FROM generate_series(2, 5000, 2) n""",
+            [history.incarnation.pk],
+        )
+    part = Slice(source="shop", slot="replview", incarnation_id=history.incarnation.pk,
+                 incarnation=1, after_seq=0, through_seq=5003)  # fmt: skip
+    with connect(store_conninfo()) as store:
+        gaps = gaps_of(store, part)
+    assert Counter(gap["kind"] for gap in gaps) == {"deleted": 2500, "skipped": 1250}
