@@ -17,10 +17,17 @@ from replview.jobs.exports import abandoned
 from replview.jobs.running import Kind, register
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
+from replview.store.models import ArchiveMark
 from replview.store.retention import archive
-from replview.store.retention.archive import Counts, Step
+from replview.store.retention.archive import Counts, Step, home_of
 
 MODULE = "replview.parquet.archive.job"
+COMPACTING = "replview.parquet.archive.compacting"
+#: In one run; so fast by the way, and as fast as it can where somebody waits for it.
+_COMPACTED_BYTES = 1 << 30
+_COMPACTED_BYTES_PER_SECOND = 32 << 20
+#: Mark → where it stood when there was nothing more to compact up to it, or that failed.
+_compacted: dict[int, int] = {}
 _LOOK_SECONDS = 0.2
 #: A log that is longer begins anew.
 _LOG_BYTES = 4 * 1024 * 1024
@@ -36,7 +43,47 @@ def work_off(stop: threading.Event) -> int:
             if step is None:
                 break
             done += carry_out(step, stop)
+        if mine and not stop.is_set():
+            compact(stop)
     return done
+
+
+def compact(stop: threading.Event, *, all_of_it: bool = False) -> tuple[list[int], str]:
+    """Have small files of the archive become large ones: some of them, or all; how many they were
+    and are, and the problem.
+    """
+    numbers = [0, 0]
+    for mark in archive.marks():
+        while all_of_it or _compacted.get(mark.pk) != mark.through_seq:
+            try:
+                status, result = _process(COMPACTING, _compacting(mark, fast=all_of_it), stop)
+            except OSError as error:
+                status, result = 1, {"problem": f"the job cannot be started: {error.strerror}"}
+            if stop.is_set():
+                return numbers, ""
+            if status != 0:
+                _compacted[mark.pk] = mark.through_seq
+                problem = str(result.get("problem") or f"the job ended with status {status}")
+                remedy = str(result.get("remedy") or f"See {log_path()}")
+                archive.log(mark, f"Small files stay in the archive: {problem}.", remedy=remedy)
+                return numbers, problem
+            if not result["before"]:
+                _compacted[mark.pk] = mark.through_seq
+                break
+            archive.grow(mark, int(result["grown"]))
+            numbers = [numbers[0] + result["before"], numbers[1] + result["after"]]
+            if not all_of_it:
+                return numbers, ""
+    return numbers, ""
+
+
+def _compacting(mark: ArchiveMark, *, fast: bool) -> dict[str, object]:
+    of, incarnation = mark.incarnation.slot, mark.incarnation
+    chain = {"source": home_of(mark, of), "slot": of.name, "incarnation_id": incarnation.pk,
+             "incarnation": incarnation.number, "after_seq": 0,
+             "through_seq": mark.through_seq}  # fmt: skip
+    return {"slice": chain, "target": mark.target, "most_bytes": _COMPACTED_BYTES,
+            "bytes_per_second": None if fast else _COMPACTED_BYTES_PER_SECOND}  # fmt: skip
 
 
 def carry_out(step: Step, stop: threading.Event) -> bool:
@@ -69,27 +116,32 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
 
 def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
     """The job's exit status and its result. Raises ``OSError``."""
+    left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
+    order = {"slice": _slice(step), "target": step.target, "abandoned": left}
+    return _process(MODULE, order, stop)
+
+
+def _process(
+    module: str, job: Mapping[str, object], stop: threading.Event
+) -> tuple[int, Mapping[str, Any]]:
     folder = log_path().parent
     folder.mkdir(parents=True, exist_ok=True)
     if log_path().exists() and log_path().stat().st_size > _LOG_BYTES:
         log_path().unlink()
     order, output = folder / "archive.json", folder / "archive.out"
-    left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
-    order.write_bytes(
-        orjson.dumps({"slice": _slice(step), "target": step.target, "abandoned": left})
-    )
+    order.write_bytes(orjson.dumps(job))
     environment = {"REPLVIEW_STORE_URL": store_conninfo()}
     # A job whose worker was killed may still be writing into the one before.
     output.unlink(missing_ok=True)
     with output.open("wb") as results:
-        job = JobProcess.start(
-            [str(order)], log=log_path(), module=MODULE, environment=environment, output=results
+        process = JobProcess.start(
+            [str(order)], log=log_path(), module=module, environment=environment, output=results
         )
     try:
-        while (status := job.wait(_LOOK_SECONDS)) is None and not stop.is_set():
+        while (status := process.wait(_LOOK_SECONDS)) is None and not stop.is_set():
             pass
     finally:
-        job.end()
+        process.end()
     if status is None:
         return _STOPPED, {}
     try:

@@ -1,5 +1,6 @@
 """``replview store``: how large the store is, and what gives way first where it fills."""
 
+import threading
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,7 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
     words = list(options["archive"])
     if words and words[0] != "archive":
         raise CommandError(
-            f"there is no 'replview store {words[0]}': write archive URL|now|off|status"
+            f"there is no 'replview store {words[0]}': write archive URL|now|compact|off|status"
         )
     if len(words) > 2:
         raise CommandError("one target: replview store archive URL")
@@ -40,6 +41,8 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
     if wanted == "off":
         switch_off(BY)
         return ["no archive: retention deletes days without waiting for one"]
+    if wanted == "compact":
+        return [_compact()]
     if wanted == "now":
         ask_now(BY)
     elif wanted != "status":
@@ -49,6 +52,19 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
         test_write(target)
         choose_target(target.url, BY)
     return _archive_lines()
+
+
+def _compact() -> str:
+    """Raises ``CommandError``."""
+    from replview.features.archive.job import compact
+
+    with archive.alone() as mine:
+        if not mine:
+            raise CommandError("a worker is archiving or erasing: try again when it has ended")
+        (before, after), problem = compact(threading.Event(), all_of_it=True)
+    if problem:
+        raise CommandError(f"{problem}: nothing that is in the archive was lost. See its log")
+    return f"{before} files became {after}" if before else "there is nothing to compact"
 
 
 def _archive_lines() -> list[str]:
@@ -71,10 +87,11 @@ class Command(InstanceCommand):
         parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
                             "delete the oldest days and go on receiving (database), or delete "
                             "nothing and stop receiving (record)")  # fmt: skip
-        parser.add_argument("archive", nargs="*", metavar="archive [URL|now|off|status]",
+        parser.add_argument("archive", nargs="*", metavar="archive [URL|now|compact|off|status]",
                             help="have history go to an archive as Parquet, from where it is "
                             "deleted here only after it is there; now: all that is stored goes "
-                            "there at once; its state")  # fmt: skip
+                            "there at once; compact: small files become large ones, at once; "
+                            "its state")  # fmt: skip
         parser.add_argument("--after-hours", type=float, metavar="HOURS", help="archive what was "
                             "stored longer ago than this (24)")  # fmt: skip
         parser.add_argument("--every-seconds", type=float, metavar="SECONDS", help="how often what "

@@ -3,6 +3,7 @@ the store would have them.
 """
 
 import datetime as dt
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -167,9 +168,14 @@ class RowChanges:
     searched_back_to: dt.date | None = None
 
 
-def files_of(manifest: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    """Return the files of one kind, in the order of history."""
-    return [file for file in manifest["files"] if file["kind"] == kind]
+def files_of(
+    manifest: Mapping[str, Any], kind: str, commit_seq: int | None = None
+) -> list[Mapping[str, Any]]:
+    """The files of one kind that may have something of a transaction (None: of any), in the order
+    of history.
+    """
+    files = (file for file in manifest["files"] if file["kind"] == kind)
+    return [each for each in files if commit_seq is None or may_have(each, commit_seq, commit_seq)]
 
 
 def oid_of(manifest: Mapping[str, Any], file: Mapping[str, Any]) -> int | None:
@@ -204,9 +210,22 @@ def day_of(file: Mapping[str, Any]) -> dt.date | None:
     return None if day is None else dt.date.fromisoformat(day)
 
 
-def parse_cursor(cursor: str | None) -> tuple[int | None, int, int]:
-    """The slice, the files and the changes of the next one that were given already."""
+def may_have(file: Mapping[str, Any], first: int, last: int) -> bool:
+    """Whether a file may have something of transactions ``first`` to ``last``, both included."""
+    places = file.get("commit_seq") or {"first": first, "last": last}
+    return bool(places["first"] <= last and first <= places["last"])
+
+
+def parse_cursor(cursor: str | None) -> tuple[int, int, int] | None:
+    """The last place in history that is not told yet, a file (its ``tag``), and how many of the
+    changes in it were given.
+    """
     match [whole_number(part) for part in (cursor or "").split(".")]:
-        case [int(part), int(files), int(changes)]:
-            return part, files, changes
-    return None, 0, 0
+        case [int(bound), int(tag), int(given)]:
+            return bound, tag, given
+    return None
+
+
+def tag(file: Mapping[str, Any]) -> int:
+    """Tells a file from others, as long as it is there."""
+    return zlib.crc32(file["path"].encode())

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ from replview.parquet.reading.untyped import WORDS, Names, names_by_oid
 from replview.parquet.slice_schemas import CHANGE_FIELDS, UNTYPED, Column
 from replview.parquet.slices import NOT_NARROWED, Slice, SliceTable
 from replview.parquet.writing.chains import Chain
-from replview.parquet.writing.layout import SCHEMA
-from replview.parquet.writing.manifests import deleted, path_of
+from replview.parquet.writing.layout import SCHEMA, range_of_name
+from replview.parquet.writing.manifests import asks_the_same, deleted, manifests, path_of
 from replview.parquet.writing.problems import TargetProblem, raising_problems
 from replview.parquet.writing.targets import Target
 from replview.store.read.days import is_deleted
@@ -37,6 +37,7 @@ from replview.store.read.days import is_deleted
 #: In the place of a manifest: neither the store nor the archive has it.
 LOST = ""
 _ROWS = 8_192
+_PIECE_CHANGES = 2_000_000
 _MASKED = {"$masked": True}
 #: As ``_pg_raw`` has it.
 _MASK = '{"$masked":true}'
@@ -116,15 +117,35 @@ def _archived(
             continue
         after = max(each for each in known if each <= piece.after_seq)
         path = path_of(replace(everything, after_seq=after, through_seq=known[after]))
-        gaps = _manifest(target, path)["gaps"]
-        lost = [(g["after_seq"], g["through_seq"]) for g in gaps if g["kind"] == "deleted"]
-        for some, gone in _parted(piece, lost):
-            yield some, LOST if gone else path
+        document = _manifest(target, path)
+        gaps = (gap for gap in document["gaps"] if gap["kind"] == "deleted")
+        for some, gone in _parted(piece, ((g["after_seq"], g["through_seq"]) for g in gaps)):
+            yield from [(some, LOST)] if gone else ((each, path) for each in _even(some, document))
+
+
+def _even(part: Slice, document: Mapping[str, Any]) -> Iterator[Slice]:
+    """Pieces of about as many changes, as far as places in history tell: a compacted slice may have
+    a month's.
+    """
+    seqs, places = document["commit_seq"], part.through_seq - part.after_seq
+    share = places / (seqs["through"] - seqs["after"])
+    number = min(places, 1 + int(document["changes"] * share / _PIECE_CHANGES))
+    edges = [part.after_seq + places * n // number for n in range(number + 1)]
+    for after, through in pairwise(edges):
+        yield replace(part, after_seq=after, through_seq=through)
 
 
 def _manifest(target: Target, path: str) -> dict[str, Any]:
+    """Of a slice, or of the one in its place: it may have been compacted meanwhile."""
     document = target.read_json(path)
     if document is None:
+        folder, _, name = path.removesuffix(".json").rpartition("/")
+        after, through = range_of_name(name) or (0, 0)
+        for each in manifests(target, folder.rpartition("/")[0]):
+            first, last = range_of_name(each) or (0, 0)
+            found = first <= after and through <= last and target.read_json(f"{folder}/{each}.json")
+            if found and asks_the_same(found, name):
+                return found
         raise TargetProblem("a slice of the archive is not there any more", "run the query again")
     return document
 
@@ -201,6 +222,8 @@ def _files(
         oid, events = changes.oid_of(document, file), file["kind"] == "events"
         where = _where(part, events=events)
         if file["kind"] == "transactions" or (events and table):
+            continue
+        if not changes.may_have(file, part.after_seq + 1, part.through_seq):
             continue
         if part.tables and events:
             where &= pc.field("relation_oid").isin(pa.array(oids, pa.int64()))

@@ -1,14 +1,16 @@
 """Answers from the archive without a JVM: a transaction with its changes, the changes of a row.
 
-Manifests tell which files can have them; of these only what a filter lets through is read. Nothing
-of the store is needed. All functions raise ``TargetProblem``.
+Manifests tell which files can have them; of these only what a filter lets through is read. Slices
+that were compacted meanwhile are looked up again. Nothing of the store is needed. All functions
+raise ``TargetProblem``.
 """
 
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from itertools import accumulate
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,8 +18,10 @@ import pyarrow.compute as pc
 from replview.parquet.archive import changes
 from replview.parquet.writing.layout import MANIFESTS, SCHEMA, TRANSACTIONS, encoded, range_of_name
 from replview.parquet.writing.manifests import manifests
-from replview.parquet.writing.problems import raising_problems
+from replview.parquet.writing.problems import TargetProblem, raising_problems
 from replview.parquet.writing.targets import Target
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,12 @@ class ArchivedIncarnation:
         limit: int = 100,
     ) -> changes.ArchivedTransaction | None:
         """By its place in history, or by its commit's LSN and time; None: it is not there."""
+        return _twice(lambda: self._transaction(commit_seq, commit_lsn, commit_time, after, limit))
+
+    def _transaction(
+        self, commit_seq: int | None, commit_lsn: int | None, commit_time: dt.datetime | None,
+        after: int, limit: int,
+    ) -> changes.ArchivedTransaction | None:  # fmt: skip
         if commit_seq is None:
             assert commit_lsn is not None
             commit_seq = self.seq_at(commit_lsn, commit_time)
@@ -49,7 +59,7 @@ class ArchivedIncarnation:
         if manifest is None or commit_seq is None:
             return None
         here = pc.field("commit_seq") == commit_seq
-        files = changes.files_of(manifest, "transactions")
+        files = changes.files_of(manifest, "transactions", commit_seq)
         rows = [row for file in files for row in self._rows(file["path"], here)]
         if not rows:
             return None
@@ -70,38 +80,49 @@ class ArchivedIncarnation:
 
         ``cursor``: as ``older`` of the page before; one that is none of ours begins anew.
         """
+        return _twice(lambda: self._row(oids, key, changes.parse_cursor(cursor), limit, seconds))
+
+    def _row(
+        self, oids: Sequence[int], key: Mapping[str, str | None],
+        begin: tuple[int, int, int] | None, limit: int, seconds: float,
+    ) -> changes.RowChanges:  # fmt: skip
         deadline = time.monotonic() + seconds
-        through, skipped, given = changes.parse_cursor(cursor)
         found: list[changes.ArchivedChange] = []
         for name in reversed(self._names()):
-            after_seq = (range_of_name(name) or (0, 0))[0]
-            if through is not None and after_seq > through:
+            after, through = range_of_name(name) or (0, 0)
+            if begin is not None and after >= begin[0]:
                 continue
+            # Oldest first, each with the last place that it and those before it have.
             manifest = self._read(name)
-            files = [f for f in reversed(changes.files_of(manifest, "table"))
-                     if changes.oid_of(manifest, f) in oids]  # fmt: skip
-            for number, file in enumerate(files):
-                if after_seq == through and number < skipped:
-                    continue
-                first = given if (after_seq, number) == (through, skipped) else 0
+            mine = [file for file in changes.files_of(manifest, "table")
+                    if changes.oid_of(manifest, file) in oids]  # fmt: skip
+            ends = accumulate((f.get("commit_seq", {"last": through})["last"] for f in mine), max)
+            files, (bound, given) = _from(begin, [*zip(mine, ends, strict=True)])
+            begin = None
+            for file, last in files:
+                cursor = f"{last}.{changes.tag(file)}."
                 if time.monotonic() > deadline:
-                    return changes.RowChanges(
-                        found, f"{after_seq}.{number}.{first}", changes.day_of(file)
-                    )
-                some, rest = self._of_key(file, key, first, limit - len(found))
+                    return changes.RowChanges(found, f"{cursor}{given}", changes.day_of(file))
+                some, rest = self._of_key(file, key, bound, given, limit - len(found))
                 found += some
                 if rest:
-                    return changes.RowChanges(found, f"{after_seq}.{number}.{first + len(some)}")
+                    return changes.RowChanges(found, f"{cursor}{given + len(some)}")
+                given = 0
         return changes.RowChanges(found, None)
 
     def _of_key(
-        self, file: Mapping[str, Any], key: Mapping[str, str | None], given: int, most: int
-    ) -> tuple[list[changes.ArchivedChange], bool]:
-        """The last of a file but those given already, newest first; whether there are more."""
+        self, file: Mapping[str, Any], key: Mapping[str, str | None], bound: int | None,
+        given: int, most: int,
+    ) -> tuple[list[changes.ArchivedChange], bool]:  # fmt: skip
+        """The last of a file, up to a place in history, but those given already, newest first;
+        whether there are more.
+        """
         dataset = self.target.dataset(file["path"])
         where = changes.key_filter(dataset.schema, key)
         if where is None:
             return [], False
+        if bound is not None:
+            where &= pc.field("_commit_seq") <= bound
         with raising_problems():
             places = dataset.to_table(columns=["_commit_version", "_xid", "_seq"], filter=where)
         pairs = list(dict.fromkeys(tuple(row.values()) for row in places.to_pylist()))[::-1]
@@ -124,7 +145,7 @@ class ArchivedIncarnation:
         """In their order, of all tables, events among them."""
         found: list[changes.ArchivedChange] = []
         events = (pc.field("commit_seq") == facts["commit_seq"]) & (pc.field("seq") > after)
-        for file in changes.files_of(manifest, "events"):
+        for file in changes.files_of(manifest, "events", facts["commit_seq"]):
             if facts["truncates"] or facts["messages"] or facts["state"] == "message":
                 with raising_problems():
                     rows = self.target.dataset(file["path"]).head(most, filter=events)
@@ -134,7 +155,7 @@ class ArchivedIncarnation:
             of_it = (pc.field("_commit_version") == lsn) & (pc.field("_seq") > after)
             xid = pc.field("_xid")
             of_it &= xid.is_null() if facts["xid"] is None else xid == facts["xid"]
-            for file in changes.files_of(manifest, "table"):
+            for file in changes.files_of(manifest, "table", facts["commit_seq"]):
                 if changes.lsn_of(file["first_lsn"]) <= lsn <= changes.lsn_of(file["last_lsn"]):
                     # A row before an update is one more.
                     rows = self.target.dataset(file["path"]).head(2 * most, filter=of_it)
@@ -166,7 +187,9 @@ class ArchivedIncarnation:
 
     def _read(self, name: str) -> Mapping[str, Any]:
         document = self.target.read_json(f"{self.folder}/{MANIFESTS}/{name}")
-        return document or {"files": [], "tables": []}
+        if document is None:
+            raise TargetProblem("a slice of the archive is not there any more", "ask again")
+        return document
 
     def _shapes(self, dataset: str) -> changes.Shapes:
         return changes.Shapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
@@ -175,3 +198,28 @@ class ArchivedIncarnation:
         with raising_problems():
             table = self.target.dataset(path).to_table(filter=where)
         return table.to_pylist()  # type: ignore[no-any-return]
+
+
+def _from(
+    begin: tuple[int, int, int] | None, files: Sequence[tuple[Mapping[str, Any], int]]
+) -> tuple[list[tuple[Mapping[str, Any], int]], tuple[int | None, int]]:
+    """The files to go on with, newest first; up to which place, and what was given of the first.
+    Where the one that a cursor names was compacted, all that is not told yet is in those that have
+    its place; some of it may be told again.
+    """
+    newest = list(reversed(files))
+    if begin is None:
+        return newest, (None, 0)
+    bound, tag, given = begin
+    for place, (file, _) in enumerate(newest):
+        if changes.tag(file) == tag:
+            return newest[place:], (None, given)
+    return newest, (bound, 0)
+
+
+def _twice(ask: Callable[[], Answer]) -> Answer:
+    """What is asked of slices that are compacted meanwhile is asked again."""
+    try:
+        return ask()
+    except TargetProblem:
+        return ask()

@@ -16,13 +16,10 @@ import pyarrow.parquet as pq
 
 from replview.parquet.archive.changes import Shapes, file_columns
 from replview.parquet.erasure.finding import FileErasure, Within
-from replview.parquet.writing.files import sha256_of, write_file
+from replview.parquet.writing.files import ERASED_KEY, sha256_of, write_file
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
-
-#: The footer's key for the acts that a file was written anew for.
-ERASED_KEY = b"replview.erased"
 
 Change = Callable[[pa.Table], tuple[pa.Table, int]]
 ERASED = "_erased.json"

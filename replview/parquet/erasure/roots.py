@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from replview.parquet.archive.changes import ArchivedChange, Shapes
+from replview.parquet.archive.compacting import settle
 from replview.parquet.erasure.finding import FileErasure, Key, Span, TableFile, Within
 from replview.parquet.erasure.rewriting import Notes, Rewriter
 from replview.parquet.writing.datasets import document_oids
@@ -198,7 +199,10 @@ class Root:
         return rows
 
     def _sweep(self, folder: str) -> None:
-        """Half-written files of runs that are gone hold values, too. Nobody writes here now."""
+        """Half-written files of runs that are gone hold values, too, and so do those that were to
+        become others. Nobody writes here now.
+        """
+        settle(self.target, folder, discard=True)
         for found in self.target.files(folder, deep=True):
             if found.path.rpartition("/")[2].startswith(WRITING):
                 self.target.delete(found.path)

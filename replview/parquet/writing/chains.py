@@ -44,7 +44,12 @@ class Chain:
             if (seqs := layout.range_of_name(name)) is not None:
                 ending = name.removeprefix(layout.slice_name(_between(part, *seqs)))
                 ends.get(ending, {})[seqs[0]] = seqs[1]
-        return cls(ends[".json"], ends[layout.UNFINISHED])
+        # (Names are in order: of several that begin at a place the widest comes last.)
+        widest, end = dict[int, int](), -1
+        for after, through in ends[".json"].items():
+            if through > end:
+                widest[after] = end = through
+        return cls(widest, ends[layout.UNFINISHED])
 
     def reached(self) -> int:
         """Where the chain that begins with history ends."""
@@ -52,6 +57,14 @@ class Chain:
         while after in self.whole and after not in self.begun:
             after = self.whole[after]
         return after
+
+    def within(self, wanted: Slice) -> list[Slice]:
+        """The slices that are whole, one after the other, from where the wanted one begins."""
+        found, after = list[Slice](), wanted.after_seq
+        while after not in self.begun and after < self.whole.get(after, 0) <= wanted.through_seq:
+            found.append(_between(wanted, after, self.whole[after]))
+            after = self.whole[after]
+        return found
 
     def next(self, wanted: Slice) -> Slice | None:
         """The slice there, or begun, that begins where the wanted one does; None: none does."""

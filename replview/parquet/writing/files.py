@@ -136,7 +136,9 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
 
 
 #: The footer's key for whose file it is.
-_PART_KEY = b"replview.part"
+PART_KEY = b"replview.part"
+#: The footer's key for the acts of erasing that a file was written anew for.
+ERASED_KEY = b"replview.erased"
 _PREIMAGE = "update_preimage"
 
 
@@ -215,7 +217,7 @@ class PartWriter:
         schema = self._table(part).arrow_schema() if part.kind == "table" else _FIXED[part.kind]
         ends = {"after": part.within.after, "through": part.within.through}
         whose = {"slice": slice_name(self.part_of), **ends}
-        return schema.with_metadata({**(schema.metadata or {}), _PART_KEY: orjson.dumps(whose)})
+        return schema.with_metadata({**(schema.metadata or {}), PART_KEY: orjson.dumps(whose)})
 
     def finished(self, part: Part) -> Written | None:
         """The file as an earlier run left it; None where it is not there, or not wholly ours."""
@@ -251,8 +253,8 @@ class PartWriter:
                 return None
 
     def _is_ours(self, parquet: pq.ParquetFile, part: Part) -> bool:
-        found = (parquet.schema_arrow.metadata or {}).get(_PART_KEY)
-        return bool(found == self.schema(part).metadata[_PART_KEY])
+        found = (parquet.schema_arrow.metadata or {}).get(PART_KEY)
+        return bool(found == self.schema(part).metadata[PART_KEY])
 
     def _unknown(self, part: Part, batch: pa.RecordBatch) -> int:
         if part.kind != "table" or self.part_of.before != "full":
@@ -305,7 +307,7 @@ def owner_of(target: Target, path: str) -> str | None:
     """The name of the slice that a file was written for; None: it is none of ours, or broken."""
     with target.open(path) as file:
         try:
-            told = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(_PART_KEY)
+            told = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(PART_KEY)
         except pa.ArrowException:
             return None
     return None if told is None else str(orjson.loads(told)["slice"])

@@ -259,6 +259,20 @@ class StoreHalf:
             self._filesystem.delete_file(self._half)
 
 
+def move(address: Address, path: str, to: str) -> None:
+    """Have a file under another name, at one stroke where the file system can."""
+    if address.kind == "local":
+        Path(to).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, to)
+        _sync_folder(Path(to).parent)
+        return
+    if address.kind != "objects":
+        address.filesystem.create_dir(to.rpartition("/")[0], recursive=True)
+        with suppress(FileNotFoundError):
+            address.filesystem.delete_file(to)
+    address.filesystem.move(path, to)
+
+
 def _sync_folder(folder: Path) -> None:
     """Have the name last, too."""
     descriptor = os.open(folder, os.O_RDONLY)

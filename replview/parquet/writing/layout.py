@@ -13,6 +13,7 @@
         _manifests/<slice>.json              one of each slice that is whole
         _manifests/<slice>.unfinished.json   one of each that is being written, or was left so
         _manifest.json                       the same as the manifest written last
+        _compacting/…                        what will take the place of an archive's small files
         _SUCCESS                             nothing in this folder is half written
 
 **Why a manifest a slice.** A slice that goes on *since last* adds files to the same datasets: a

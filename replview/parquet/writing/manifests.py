@@ -4,14 +4,15 @@ A manifest tells nothing of when or by whom it was written: the same slice gives
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 import orjson
 
 from decoder.scalars import LSN
 from replview.parquet.reading.connecting import Connection
-from replview.parquet.slices import Slice, SliceTable
+from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part, Written
 from replview.parquet.writing.targets import Target
@@ -172,7 +173,7 @@ def _if_any(**counts: int) -> dict[str, int]:
 
 
 def _file(part: Part, written: Written) -> dict[str, object]:
-    day = part.within.commit_date
+    day, (after, seq) = part.within.commit_date, part.within.after
     document = asdict(written)
     some = _if_any(unknown=document.pop("unknown"), unfit=document.pop("unfit"))
     return {
@@ -182,6 +183,8 @@ def _file(part: Part, written: Written) -> dict[str, object]:
         "commit_date": None if day is None else str(day),
         "first_lsn": _lsn(part.within.first_lsn),
         "last_lsn": _lsn(part.within.last_lsn),
+        # Of the transactions in it: the one that it begins in may have more before.
+        "commit_seq": {"first": after + (seq >= LAST_SEQ), "last": part.within.through[0]},
     }
 
 
@@ -200,10 +203,27 @@ def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
 
 
 def manifests(target: Target, folder: str) -> list[str]:
-    """The names of an incarnation's whole slices, in the order of history."""
+    """The names of an incarnation's whole slices, in the order of history. A slice that lies within
+    another which asks the same was replaced by it, and is about to be deleted.
+    """
     found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{layout.MANIFESTS}"))
-    names = (name for name in found if not name.endswith(layout.UNFINISHED))
-    return [name.removesuffix(".json") for name in names if layout.range_of_name(name) is not None]
+    whole = (name.removesuffix(".json") for name in found if not name.endswith(layout.UNFINISHED))
+    ranges = {name: seqs for name in whole if (seqs := layout.range_of_name(name)) is not None}
+    order = sorted(ranges, key=lambda name: (ranges[name][0], -ranges[name][1], name))
+    names: list[str] = []
+    read = cache(lambda name: target.read_json(f"{folder}/{layout.MANIFESTS}/{name}.json"))
+    for name in order:
+        wider = (read(each) for each in names if ranges[each][1] >= ranges[name][1])
+        if not any(each and asks_the_same(each, name) for each in wider):
+            names.append(name)
+    return names
+
+
+def asks_the_same(document: Mapping[str, Any], name: str) -> bool:
+    """Whether a manifest's slice differs from the one of a name in its ends alone."""
+    after, through = layout.range_of_name(name) or (0, 0)
+    part = Slice.from_json(document["slice"])
+    return layout.slice_name(replace(part, after_seq=after, through_seq=through)) == name
 
 
 def mark_unfinished(target: Target, part: Slice) -> None:

@@ -139,6 +139,11 @@ class Target:
         with raising_problems(), suppress(FileNotFoundError):
             self.address.filesystem.delete_file(self._full(path))
 
+    def move(self, path: str, to: str) -> None:
+        """Give a file another name; over one that has it."""
+        with raising_problems():
+            filesystems.move(self.address, self._full(path), self._full(to))
+
     def delete_empty(self, folder: str) -> None:
         """Delete folders that hold nothing, from this one upwards to the target's own. (Where an
         object is deleted pyarrow leaves an empty one that stands for its folder.)

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -269,6 +270,18 @@ def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
     return True
 
 
+def marks() -> list[ArchiveMark]:
+    """Of the incarnations that something of is in the archive that is chosen now."""
+    found = ArchiveMark.objects.filter(target=chosen().target or "", through_seq__gt=0)
+    kept = found.exclude(incarnation__slot__desired=Slot.Desired.REMOVING)
+    return [*kept.select_related("incarnation__slot__source").order_by("pk")]
+
+
+def grow(mark: ArchiveMark, size_bytes: int) -> None:
+    """Its files are larger by so much, or smaller."""
+    ArchiveMark.objects.filter(pk=mark.pk).update(size_bytes=F("size_bytes") + size_bytes)
+
+
 @transaction.atomic
 def fail(step: Step, problem: str, remedy: str) -> None:
     """The mark stays; the slot's log says it once."""
@@ -279,9 +292,10 @@ def fail(step: Step, problem: str, remedy: str) -> None:
     mark.save()
 
 
-def log(step: Step, message: str, **detail: str) -> None:
-    incarnation = SlotIncarnation.objects.get(pk=step.incarnation_id)
+def log(of: Step | ArchiveMark, message: str, **detail: str) -> None:
+    incarnation = SlotIncarnation.objects.get(pk=of.incarnation_id)
+    after = of.after_seq if isinstance(of, Step) else of.through_seq
     SlotEvent.objects.create(
         slot_id=incarnation.slot_id, incarnation=incarnation, kind="archive", message=message,
-        after_commit_seq=step.after_seq, detail=detail,
+        after_commit_seq=after, detail=detail,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from replview.runtime.machine import StackProblem
 from tests.benchmarks import machine
 from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result, table
-from tests.benchmarks.spark import catching_up, history, reading, writing
+from tests.benchmarks.spark import archiving, catching_up, history, reading, writing
 from tests.benchmarks.spark.filling import CHANGES, PER_TRANSACTION, filled_store
 
 BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     "writing": writing.writing,
     # The last: they add slots to the store.
     "history": history.history,
+    "archive": archiving.archiving,
     "catching-up": catching_up.catching_up,
 }
 
@@ -39,7 +40,7 @@ def main() -> int:
     results: list[Result] = []
     try:
         reading.needs(jdbc="reading" in chosen)
-        own = {"history", "catching-up"}.issuperset(chosen)
+        own = {"history", "archive", "catching-up"}.issuperset(chosen)
         filled = PER_TRANSACTION if own else changes
         _say(f"a store with {filled:,} changes …")
         with filled_store(filled) as dsn:

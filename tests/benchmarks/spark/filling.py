@@ -63,18 +63,29 @@ _CHANGES = """
                'price', ((n % 90000)::numeric / 100)::numeric(10,2)::text,
                'status', (ARRAY['new', 'paid', 'sent', 'back'])[1 + (n % 4)],
                'at', '2026-11-' || lpad((1 + n % 28)::text, 2, '0') || ' 07:57:11.369827+00',
-               'note', CASE WHEN n % 11 = 0 THEN NULL ELSE 'note of order ' || n END) END,
+               'note', {note}) END,
            row.id
     FROM generate_series({first}, {last}) n, generate_series(1, 5 + 0 * n) k,
          LATERAL (SELECT {row_id} AS id) row, LATERAL (SELECT ({op})::"char" AS op) o
 """
 #: A change is of a row of its own.
-_ONCE = {"row_id": "n * 5 + k", "op": "(ARRAY['I', 'U', 'U', 'D', 'I'])[k]"}
+_ONCE = {
+    "row_id": "n * 5 + k",
+    "op": "(ARRAY['I', 'U', 'U', 'D', 'I'])[k]",
+    "note": "CASE WHEN n % 11 = 0 THEN NULL ELSE 'note of order ' || n END",
+}
+#: Rows that hardly repeat.
+_WIDE = {
+    "row_id": "n * 5 + k", "op": "(ARRAY['I', 'U', 'U', 'U', 'U'])[k]",
+    "note": "md5(n::text || k) || md5(k::text || n) || md5(n || ' ' || k) || md5(k || ' ' || n)"
+    " || md5(n || 'a' || k) || md5(k || 'a' || n)",
+}  # fmt: skip
 #: Rows of orders are changed again and again, each inserted, updated five times, deleted, and so
 #: on. (A transaction's counts per operation stay those of the others: their sum is right.)
 ROWS = 50_000
 _TOUCH = "((n - 1) * 4 + k - 1)"
 _AGAIN = {
+    "note": _ONCE["note"],
     "row_id": f"CASE k WHEN 5 THEN n * 5 + k ELSE {_TOUCH} % {ROWS} END",
     "op": f"CASE WHEN k = 5 OR {_TOUCH} / {ROWS} % 7 = 0 THEN 'I'"
     f" WHEN {_TOUCH} / {ROWS} % 7 = 6 THEN 'D' ELSE 'U' END",
@@ -98,6 +109,12 @@ def add_histories(dsn: str, changes: int) -> None:
     """Another slot, ``histories``, with so many changes: rows that have a past."""
     with psycopg.connect(dsn, autocommit=True) as store:
         _fill(store, changes // PER_TRANSACTION, "histories", _AGAIN)
+
+
+def add_wide(dsn: str, changes: int) -> None:
+    """A third one, ``wide``: large rows, all of one day."""
+    with psycopg.connect(dsn, autocommit=True) as store:
+        _fill(store, changes // PER_TRANSACTION, "wide", _WIDE, days=1)
 
 
 def _migrate(dsn: str, folder: Path) -> None:
@@ -131,11 +148,13 @@ def new_slot(name: str, commit_seq: int) -> "Slot":
     return slot
 
 
-def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str]) -> None:
+def _fill(
+    store: psycopg.Connection, number: int, name: str, rows: dict[str, str], *, days: int = DAYS
+) -> None:
     from replview.store import models
 
     today = dt.datetime.now(dt.UTC).date()
-    first_day = today - dt.timedelta(days=DAYS)
+    first_day = today - dt.timedelta(days=days)
     ensure_partitions(store, first_day, today)
     slot = new_slot(name, number)
     made = {}
@@ -151,10 +170,10 @@ def _fill(store: psycopg.Connection, number: int, name: str, rows: dict[str, str
     midnight = dt.datetime.combine(first_day, dt.time(), tzinfo=dt.UTC)
     made |= {
         "incarnation": slot.incarnation_id, "number": number,
-        "hours": DAYS * 24, "per_hour": IDS_PER_HOUR,
+        "hours": days * 24, "per_hour": IDS_PER_HOUR,
         "hour": int(midnight.timestamp()) // 3600,
         # Beside those of other slots.
-        "offset": 0 if rows is _ONCE else IDS_PER_HOUR // 2,
+        "offset": IDS_PER_HOUR // 8 * (0 if rows is _ONCE else 4 if rows is _AGAIN else 2),
     }  # fmt: skip
     store.execute(_TRANSACTIONS.format(**made))
     store.execute(_CHANGES.format(**made, **rows, first=1, last=number))

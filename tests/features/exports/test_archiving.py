@@ -43,6 +43,7 @@ def within(monkeypatch, store_dsn_of_test: str) -> None:
 
     monkeypatch.setenv("REPLVIEW_STORE_URL", store_dsn_of_test)
     monkeypatch.setattr(archiving, "_written", written)
+    monkeypatch.setattr(archiving, "compact", lambda stop: None)
 
 
 @pytest.fixture
