@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
-from replview.access.visibility import reading_session
+from replview.access.visibility import forget, reading_session
 from replview.acts.sources import rename_source
 from replview.features.erasure import actor as erased_actor
 from replview.features.erasure import job as serving
@@ -44,6 +44,7 @@ from replview.store.models import (
     Erasure,
     Export,
     LargeValue,
+    MaskRule,
     Quarantine,
     SavedFilter,
     SlotPeek,
@@ -504,3 +505,87 @@ def test_a_refusal_repeats_no_key(db) -> None:
         with pytest.raises(Unerasable, match=cause) as refused:
             read_erasure_request(history.slot, pairs)
         assert PLANTED not in f"{refused.value.cause} {refused.value.remedy}"
+
+
+@pytest.mark.slow
+def test_a_key_that_is_masked_on_display_is_found_in_exports_and_confirms_no_guess(
+    clinic, tmp_path, capsys
+) -> None:
+    MaskRule.objects.create(table_pattern="*.patient", column_pattern="mail", when="display")
+    forget()
+    clinic.live().run("INSERT INTO patient VALUES ('eve@e', 'Eve', '')")
+    part = read_export_request(clinic.slot, {}).slice
+    assert dict(part.masked) == {"public.patient": ("mail",)}
+    folder = tmp_path / "masked"
+    manifest = export(part, Target.of(str(folder)), dsn=store_conninfo())
+    Export.objects.create(
+        slot=clinic.slot, slot_name=str(clinic.slot), slice=part.to_json(), target=str(folder),
+        requested_by="alice", requested_how="page", state="done", result=dict(manifest.document),
+    )  # fmt: skip
+    assert files_holding("PLANTED Ann", folder)
+    said = []
+    for guess in (PERSON[1], "nobody@nowhere"):
+        call_command("erase", str(clinic.slot), "patient", guess, dry_run=True)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "a key is masked" in said[0]
+    assert [row.found for row in Erasure.objects.all()] == [{"withheld": True}] * 2
+
+    act = clinic.erase(*PERSON)
+
+    assert (act.state, act.erased["changes"]) == (Erasure.State.DONE, 4)
+    assert files_holding("PLANTED Ann", folder) == []
+    texts = orjson.dumps(clinic.recorded()).decode()
+    assert "PLANTED Ann" not in texts
+    # The other's row in the same file stays.
+    assert files_holding("Robert", folder)
+    # Once the record no longer tells the key, nobody can say whose the changes in the file are.
+    Transaction.objects.all().update(commit_seq=None)
+    with pytest.raises(CommandError, match="the record no longer has 1 change whose key is masked"):
+        clinic.erase("patient", "bob@b")
+    unfinished = Erasure.objects.latest("pk")
+    assert unfinished.state == Erasure.State.UNFINISHED
+    assert files_holding("Robert", folder) == []
+    assert files_holding("Eve", folder)
+    call_command("erase", go_on=unfinished.pk, leave_out=str(folder))
+    forget()
+
+
+@pytest.mark.slow
+def test_a_key_that_was_masked_at_ingest_is_said_not_to_be_found(clinic, capsys) -> None:
+    rule = MaskRule.objects.create(table_pattern="*.patient", column_pattern="mail", when="ingest")
+    forget()
+    clinic.live()
+    # The rule is lifted again, or not: what was stored without the key stays so.
+    for lifted in (False, True):
+        if lifted:
+            rule.delete()
+            forget()
+        with pytest.raises(CommandError, match="the row cannot be found") as refused:
+            clinic.erase(*PERSON)
+        assert "of public.patient" in str(refused.value)
+        act = Erasure.objects.latest("pk")
+        assert act.state == (Erasure.State.DROPPED if lifted else Erasure.State.UNFINISHED)
+        assert "0 changes" not in capsys.readouterr().out
+    unfinished = Erasure.objects.earliest("pk")
+    call_command("erase", go_on=unfinished.pk, leave_out="the record")
+    unfinished.refresh_from_db()
+    assert unfinished.state == Erasure.State.DONE
+    assert "no change of these rows was found" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_it_is_counted_again_before_it_is_called_done(clinic, exported, monkeypatch) -> None:
+    clinic.live()
+    folder = exported("one")
+    erase = Root.erase
+    monkeypatch.setattr(Root, "erase", lambda self, *_: self.look())
+    with pytest.raises(CommandError, match=r"counted again, 4 changes in export .* still hold"):
+        clinic.erase(*PERSON)
+    monkeypatch.setattr(Root, "erase", erase)
+    act = Erasure.objects.get()
+    assert act.state == Erasure.State.UNFINISHED
+    call_command("erase", go_on=act.pk)
+    act.refresh_from_db()
+    assert act.state == Erasure.State.DONE
+    assert files_holding("PLANTED Ann", folder) == []

@@ -1,15 +1,17 @@
 """The page: looked at before it is confirmed, confirmed by what was found, its keys nowhere."""
 
 import datetime as dt
+import re
 import threading
 
 import pytest
 from django.test import Client
 
+from replview.access.visibility import forget
 from replview.features.erasure import job as serving
 from replview.features.erasure import queue as erasing
 from replview.store.connecting import connect_store
-from replview.store.models import AccessRecord, Change, Erasure
+from replview.store.models import AccessRecord, Change, Erasure, MaskRule
 from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
 from tests.people import make_user
@@ -106,3 +108,28 @@ def test_a_look_that_nobody_confirms_is_forgotten(admin: Client) -> None:
     assert admin.post(f"{address}confirm/", {"typed": "erase 1"}).status_code == 302
     row.refresh_from_db()
     assert row.state == Erasure.State.DROPPED
+
+
+@pytest.mark.slow
+def test_a_look_at_a_masked_key_tells_nothing_of_what_it_found(admin: Client) -> None:
+    MaskRule.objects.create(table_pattern="*", column_pattern="id", when="display")
+    forget()
+    pages = []
+    for key in (PLANTED, "nobody@nowhere"):
+        rows = f"public.orders {key}\npublic.orders another"
+        address = admin.post("/privacy/erase/", {**FORM, "rows": rows})["Location"]
+        worked()
+        page = admin.get(address).text
+        # What is another on any page: times, tokens, the act's number and its digests.
+        pages.append(re.sub(
+            r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d(\.\d+)?|<time.*?</time>|<li>[0-9a-f]{32}</li>"
+            r"|<input type=\"hidden\"[^>]*>|erase/\d+|Erasure \d+|X-CSRFToken[^}]*}", "", page
+        ))  # fmt: skip
+    assert pages[0] == pages[1]
+    assert "A key is masked: what has it is erased for good, and told only then." in pages[0]
+    first = Erasure.objects.earliest("pk")
+    admin.post(f"/privacy/erase/{first.pk}/confirm/", {"typed": "erase 2"})
+    worked()
+    assert "Erased: 1 change." in admin.get(f"/privacy/erase/{first.pk}/").text
+    assert columns_holding(PLANTED) == []
+    forget()

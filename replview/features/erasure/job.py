@@ -59,6 +59,8 @@ def _erase(act: Act) -> None:
     act.beside.erase_results()
     act.clear_texts()
     act.vacuum(erased["days"])
+    if left is None and (still := act.count_again()):
+        left = f"counted again, {still} still hold something", "It is tried again by itself"
     if left is not None:
         erasing.stay_unfinished(act.row, *left, roots=list(act.roots.values()))
         return

@@ -175,8 +175,8 @@ def keep_plan(row: Erasure, plan: Mapping[str, object]) -> bool:
 
 
 def word_of(row: Erasure) -> str:
-    """What is typed to confirm it."""
-    return f"erase {row.found.get('changes', 0)}"
+    """What is typed to confirm it: how many changes, or keys where that is not told."""
+    return f"erase {row.found.get('changes', row.keys)}"
 
 
 def confirm(row: Erasure, *, by: str) -> bool:

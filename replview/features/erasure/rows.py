@@ -13,7 +13,7 @@ import datetime as dt
 import hashlib
 import hmac
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,11 +22,14 @@ import orjson
 from django.db import connection, transaction
 
 from decoder.scalars import LSN
+from replview.access.visibility import reading_session
 from replview.features.erasure.trails import Key, Place, Span, Touch, key_of, touch_of
 from replview.store.django_session import rows
 from replview.store.read.days import day_of
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.rows import NOT_ABORTED, OPEN_END
+from replview.store.read.seen import withheld_reason
+from replview.store.read.visibility import MASKED
 
 #: Changes looked at in one statement.
 PAGE = 1_000
@@ -38,7 +41,7 @@ _COLUMNS = f"""
     c.transaction_id, c.seq, i.number, (c.lsn - '0/0')::bigint,
     coalesce((t.commit_lsn - '0/0')::bigint, {OPEN_END}), c.op::text, c.version_id,
     {_KEY_OF.format(image="c.old")}, {_KEY_OF.format(image="c.new")},
-    c.key_hash, c.old_key_hash, t.state = 'committed' AND {NOT_ABORTED}
+    c.key_hash, c.old_key_hash, t.state = 'committed' AND {NOT_ABORTED}, t.xid
 """
 _FROM = """
     FROM change c JOIN transaction t ON t.id = c.transaction_id
@@ -66,6 +69,14 @@ _LIKE = f"""SELECT {_COLUMNS} {_FROM}
       AND (c.transaction_id, c.seq) > (%(id)s, %(seq)s)
     ORDER BY c.transaction_id, c.seq LIMIT {PAGE}"""
 
+# No hash is kept of a key that was masked before it was stored.
+_UNFINDABLE = f"""
+    SELECT count(*) FROM change c
+    WHERE c.relation_id = ANY(%(relations)s) AND c.key_hash IS NULL AND c.op IN ('I', 'U', 'D', 'S')
+      AND EXISTS (SELECT FROM unnest(%(names)s::text[]) k
+                  WHERE '{orjson.dumps(MASKED).decode()}' IN (c.new->k, c.old->k))
+"""  # noqa: S608 (of constants)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -80,6 +91,13 @@ class Found:
     key_hash: int | None
     old_key_hash: int | None
     counts: bool
+    xid: int | None = None
+
+    @property
+    def in_file(self) -> tuple[int, int | None, int | None, int]:
+        """Where it is in files: incarnation, commit LSN, xid, seq."""
+        commit = self.place.commit_lsn
+        return self.place.incarnation, commit if self.counts else None, self.xid, self.seq
 
     @property
     def touch(self) -> Touch:
@@ -105,6 +123,15 @@ class ErasedTable:
         """Every column that was ever a part of the key."""
         versions = self.table.shapes.versions.values()
         return sorted({name for v in versions for name in v.key_columns})
+
+    def withheld(self, columns: Collection[str]) -> bool:
+        """Whether one of these columns is masked: then nobody learns of a guess."""
+        return bool(withheld_reason(reading_session(), self.table.relation_ids, columns, ""))
+
+    def unfindable(self, columns: Collection[str]) -> int:
+        """How many changes may be of any row: one of these columns was masked at ingest."""
+        wanted = {"relations": list(self.table.relation_ids), "names": list(columns)}
+        return int(rows(_UNFINDABLE, wanted)[0][0])
 
     def touches(self, key: Key) -> list[Touch]:
         """What begins, ends or moves a row under a key."""
@@ -174,7 +201,8 @@ class ErasedTable:
         names = version.key_columns if version else []
         place = Place(incarnation, lsn, seq, commit)
         before, after = key_in(names, old, new), key_in(names, new, old)
-        return Found(identifier, seq, place, op, before, after, row[9], row[10], bool(row[11]))
+        hashes = row[9], row[10]
+        return Found(identifier, seq, place, op, before, after, *hashes, bool(row[11]), row[12])
 
 
 def belongs(found: Found, spans: Mapping[Key, Sequence[Span]]) -> bool:
@@ -213,6 +241,15 @@ _UPDATE = f"""
     WHERE c.transaction_id = w.id AND c.seq = w.seq
       AND c.transaction_id BETWEEN %(low)s AND %(high)s
 """  # noqa: S608 (of constants)
+_LEFT = """
+    SELECT count(*) FROM change c
+    JOIN unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (id, seq)
+      ON c.transaction_id = w.id AND c.seq = w.seq
+    WHERE EXISTS (
+        SELECT FROM (SELECT * FROM jsonb_each(c.old) UNION ALL SELECT * FROM jsonb_each(c.new)) e
+        WHERE (%(all)s OR e.key = ANY(%(columns)s::text[]))
+          AND NOT (jsonb_typeof(e.value) = 'object' AND e.value ? '$erased'))
+"""
 _LARGE = """
     DELETE FROM large_value v USING unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (id, seq)
     WHERE v.transaction_id = w.id AND v.seq = w.seq
@@ -283,6 +320,10 @@ class Eraser:
     def large_values(self, page: Sequence[Found]) -> int:
         """How many would go along."""
         return int(rows(_LARGE_COUNT, self._asked(page))[0][0])
+
+    def left(self, page: Sequence[Found]) -> int:
+        """How many of these hold a value that is to be erased."""
+        return int(rows(_LEFT, self._asked(page))[0][0])
 
     def _asked(self, page: Sequence[Found]) -> dict[str, Any]:
         return {

@@ -8,7 +8,7 @@ anywhere, and the next try goes on from the sealed plan.
 import datetime as dt
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -28,8 +28,10 @@ from replview.features.erasure.related_rows import FILTERS, Beside
 from replview.features.erasure.rows import ErasedTable, Eraser, Found, Tally, erased_mark
 from replview.features.erasure.trails import Key, Span, key_of, spans_of
 from replview.store.connecting import connect_store
+from replview.store.django_session import rows
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
 from replview.store.read.row_history.keys import tables_named
+from replview.text.formats import plural
 from replview.text.parsing import table_text
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 #: How long an export or a history job that is under way is waited for.
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
+#: Stands among the roots where the record itself has changes that cannot be found.
+RECORD = "the record"
 
 
 class Stopped(Exception):
@@ -55,6 +59,8 @@ class Act:
     tables: dict[str, ErasedTable] = field(default_factory=dict)
     spans: dict[str, tuple[Span, ...]] = field(default_factory=dict)
     roots: dict[str, RootState] = field(default_factory=dict)
+    #: The last transaction there was before anything was erased: later ones are recorded again.
+    newest: int = 0
 
     @classmethod
     def of(cls, row: Erasure, check: Callable[[], None]) -> "Act":
@@ -110,7 +116,54 @@ class Act:
             files = FileTrails(table, [(state, root) for state, root in roots if root is not None])
             self.spans[name] = _followed(table, files, self.spans[name])
         state = {name: [span.to_json() for span in spans] for name, spans in self.spans.items()}
-        self._keep_plan(spans=state)
+        self._keep_plan(spans=state, places=self._places())
+        self._tell_unfindable()
+
+    def _places(self) -> dict[str, list[list[int | None]]]:
+        """Where the changes of tables are of which an export does not tell the key: the record
+        tells it until it is erased.
+        """
+        found: dict[str, list[list[int | None]]] = {}
+        slices = list(Export.objects.filter(slot=self.slot).values_list("slice__masked", flat=True))
+        for name, table in self.tables.items():
+            called = {str(table.table.relation), *table.all_names}
+            masked = {c for one in slices for n in called for c in (one or {}).get(n, ())}
+            if masked.isdisjoint(self._key_names(name)):
+                continue
+            before = self.plan.get("places", {}).get(name, [])
+            places = {tuple(place) for place in before}
+            for page in self._pages(name, table):
+                places |= {each.in_file for each in page}
+            found[name] = [list(place) for place in places]
+        return found
+
+    def _key_names(self, name: str) -> set[str]:
+        """The columns that what is asked for names, and all that were ever part of the key."""
+        named = {column for span in self.spans[name] for column, _ in span.key}
+        return named | {*self.tables[name].names}
+
+    @property
+    def withheld(self) -> bool:
+        """Whether a key that was typed is masked: what it finds would confirm a guess."""
+        return any(table.withheld(self._key_names(name)) for name, table in self.tables.items())
+
+    def _tell_unfindable(self) -> None:
+        """Among the roots, with the same ways to end it: changes of which nobody can tell whose
+        they are.
+        """
+        tables = self.tables.items()
+        counts = {name: table.unfindable(self._key_names(name)) for name, table in tables}
+        self.roots.pop(RECORD, None)
+        if not any(counts.values()):
+            return
+        before: RootState = next((each for each in self.row.roots if each["root"] == RECORD), {})
+        told = " and ".join(f"{n:,} of {name}" for name, n in counts.items() if n)
+        self.roots[RECORD] = {
+            **before, "root": RECORD, "what": "keys masked at ingest", "done": False,
+            "problem": f"changes whose key was never stored ({told}): the row cannot be found "
+            "among them",
+            "remedy": "delete the days that hold them, or leave them out",
+        }  # fmt: skip
 
     def _keep_plan(self, **more: Any) -> None:
         self.plan |= more
@@ -118,7 +171,11 @@ class Act:
             raise Stopped
 
     def look(self) -> dict[str, object]:
-        """Counted, nothing changed; of roots it is told in ``roots``."""
+        """Counted, nothing changed; of roots it is told in ``roots``. Raises ``Unerasable``."""
+        if self.withheld:
+            for _, root in self._asked_roots():
+                reach(root, lambda: None)
+            return {"withheld": True}
         tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
         texts = related_rows.texts_of(self.slot)
         naming = related_rows.texts_naming(texts, self._erased_keys())
@@ -139,11 +196,14 @@ class Act:
         for url, root in self._asked_roots():
             self._step(f"looking into {root['what']}")
             reach(root, partial(self._look_into, url, root))
+        if not tally.changes and (unfindable := self.roots.get(RECORD)) and len(self.roots) == 1:
+            raise Unerasable(unfindable["problem"], unfindable["remedy"])
         return {**tally.to_json(), "beside": {name: n for name, n in beside.items() if n}}
 
     def erase_store(self) -> dict[str, object]:
         """The record, and what stands beside it."""
         tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
+        self.newest = int(rows("SELECT coalesce(max(id), 0) FROM transaction")[0][0])
         beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)
         filters, texts = 0, related_rows.texts_of(self.slot)
         self._keep_texts(related_rows.texts_naming(texts, self._erased_keys()))
@@ -165,8 +225,8 @@ class Act:
             counts["transactions of the actor"] = erased_actor.erase(
                 self.slot, self.actor, new, erased_mark(self.day)
             )
-            rows = erased_actor.exports_naming(self.slot, self.actor)
-            erased_actor.rename_exports(rows, self.actor, new)
+            named = erased_actor.exports_naming(self.slot, self.actor)
+            erased_actor.rename_exports(named, self.actor, new)
         return {**tally.to_json(), "beside": {name: n for name, n in counts.items() if n}}
 
     def clear_texts(self) -> int:
@@ -184,7 +244,22 @@ class Act:
             self._step(f"erasing from {root['what']}")
             root["done"] = reach(root, partial(self._erase_from, url, root))
             erasing.rows.beat(self.row, roots=list(self.roots.values()))
-        return [root for _, root in self._asked_roots() if not root["done"]]
+        return [s for s in self.roots.values() if not s.get("done") and not s.get("left_out_by")]
+
+    def count_again(self) -> str:
+        """What of the record, the archive and exports still holds something; empty: nothing."""
+        self._step("counting again")
+        eraser, left = Eraser(self.day, self.columns, b""), dict[str, int]()
+        for name, table in self.tables.items():
+            pages = (
+                [one for one in page if one.transaction_id <= self.newest]
+                for page in self._pages(name, table)
+            )
+            left[name] = sum(map(eraser.left, filter(None, pages)))
+        for url, state in self._asked_roots():
+            self.check()
+            reach(state, partial(self._count_left, url, str(state["what"]), left))
+        return " and ".join(f"{plural(n, 'change')} in {what}" for what, n in left.items() if n)
 
     def wait_for_readers(self) -> str:
         """Until those end that may have read what is erased now; else which do not."""
@@ -224,6 +299,7 @@ class Act:
         oids = dict(Relation.objects.filter(slot=self.slot).values_list("pk", "oid"))
         tables: dict[int, list[FileSpan]] = {}
         names: dict[int, list[str]] = {}
+        places: dict[int, set[Any]] = {}
         for name, table in self.tables.items():
             # What an aborted transaction moved is in no file.
             spans = [s.to_json() for s in self.spans[name] if s.transaction_id is None]
@@ -234,9 +310,12 @@ class Act:
                 called = [table_text(v.schema, v.table) for v in mine]
                 now = table_text(table.table.relation.schema, table.table.relation.table)
                 names[oids[relation]] = list(dict.fromkeys([now, *called]))
+                if name in self.plan.get("places", {}):
+                    places[oids[relation]] = {tuple(place) for place in self.plan["places"][name]}
         return FileErasure(
             erasure=self.row.pk, day=self.day.isoformat(), homes=homes_of(self.slot),
-            tables=tables, names=names, columns=self.columns,
+            tables=tables, names=names, columns=self.columns, places=places,
+            recorded=partial(_recorded, self.slot),
             actor=self.actor, alias=erased_actor.alias(self.row.pk),
             texts=dict.fromkeys(self._texts, erased_text(self.row.pk)),
         )  # fmt: skip
@@ -266,7 +345,8 @@ class Act:
         }
 
     def _asked_roots(self) -> list[tuple[str, RootState]]:
-        return [(url, state) for url, state in self.roots.items() if not state.get("left_out_by")]
+        asked = [url for url in self.roots if url != RECORD]
+        return [(u, self.roots[u]) for u in asked if not self.roots[u].get("left_out_by")]
 
     def _root(self, url: str) -> "Root | None":
         from replview.parquet.erasure.roots import Root
@@ -283,6 +363,7 @@ class Act:
 
         standing = Root.of(url, self.wanted()).look()
         state |= {"files": len(standing.files), "rows": standing.rows}
+        _check_findable(standing.unfindable)
 
     def _erase_from(self, url: str, state: RootState) -> None:
         from replview.parquet.erasure.roots import Root
@@ -290,6 +371,12 @@ class Act:
         standing = Root.of(url, self.wanted()).erase(lambda _: self.check())
         # An earlier try may have written them anew.
         state |= {"files": len(standing.files), "rows": standing.rows or state.get("rows", 0)}
+        _check_findable(standing.unfindable)
+
+    def _count_left(self, url: str, what: str, left: dict[str, int]) -> None:
+        from replview.parquet.erasure.roots import Root
+
+        left[what] = Root.of(url, self.wanted()).left()
 
     def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
         """Every change of the rows, some at a time; a moved one may come twice."""
@@ -298,6 +385,27 @@ class Act:
         for page in chain(table.under(spans), *map(table.like, whole)):
             self.check()
             yield page
+
+
+_RECORDED = """
+    SELECT t.commit_seq FROM transaction t JOIN slot_incarnation i ON i.id = t.incarnation_id
+    WHERE i.slot_id = %s AND i.number = %s AND t.commit_seq = ANY(%s)
+"""
+
+
+def _recorded(slot: Slot, incarnation: int, seqs: Collection[int]) -> set[int]:
+    return {row[0] for row in rows(_RECORDED, [slot.pk, incarnation, list(seqs)])}
+
+
+def _check_findable(unfindable: int) -> None:
+    from replview.parquet.writing.problems import TargetProblem
+
+    if unfindable:
+        raise TargetProblem(
+            f"the record no longer has {plural(unfindable, 'change')} whose key is masked there: "
+            "the row cannot be found among them",
+            "delete what was exported there, then leave it out",
+        )
 
 
 def _followed(table: ErasedTable, files: FileTrails, known: Sequence[Span]) -> tuple[Span, ...]:

@@ -86,15 +86,19 @@ def list_sentence(rows: int, unfinished: int) -> Sentence:
 
 
 def _sentence(row: Erasure) -> Sentence:
-    changes = plural(int((row.erased or row.found).get("changes") or 0), "change")
+    number = int((row.erased or row.found).get("changes") or 0)
+    changes = plural(number, "change")
     step = f"{row.step or 'waiting for a worker'}."
     match row.state:
         case Erasure.State.LOOKING:
             return Sentence(level="unknown", title="Looking what it would touch:", cause=step)
         case Erasure.State.LOOKED:
+            title = f"This would erase {changes} for good."
+            if row.found.get("withheld"):
+                title = "A key is masked: what has it is erased for good, and told only then."
             return Sentence(
                 level="look",
-                title=f"This would erase {changes} for good.",
+                title=title,
                 cause="Nothing is erased yet.",
                 next="read what it touches, then confirm.",
             )
@@ -106,7 +110,8 @@ def _sentence(row: Erasure) -> Sentence:
             return Sentence(level="now", title="Not finished:", cause=cause, next=following)
         case Erasure.State.DONE:
             cause = f"By {row.confirmed_by or row.requested_by}; the keys are forgotten."
-            return Sentence(level="ok", title=f"Erased: {changes}.", cause=cause)
+            title = f"Erased: {changes}." if number else "No change of these rows was found."
+            return Sentence(level="ok", title=title, cause=cause)
         case _:
             cause = f"{row.problem_cause or 'nobody confirmed it'}."
             return Sentence(level="idle", title="Nothing was erased:", cause=cause)

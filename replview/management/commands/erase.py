@@ -111,7 +111,9 @@ class Command(InstanceCommand):
 
     def _tell_end(self, row: Erasure) -> None:
         words = {"done": "erased", "unfinished": "erased so far"}.get(row.state, row.state)
-        self.say(f"erasure {row.pk}: {words}: {_sums(row.erased)}", *map(_root_line, row.roots))
+        nothing = "no change of these rows was found in the record"
+        sums = _sums(row.erased) if row.erased.get("changes") else nothing
+        self.say(f"erasure {row.pk}: {words}: {sums}", *map(_root_line, row.roots))
         if row.state == Erasure.State.UNFINISHED:
             raise CommandError(_words(row.problem_cause, row.problem_remedy))
         if row.state != Erasure.State.DONE:
@@ -147,7 +149,8 @@ def _words(cause: str, remedy: str) -> str:
 
 
 def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
-    lines = [_sums(row.found)]
+    withheld = "a key is masked: what has it is told when it is erased, so that nobody can guess"
+    lines = [withheld if row.found.get("withheld") else _sums(row.found)]
     tables: Mapping[str, int] = row.found.get("tables") or {}
     lines += [f"  {name}: {plural(number, 'change')}" for name, number in tables.items()]
     if days := row.found.get("days") or []:
@@ -176,6 +179,8 @@ def _root_line(root: Mapping[str, Any]) -> str:
         return f"{name}: left out by {root['left_out_by']}"
     if root.get("problem"):
         return f"{name}: not reached: {root['problem']}. {root.get('remedy', '')}".rstrip()
+    if root.get("files") is None:
+        return f"{name}: not looked at yet"
     files, rows = int(root.get("files") or 0), int(root.get("rows") or 0)
     return f"{name}: {plural(files, 'file')} with {plural(rows, 'change')}"
 

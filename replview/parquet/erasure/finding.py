@@ -2,7 +2,7 @@
 statistics where that is possible.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -20,6 +20,8 @@ from replview.parquet.writing.targets import Target
 Place = tuple[int, int, int, int]
 #: A change within its file: commit LSN, xid, seq.
 Within = tuple[int | None, int | None, int]
+#: The same, with its incarnation before it.
+FilePlace = tuple[int, int | None, int | None, int]
 #: A row's key: its columns and their texts, by name.
 Key = tuple[tuple[str, str | None], ...]
 _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
@@ -60,6 +62,11 @@ class FileErasure:
     #: The same → every name it had, as SQL writes it: a slice that is not whole tells its tables by
     #: name alone.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    #: Of those of which files may not tell the key (it was masked when they were written), the
+    #: changes that the record knew by it: oid → ``(incarnation, commit LSN, xid, seq)``.
+    places: Mapping[int, Collection[FilePlace]] = field(default_factory=dict)
+    #: Of these places in history (``commit_seq``) of an incarnation, the ones the record has.
+    recorded: Callable[[int, Collection[int]], Collection[int]] = lambda _, seqs: seqs
     #: Only these; empty: all.
     columns: Sequence[str] = ()
     actor: str = ""
@@ -94,6 +101,33 @@ class TableFile:
                 found.add(within)
         return found
 
+    def changes_at(self, places: Collection[FilePlace]) -> set[Within]:
+        """Those of these changes that the file has."""
+        mine = {(lsn, xid, seq) for number, lsn, xid, seq in places if number == self.incarnation}
+        if not mine:
+            return set()
+        with raising_problems():
+            dataset = self.target.dataset(self.path)
+            found = dataset.to_table(columns=_PLACE, filter=at_places(mine)).to_pylist()
+        return mine.intersection(map(_within, found))
+
+    def unfindable(self, wanted: FileErasure, names: Collection[str], known: set[Within]) -> int:
+        """How many changes may be of any row: their key is masked here, and the record, which
+        would tell it, has them no more; ``known`` are erased.
+        """
+        dataset = self.target.dataset(self.path)
+        with raising_problems():
+            rows = dataset.to_table(columns=[*_PLACE, "_commit_seq", "_pg_raw"])
+        masked = {
+            _within(row): row["_commit_seq"]
+            for row in rows.to_pylist(maps_as_pydicts="strict")
+            if any(is_mark(text, "$masked") for n, text in (row["_pg_raw"] or {}).items()
+                   if n in names)
+        }  # fmt: skip
+        masked = {within: seq for within, seq in masked.items() if within not in known}
+        recorded = wanted.recorded(self.incarnation, set(masked.values())) if masked else ()
+        return sum(seq not in recorded for seq in masked.values())
+
     def changes_under(
         self, keys: Sequence[Key], shapes: changes.Shapes
     ) -> list[changes.ArchivedChange]:
@@ -106,6 +140,11 @@ class TableFile:
             rows = dataset.to_table(filter=at_places(places))
         found = changes.changes_of(rows, shapes)
         return [each for each in found if (each.commit_lsn, each.xid, each.seq) in places]
+
+
+def is_mark(text: str | None, mark: str) -> bool:
+    """Whether what stands in ``_pg_raw`` is this mark."""
+    return (text or "").startswith(f'{{"{mark}"')
 
 
 def _within(row: Mapping[str, Any]) -> Within:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replview.parquet.archive.changes import Shapes, file_columns
-from replview.parquet.erasure.finding import FileErasure, Within
+from replview.parquet.erasure.finding import FileErasure, Within, is_mark
 from replview.parquet.writing.files import ERASED_KEY, sha256_of, write_file
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
 from replview.parquet.writing.problems import raising_problems
@@ -33,6 +33,23 @@ class Rewriter:
     def table(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
         """A table's file; gives how many of its rows named the actor."""
         return self._write(path, lambda group: self._rows(group, shapes, changes))
+
+    def left(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
+        """How many of these changes hold a value that is to be erased."""
+        found = set[Within]()
+        with raising_problems(), self.target.open(path) as source:
+            parquet = pq.ParquetFile(source)
+            for number in range(parquet.num_row_groups if changes else 0):
+                group = parquet.read_row_group(number)
+                places = _places_of(group)
+                rows = [n for n, place in enumerate(places) if place in changes]
+                names = file_columns(group.schema)
+                raws = group.column("_pg_raw")
+                for row, columns in self._erased_columns(group, rows, shapes, names).items():
+                    raw = raws[row].as_py(maps_as_pydicts="strict") or {}
+                    if not all(is_mark(raw.get(name), "$erased") for name in columns):
+                        found.add(places[row])
+        return len(found)
 
     def naming(self, path: str) -> int:
         """The actor's name in a file of transactions or events, contexts and messages included."""
@@ -60,8 +77,7 @@ class Rewriter:
 
     def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:
         """A row group of a table."""
-        columns = (group.column(name).to_pylist() for name in ("_commit_version", "_xid", "_seq"))
-        rows = [n for n, place in enumerate(zip(*columns, strict=True)) if place in changes]
+        rows = [n for n, place in enumerate(_places_of(group)) if place in changes]
         named = 0
         if self.wanted.actor:
             group, named = _renamed(group, "_actor", self.wanted)
@@ -121,6 +137,11 @@ class Rewriter:
             group = _set(group, column, pa.array(texts, group.schema.field(column).type))
             done = max(done, len(rows))
         return group, done
+
+
+def _places_of(group: pa.Table) -> list[Within]:
+    columns = (group.column(name).to_pylist() for name in ("_commit_version", "_xid", "_seq"))
+    return list(zip(*columns, strict=True))
 
 
 def _renamed(group: pa.Table, column: str, wanted: FileErasure) -> tuple[pa.Table, int]:

@@ -6,8 +6,9 @@ at the end manifests get the sizes and checksums that the files now have. A cras
 files that tell by their footers that they are done, and manifests that the next try puts right.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -16,7 +17,14 @@ import pyarrow.parquet as pq
 
 from replview.parquet.archive.changes import ArchivedChange, Shapes
 from replview.parquet.archive.compacting import settle
-from replview.parquet.erasure.finding import FileErasure, Key, Span, TableFile, Within
+from replview.parquet.erasure.finding import (
+    FileErasure,
+    FilePlace,
+    Key,
+    Span,
+    TableFile,
+    Within,
+)
 from replview.parquet.erasure.rewriting import Notes, Rewriter
 from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.filesystems import WRITING
@@ -36,6 +44,8 @@ class Standing:
     #: Changes of tables in them, and transactions or events that name the actor.
     rows: int = 0
     incarnations: list[str] = field(default_factory=list)
+    #: Changes of which nobody can tell whose they are.
+    unfindable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,17 @@ class _Table:
     shapes: Shapes
     spans: Sequence[Span]
     files: Sequence[TableFile]
+    #: See ``FileErasure.places``; None: the files tell the keys themselves.
+    places: Collection[FilePlace] | None
+
+    @property
+    def key_names(self) -> set[str]:
+        """The columns that rows are known by."""
+        return {name for span in self.spans for name in span.key}
+
+    def changes_in(self, file: TableFile) -> set[Within]:
+        """Those of its changes that are erased."""
+        return file.changes_within(self.spans) | file.changes_at(self.places or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +99,27 @@ class Root:
                 found.files += holding
                 found.rows += sum(rows for _, _, rows in holding.values())
                 found.incarnations.append(folder)
+            found.unfindable += self._unfindable(folder, incarnation)
         return found
+
+    def left(self) -> int:
+        """Counted again: how many rows hold something that is to be erased."""
+        rewriter, found = Rewriter(self.target, self.wanted), 0
+        for incarnation, folder in self._incarnations():
+            for table in self._tables(folder, incarnation):
+                for file in table.files:
+                    found += rewriter.left(file.path, table.shapes, table.changes_in(file))
+                    found += self._named(file.path, "_actor")
+            for kind in (TRANSACTIONS, EVENTS):
+                found += sum(self._named(p, "actor") for p in self._files(f"{folder}/{kind}"))
+        return found
+
+    def _unfindable(self, folder: str, incarnation: int) -> int:
+        return sum(
+            file.unfindable(self.wanted, table.key_names, table.changes_in(file))
+            for table in self._tables(folder, incarnation) if table.places is not None
+            for file in table.files
+        )  # fmt: skip
 
     def erase(self, on_files: Callable[[int], None] = lambda files: None) -> Standing:
         """Write anew what holds something of it; ``on_files`` hears of each file."""
@@ -90,6 +131,7 @@ class Root:
             planned = notes.rewritten()
             holding = self._holding(folder, incarnation)
             files = sorted({*planned, *holding})
+            done.unfindable += self._unfindable(folder, incarnation)
             if not files:
                 notes.put_manifests_right(files)
                 continue
@@ -118,7 +160,7 @@ class Root:
         found: dict[str, tuple[_Table | None, set[Within], int]] = {}
         for table in self._tables(folder, incarnation):
             for file in table.files:
-                changes = file.changes_within(table.spans)
+                changes = table.changes_in(file)
                 if rows := max(len(changes), self._named(file.path, "_actor")):
                     found[file.path] = (table, changes, rows)
         return found | {path: (None, set(), rows) for path, rows in self._naming(folder)}
@@ -149,7 +191,9 @@ class Root:
             if wanted or self.wanted.actor:
                 paths = self._files(f"{folder}/{name}")
                 files = [TableFile(self.target, path, incarnation) for path in paths]
-                yield _Table(Shapes(document), spans, files)
+                known = [self.wanted.places[oid] for oid in wanted if oid in self.wanted.places]
+                places = list(chain(*known)) if known else None
+                yield _Table(Shapes(document), spans, files, places)
 
     def _schema_of_unfinished(self, dataset: str) -> dict[str, Any] | None:
         """What is known of a dataset without a schema: its columns, in one shape."""
