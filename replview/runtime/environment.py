@@ -145,10 +145,13 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
             "Otherwise plain lines.", default="text"),
         Variable("REPLVIEW_LOG_LEVEL", "`DEBUG`, `INFO`, `WARNING` …", default="INFO"),
         Variable("REPLVIEW_SPARK",
-            "Where exports of a million rows and more are written, and where history jobs "
-            "run: `local[2]`, `spark://…` (PySpark and Java are needed here), or `sc://…` "
-            "([Spark Connect](../export-and-spark.md#spark-elsewhere), without a token).",
-            default="local[2]"),
+            "Where large exports and, if it is set, large slices of the archive are written, and "
+            "where history jobs run: `local[2]`, `spark://…` (PySpark and Java are needed here), "
+            "or `sc://…` ([Spark Connect](../export-and-spark.md#spark-elsewhere), without a "
+            "token).", default="local[2]"),
+        Variable("REPLVIEW_SPARK_FROM_ROWS",
+            "From so many changes on an export, or a slice of the archive, is large.",
+            default="1000000"),
         Variable("REPLVIEW_WEBHOOK_URL",
             "The address for `replview webhook add`, so that no command line shows it."),
         Variable("REPLVIEW_DEBUG", "`1`: Django's debug pages; never where others can reach them."),

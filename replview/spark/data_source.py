@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    InputPartition,
     IsNull,
     LessThan,
     LessThanOrEqual,
@@ -41,7 +42,8 @@ from replview.parquet.reading import connect
 from replview.parquet.reading.resolving import chosen
 from replview.parquet.slice_schemas import UNTYPED
 from replview.parquet.slices import OPERATIONS, Slice, SliceTable
-from replview.spark.options import Options, StorePartition, planned, read_partition
+from replview.spark.options import Options, StorePartition, as_spark_has, planned, read_partition
+from replview.spark.planned_files import PlannedFiles
 from replview.spark.stream_reader import StreamReader
 
 #: Spark reads so only where ``spark.sql.python.filterPushdown.enabled`` is set.
@@ -73,6 +75,8 @@ class ReplviewDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns and the change's, or those of a record."""
+        if self._options.files is not None:
+            return from_arrow_schema(self._options.files.schema, prefer_timestamp_ntz=True)
         self._look()
         schema = UNTYPED if self._table is None else self._table.arrow_schema()
         return from_arrow_schema(schema.remove_metadata(), prefer_timestamp_ntz=True)
@@ -89,6 +93,8 @@ class ReplviewDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """One that takes filters, where Spark gives them."""
+        if self._options.files is not None:
+            return FilesReader(self._options.dsn, self._options.files, schema)
         part, pushdown = self._look(), self._options.pushdown
         pushes = pushdown == "true" or (pushdown == "auto" and _PUSHING_WORKER in sys.modules)
         kind = PushingReader if pushes else Reader
@@ -135,6 +141,21 @@ class PushingReader(Reader):
             after, through = again.after_seq, again.through_seq
             self._slice = replace(self._slice, after_seq=after, through_seq=through)
         yield from filters
+
+
+class FilesReader(DataSourceReader):
+    """Reads what an export planned: a partition a file."""
+
+    def __init__(self, dsn: str, files: PlannedFiles, schema: StructType) -> None:
+        self._dsn, self._files, self._schema = dsn, files, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """By their numbers."""
+        return [InputPartition(number) for number in range(len(self._files.parts))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows in the order of history."""
+        yield from as_spark_has(self._files.read(self._dsn, partition.value), self._schema)
 
 
 def register(spark: Any) -> None:

@@ -23,10 +23,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import orjson
@@ -39,17 +37,12 @@ from replview.parquet.writing.exporting import Progress, export
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target, test_write
-from replview.spark.export_tasks import write_parts
-from replview.spark.sessions import context, session
+from replview.spark.export_tasks import writing
 
 log = logging.getLogger("replview.export")
 
 DONE, PROBLEM, CANCELLED = 0, 1, 3
 _REPORT_SECONDS = 0.5
-_NAME = "replview export"
-_SMALL = {"spark__driver__memory": "512m"}
-#: A driver of this machine that passes a few plans on is better off starting than running quickly.
-_QUICKLY = {"spark__driver__extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class _Telling:
@@ -107,8 +100,7 @@ def _run(job: Mapping[str, Any], stopped: threading.Event) -> Mapping[str, Any]:
     ends = f"{part.after_seq + 1}…{part.through_seq}"
     log.info("slice %s of %s/%s into %s", ends, part.source, part.slot, target.url)
     test_write(target)
-    with _session(job.get("spark")) as spark:
-        write = None if spark is None else partial(write_parts, spark)
+    with writing(job.get("spark"), "replview export") as write:
         document = _write(job, part, target, dsn=dsn, write_parts=write, cancelled=stopped.is_set)
     log.info(
         "done: %s rows in %s files, %s bytes",
@@ -136,27 +128,6 @@ def _write(
             chains.take_back(target, manifest)
         raise
     return Manifest.together(part, made).document
-
-
-@contextmanager
-def _session(where: str | None) -> Iterator[Any]:
-    """Spark where the job asks for it: nothing but plans passes through its driver."""
-    if not where:
-        yield None
-        return
-    found: Any
-    if where.startswith("sc://"):
-        found = session(where, name=_NAME, reads_store=False)
-    elif where == "default":
-        # It may be a Spark Connect server, too.
-        found = session(name=_NAME, reads_store=False, **_SMALL)
-    else:
-        quickly = _QUICKLY if where.startswith("local") else {}
-        found = context(where, name=_NAME, **_SMALL, **quickly)
-    try:
-        yield found
-    finally:
-        found.stop()
 
 
 if __name__ == "__main__":

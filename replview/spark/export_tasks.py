@@ -1,88 +1,168 @@
-"""The same writer in Spark's executors: one task a file, on threads, a cluster or by Connect.
+"""An export on Spark: executors read the store in partitions, each the rows of one file, and write
+them.
 
-What travels are plans and what was written; rows go from the store to the file and never through
-the JVM, so that the bytes are those of a plain process.
+The planner and the writer are those of a plain process. A dataset is a frame of
+``format("replview")``, whose option ``files`` names the files that were planned; ``mapInArrow``
+writes each of them in the task that read its rows, so that they keep their order and the bytes are
+those of a plain process, on threads, on a cluster or by Connect. What comes back is what was
+written.
 """
 
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import orjson
-import psycopg
 import pyarrow as pa
 
-from replview.parquet.reading import connect
-from replview.parquet.reading.connecting import StoreProblem
-from replview.parquet.slices import Slice, SliceTable
-from replview.parquet.writing.files import Part, PartWriter, Written
+from replview.parquet.writing.exporting import WriteParts
+from replview.parquet.writing.files import Part, PartWriter, Written, check_rows
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.problems import Cancelled, TargetProblem
-from replview.parquet.writing.targets import Target
-from replview.spark.sessions import SparkProblem, by_connect
+from replview.spark.planned_files import PlannedFiles, told_in
+from replview.spark.sessions import SparkProblem, by_connect, session
 
 _LOOK_SECONDS = 0.5
 #: How often finished files are looked for, on object stores less often.
 _COUNT_SECONDS = 1.0
 _COUNT_ELSEWHERE_SECONDS = 10.0
+#: Datasets at the same time: Spark plans one while others are written.
+_SIDE_BY_SIDE = 4
 _MISSING = re.compile(r"No module named '(\w+)")
 #: Spark ends a cancelled task's Python after two seconds.
 _KILLED_SECONDS = 4.0
 
 
+def _problem(error: BaseException) -> BaseException:
+    """What a task told; else the error itself."""
+    text = str(error)
+    if (told := told_in(text)) is not None:
+        return told
+    if lacking := _MISSING.search(text):
+        return SparkProblem(
+            f"the Python of Spark's executors has no {lacking[1]}",
+            "install it there: pip install 'psycopg[binary]' pyarrow orjson",
+        )
+    return error
+
+
+@contextmanager
+def writing(where: str | None, name: str) -> Iterator[WriteParts | None]:
+    """What writes files on Spark ``where`` a job says, as long as that runs; None: nowhere.
+
+    ``default``: where spark-submit and the environment say. Raises ``SparkProblem``.
+    """
+    if not where:
+        yield None
+        return
+    # A driver of this machine that passes a few plans on is better off starting than running fast.
+    settings = {} if where.startswith("sc://") else {"spark__driver__memory": "1g"}
+    if where.startswith("local"):
+        settings["spark__driver__extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    spark = session(None if where == "default" else where, name=name, **settings)
+    try:
+        yield partial(write_parts, spark)
+    finally:
+        spark.stop()
+
+
 def write_parts(
-    session: Any, writer: PartWriter, parts: Sequence[Part], dsn: str | None,
+    spark: Any, writer: PartWriter, parts: Sequence[Part], dsn: str | None,
     cancelled: Callable[[], bool],
 ) -> Iterator[Written | None]:  # fmt: skip
-    """Each file when it is seen to be there, and again, with its checksum, once all are written;
-    None whenever there is something to look at.
+    """Each file when it is seen to be there, and again, with its checksum, once its dataset is
+    written; None whenever there is something to look at.
 
-    ``session`` may be a context alone, which is quicker to begin. Raises what
-    ``PartWriter.write`` raises, wherever it ran.
+    Raises what ``PartWriter.write`` raises, wherever it ran.
     """
-    lines: list[str] = []
-    failed: list[BaseException] = []
-    tasks = _Tasks(session, f"replview-{secrets.token_hex(6)}")
-
-    def run() -> None:
-        try:
-            lines.extend(tasks.run(_Task.of(writer, parts, dsn), len(parts)))
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="replview-export", daemon=True)
+    datasets: dict[tuple[str, int | None], list[Part]] = {}
+    for part in parts:
+        datasets.setdefault((part.dataset, part.relation_id), []).append(part)
+    frames = _Frames(spark, dsn, writer, f"replview-{secrets.token_hex(6)}")
     appearing = _Appearing(writer, parts)
-    thread.start()
+    pool = ThreadPoolExecutor(_SIDE_BY_SIDE, "replview-export")
+    waiting = {pool.submit(frames.written, each) for each in datasets.values()}
     try:
-        while thread.is_alive():
-            thread.join(_LOOK_SECONDS)
+        while waiting:
+            ended, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
             if cancelled():
                 raise Cancelled
+            for dataset in ended:
+                yield from appearing.without(dataset.result())
             yield from appearing.files()
             yield None
     finally:
-        if thread.is_alive():
-            tasks.cancel()
-            thread.join(_KILLED_SECONDS)
+        if waiting:
+            pool.shutdown(wait=False, cancel_futures=True)
+            frames.cancel()
+            wait(waiting, _KILLED_SECONDS)
             time.sleep(_KILLED_SECONDS)
-    if failed:
-        raise _lacking(failed[0]) or failed[0]
-    yield from _results(lines, writer)
+        pool.shutdown(wait=False)
 
 
-def _lacking(error: BaseException) -> SparkProblem | None:
-    """Spark's Python is another's, and has not all that a task imports."""
-    found = _MISSING.search(str(error))
-    if found is None:
-        return None
-    return SparkProblem(
-        f"the Python of Spark's executors has no {found[1]}",
-        "install it there: pip install 'psycopg[binary]' pyarrow orjson",
-    )
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """Spark's jobs, one a dataset, and one task of each a file."""
+
+    spark: Any
+    dsn: str | None
+    writer: PartWriter
+    tag: str
+
+    def written(self, parts: Sequence[Part]) -> list[Written]:
+        """The files of one dataset."""
+        relation = parts[0].relation_id
+        table = None if relation is None else self.writer.tables[relation]
+        files, url = PlannedFiles(self.writer.part_of, table, tuple(parts)), self.writer.target.url
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for each in files.write(url, batches):
+                yield pa.RecordBatch.from_pydict({"written": [orjson.dumps(each).decode()]})
+
+        # Of this thread alone. (A session's own tags are cancelled by the thread that set them.)
+        if self._context is None:
+            self.spark.addTag(self.tag)
+        else:
+            self._context.addJobTag(self.tag)
+        reader = self.spark.read.format("replview").option("files", files.to_json())
+        reader = reader if self.dsn is None else reader.option("dsn", self.dsn)
+        try:
+            lines = reader.load().mapInArrow(write, "written string").collect()
+        except Exception as error:
+            raise _problem(error) from error
+        found = [Written(**orjson.loads(line[0])) for line in lines]
+        self._check(found, parts)
+        return found
+
+    def _check(self, found: Sequence[Written], parts: Sequence[Part]) -> None:
+        for each in found:
+            if self.writer.target.size(each.path) != each.bytes:
+                raise TargetProblem(
+                    "what Spark's executors wrote is not there: they see another disk",
+                    "choose a target that all machines share, such as an object store",
+                )
+        missing = {part.path for part in parts} - {each.path for each in found}
+        for part in parts:
+            if part.path in missing:
+                # Of no rows there is no task that knows whose they are.
+                check_rows(0, part)
+
+    @property
+    def _context(self) -> Any:
+        """None by Connect, which has none."""
+        return None if by_connect(self.spark) else self.spark.sparkContext
+
+    def cancel(self) -> None:
+        if self._context is None:
+            self.spark.interruptTag(self.tag)
+        else:
+            self._context.cancelJobsWithTag(self.tag)
 
 
 class _Appearing:
@@ -98,6 +178,12 @@ class _Appearing:
         self._every_seconds = _COUNT_SECONDS if local else _COUNT_ELSEWHERE_SECONDS
         self._next = time.monotonic() + self._every_seconds
 
+    def without(self, written: list[Written]) -> list[Written]:
+        """These, of which nothing more is told."""
+        for each in written:
+            self._wanted.pop(each.path, None)
+        return written
+
     def files(self) -> Iterator[Written]:
         """Those not told of yet."""
         if time.monotonic() < self._next:
@@ -112,91 +198,3 @@ class _Appearing:
     def _sizes(self) -> dict[str, int]:
         folder = incarnation_folder(self._writer.part_of)
         return {each.path: each.bytes for each in self._writer.target.files(folder, deep=True)}
-
-
-def _results(lines: Sequence[Any], writer: PartWriter) -> Iterator[Written]:
-    results = [orjson.loads(line) for line in lines]
-    for result in results:
-        if "problem" in result:
-            kind = StoreProblem if result["of"] == "store" else TargetProblem
-            raise kind(result["problem"], result["remedy"])
-    for result in results:
-        written = Written(**result)
-        if writer.target.size(written.path) != written.bytes:
-            raise TargetProblem(
-                "what Spark's executors wrote is not there: they see another disk",
-                "choose a target that all machines share, such as an object store",
-            )
-        yield written
-
-
-class _Tasks:
-    """One Python task a file: as plain tasks, which begin in half the time that a query takes to be
-    planned, or, where Spark Connect knows queries alone, as one.
-    """
-
-    def __init__(self, session: Any, tag: str) -> None:
-        self._session = session
-        self._tag = tag
-        self._context = None if by_connect(session) else getattr(session, "sparkContext", session)
-
-    def run(self, task: "_Task", number: int) -> list[str]:
-        """What each of them tells; to be called in a thread of its own, whose tag it is."""
-        if self._context is None:
-            self._session.addTag(self._tag)
-            numbers = self._session.range(0, number, 1, number)
-            return [row[0] for row in numbers.mapInArrow(task, "written string").collect()]
-        self._context.addJobTag(self._tag)
-        lines: list[str] = (
-            self._context.parallelize(range(number), number).map(task.write).collect()
-        )
-        return lines
-
-    def cancel(self) -> None:
-        if self._context is None:
-            self._session.interruptTag(self._tag)
-        else:
-            self._context.cancelJobsWithTag(self._tag)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What an executor is sent: it writes the files of the numbers it is given, and tells of each
-    in a line of JSON what was written, or the problem.
-    """
-
-    part_of: dict[str, Any]
-    tables: dict[int, dict[str, Any]]
-    url: str
-    parts: list[Part]
-    dsn: str | None
-
-    @classmethod
-    def of(cls, writer: PartWriter, parts: Sequence[Part], dsn: str | None) -> Self:
-        tables = {relation: table.to_json() for relation, table in writer.tables.items()}
-        return cls(writer.part_of.to_json(), tables, writer.target.url, list(parts), dsn)
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """By a query: a line a file."""
-        for batch in batches:
-            results = [self.write(number) for number in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pydict({"written": results})
-
-    def write(self, number: int) -> str:
-        try:
-            tables = {n: SliceTable.from_json(problem) for n, problem in self.tables.items()}
-            writer = PartWriter(Slice.from_json(self.part_of), tables, Target.of(self.url))
-            # Where a task runs a second time, its file may be there already.
-            part = self.parts[number]
-            written = writer.finished(part)
-            if written is None:
-                with connect(self.dsn) as connection:
-                    written = writer.write(connection, part)
-            return orjson.dumps(written).decode()
-        except (StoreProblem, TargetProblem) as error:
-            of = "store" if isinstance(error, StoreProblem) else "target"
-            problem = {"of": of, "problem": error.cause, "remedy": error.remedy}
-            return orjson.dumps(problem).decode()
-        except psycopg.Error as error:
-            # Its words may hold values: Spark shows what a task raised, and tries it again.
-            raise RuntimeError(f"the store stopped answering ({error.sqlstate})") from None

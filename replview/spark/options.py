@@ -25,6 +25,7 @@ from replview.parquet.reading.resolving import known_tables
 from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Range, Slice, SliceTable
 from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
+from replview.spark.planned_files import PlannedFiles, in_schema
 from replview.text.parsing import whole_number
 
 log = logging.getLogger("replview.spark")
@@ -35,8 +36,10 @@ _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
     "operations", "actors", "states", "origin", "gid", "xid", "text", "min_changes", "min_bytes",
     "prepared_min", "before", "numeric_scale", "dsn", "partitions", "rowsperpartition",
-    "maxrowspertrigger", "pushdown", "masked", "excluded", "archive", "failondataloss", "path",
+    "maxrowspertrigger", "pushdown", "masked", "excluded", "archive", "failondataloss",
 )  # fmt: skip
+#: Spark's own, and an export's.
+_UNSAID = ("path", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Options:
     archive: Target | None
     #: Whether it is an error that neither of the two has what is asked for.
     fail_on_data_loss: bool
+    #: Of an export, which reads these alone.
+    files: PlannedFiles | None
     #: Not shown: it may hold a password.
     dsn: str = field(repr=False)
 
@@ -83,8 +88,7 @@ class Options:
         """Raises ``StoreProblem`` for what cannot be meant."""
         given = {name.lower(): value for name, value in document.items()}
         _refuse_unknown(given)
-        relation = given.get("relation", "")
-        actors = _names(given.get("actors", ""))
+        relation, actors = given.get("relation", ""), _names(given.get("actors", ""))
         if NOBODY in actors and len(actors) > 1:
             raise StoreProblem(f"{NOBODY} is nobody, and no actor", "name actors, or ? alone")
         asked = {
@@ -117,14 +121,15 @@ class Options:
             excluded=_excluded(given.get("excluded", ""), relation),
             archive=Target.of(url) if (url := given.get("archive", "").strip()) else None,
             fail_on_data_loss=_fails(given.get("failondataloss", "true")),
+            files=PlannedFiles.from_json(planned) if (planned := given.get("files")) else None,
             dsn=store_dsn(given.get("dsn")),
         )
 
 
 def _refuse_unknown(names: Iterable[str]) -> None:
     for name in names:
-        if name not in _KNOWN:
-            remedy = f"{did_you_mean(name, _KNOWN)}there are {', '.join(_KNOWN[:-1])}"
+        if name not in (*_KNOWN, *_UNSAID):
+            remedy = f"{did_you_mean(name, _KNOWN)}there are {', '.join(_KNOWN)}"
             raise StoreProblem(f"there is no option {name!r}", remedy)
 
 
@@ -253,6 +258,17 @@ def planned(
     return found
 
 
+def as_spark_has(
+    batches: Iterable[pa.RecordBatch], planned_as: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Batches in the very schema of Spark's plan, which names the insides of lists and maps
+    otherwise.
+    """
+    schema = to_arrow_schema(planned_as, timezone="UTC")
+    for batch in batches:
+        yield in_schema(batch.columns, schema)
+
+
 def _lose(part: Slice, options: Options) -> None:
     """Raise ``StoreProblem`` for what is nowhere, or say that it is left out."""
     cause = (
@@ -278,7 +294,6 @@ def read_partition(
     if not isinstance(partition, StorePartition):
         # There was nothing to read: Spark makes a partition of its own.
         return
-    schema = to_arrow_schema(planned_as, timezone="UTC")
     part, table, within = partition.part, partition.table, partition.within
     with connect(options.dsn) as connection:
         batches = (
@@ -288,13 +303,7 @@ def read_partition(
             if table is None
             else read_typed(connection, part, table, within)
         )  # fmt: skip
-        for batch in batches:
-            # Spark names the insides of lists and maps otherwise.
-            arrays = [
-                column if column.type.equals(item.type) else column.cast(item.type)
-                for column, item in zip(batch.columns, schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield from as_spark_has(batches, planned_as)
         # A transaction goes no later than what it consists of.
         after, through = ends(part, within)
         if not partition.manifest and manifests.deleted(

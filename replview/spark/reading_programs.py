@@ -54,6 +54,11 @@ table = pa.concat_tables([read_as_text(each) for each in folders], promote_optio
 """
 
 
+_NEEDS_S3A = (
+    "# s3a:// needs org.apache.hadoop:hadoop-aws in spark.jars.packages, as of Spark's Hadoop.\n"
+)
+
+
 def readable(roots: Sequence[Root]) -> list[Root]:
     """Those that can be read together with the last: by one name a column, in all of them."""
     own = source_names(roots[-1][1])
@@ -131,7 +136,9 @@ def duckdb_secret(url: str) -> str:
 
 
 def spark_options(url: str) -> str:
-    """The same for Spark, which needs ``hadoop-aws`` besides."""
+    """The same for Spark, and what it needs besides."""
+    if not url.startswith("s3"):
+        return ""
     found = _options(url)
     server = found.get("endpoint_override")
     values = {
@@ -139,7 +146,7 @@ def spark_options(url: str) -> str:
         "fs.s3a.endpoint.region": found.get("region"),
         "fs.s3a.path.style.access": server and "true",
     }
-    return "".join(
+    return _NEEDS_S3A + "".join(
         f"spark.conf.set({py(name)}, {py(text)})\n" for name, text in values.items() if text
     )
 

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,7 +18,6 @@ from replview.spark.artefact import carried
 from replview.text.problem import CodedProblem
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -73,17 +71,14 @@ class SparkProblem(CodedProblem):
         return f"{self.cause}: {self.remedy}"
 
 
-def session(
-    url: str | None = None, *, name: str = "replview", reads_store: bool = True, **settings: str
-) -> "SparkSession":
+def session(url: str | None = None, *, name: str = "replview", **settings: str) -> "SparkSession":
     """A session at ``url``: ``local[2]``, ``spark://…``, ``yarn``, ``sc://…`` (Spark Connect).
 
     None: what the environment says (``spark-submit``, SPARK_REMOTE, spark-defaults.conf), else this
     machine.
 
-    The process that runs it keeps UTC too, and knows ``format("replview")``, unless it has no use
-    for that (``reads_store``): telling Spark takes two seconds. ``settings`` are Spark's, dots
-    written as two underscores. Raises ``SparkProblem``.
+    The process that runs it keeps UTC too, and knows ``format("replview")``. ``settings`` are
+    Spark's, dots written as two underscores. Raises ``SparkProblem``.
     """
     try:
         from pyspark.sql import SparkSession
@@ -103,29 +98,11 @@ def session(
             found.addArtifacts(str(carried(Path(folder))), pyfile=True)
     for key, value in SETTINGS.items():
         found.conf.set(key, value)
-    if not reads_store:
-        return found
     # Jobs over files need no psycopg, and a cluster may have none.
     with suppress(ImportError):
         from replview.spark.data_source import register
 
         register(found)
-    return found
-
-
-def context(url: str, *, name: str, **settings: str) -> "SparkContext":
-    """Spark at ``url``, as ``session`` takes it, for tasks alone.
-
-    Without what it takes to plan queries it begins in half the time. Not by Spark Connect, which
-    knows nothing else. Raises ``SparkProblem``.
-    """
-    try:
-        from pyspark import SparkConf, SparkContext
-    except ImportError:
-        raise _lacking() from None
-    _set_environment()
-    conf = SparkConf().setAppName(name).setAll(list(_begun(url, settings).items()))
-    found: SparkContext = _made(partial(SparkContext, conf=conf))
     return found
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.archive import reading as archive_reading
-from replview.parquet.archive.job import count
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.slices import Slice
@@ -17,6 +16,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.manifests import Manifest, manifests
 from replview.parquet.writing.targets import Target
+from replview.spark.archive_job import count
 from replview.store.models import AbortedSubtransaction, Change, Relation, Transaction
 from replview.store.retention.archive import Counts, counts_of, difference
 from tests.spark.awkward import write_awkward

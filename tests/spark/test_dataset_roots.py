@@ -11,7 +11,6 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.archive.increments import write_next
-from replview.parquet.archive.job import count
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, Span
 from replview.parquet.erasure.roots import Root
@@ -22,6 +21,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import incarnation_folder
 from replview.parquet.writing.manifests import Manifest, mark_unfinished, path_of
 from replview.parquet.writing.targets import Target
+from replview.spark.archive_job import count
 from replview.spark.history.activity import who_changed
 from replview.spark.history.datasets import END, Dataset
 from replview.spark.history.snapshots import as_of, schema_versions

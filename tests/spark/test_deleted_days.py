@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 
 from replview.features.archive import job as archiving
 from replview.parquet import reading
-from replview.parquet.archive import job
 from replview.parquet.reading import StoreProblem
+from replview.spark import archive_job as job
 from replview.spark.data_source import ReplviewDataSource
 from replview.store import instance_settings
 from replview.store.models import Change, MaskRule, Transaction

@@ -3,18 +3,20 @@
 import datetime as dt
 import hashlib
 import json
+import random
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
 from replview.parquet import reading
 from replview.parquet.slices import Slice
-from replview.parquet.writing import planning
+from replview.parquet.writing import files, planning
 from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.files import PartWriter
@@ -224,3 +226,37 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
         assert (nothing.rows, nothing.transactions) == (0, 0)
         assert nothing.nearest["time"] < later.isoformat()
         orjson.dumps(nothing)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_row_groups_end_by_their_values_alone(seed, monkeypatch) -> None:
+    """Spark gives other batches, with the same values."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(files, "_GROUP_ROWS", chance.randrange(5, 80))
+    monkeypatch.setattr(files, "_GROUP_BYTES", chance.choice([1, 500, 3000]))
+    text = [None, "", "x" * chance.randrange(50)]
+    rows = [
+        {"text": chance.choice(text), "number": chance.choice([None, 7]),
+         "list": chance.choice([None, [], [chance.choice(text), "y"]]),
+         "map": chance.choice([None, [], [("k", chance.choice(text))]])}
+        for _ in range(300)
+    ]  # fmt: skip
+    schema = pa.schema([
+        ("text", pa.string()), ("number", pa.int64()), ("list", pa.list_(pa.string())),
+        ("map", pa.map_(pa.string(), pa.string())),
+    ])  # fmt: skip
+
+    def groups(most: int) -> list[int]:
+        whole, batches, begin = pa.Table.from_pylist(rows, schema), [], 0
+        while begin < len(rows):
+            end = begin + chance.randrange(1, most)
+            made = pa.Table.from_pylist(rows[begin:end], schema)
+            batches += chance.choice([whole.slice(begin, end - begin), made]).to_batches()
+            begin = end
+        found = [*files.row_groups(batches, schema)]
+        assert pa.concat_tables(found).to_pylist() == whole.to_pylist()
+        return [each.num_rows for each in found]
+
+    first = groups(400)
+    assert len(first) > 3
+    assert groups(40) == groups(7) == first

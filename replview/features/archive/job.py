@@ -5,6 +5,7 @@ One process of all workers does it at a time. A crash anywhere leaves files and 
 next one finds the slice, whole or begun, and goes on with the same ends.
 """
 
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from replview.store.models import ArchiveMark
 from replview.store.retention import archive
 from replview.store.retention.archive import Counts, Step, home_of
 
-MODULE = "replview.parquet.archive.job"
+MODULE = "replview.spark.archive_job"
 COMPACTING = "replview.parquet.archive.compacting"
 #: In one run; so fast by the way, and as fast as it can where somebody waits for it.
 _COMPACTED_BYTES = 1 << 30
@@ -117,7 +118,9 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
 def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
     """The job's exit status and its result. Raises ``OSError``."""
     left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
-    order = {"slice": _slice(step), "target": step.target, "abandoned": left}
+    # Not as for exports: an archive is written every few hours, and a JVM is nobody's wish.
+    order = {"slice": _slice(step), "target": step.target, "abandoned": left,
+             "spark": os.environ.get("REPLVIEW_SPARK") or None}  # fmt: skip
     return _process(MODULE, order, stop)
 
 

@@ -4,15 +4,18 @@ Its bytes depend on the slice alone. The footer names the slice and the range, w
 ours from any other of its name.
 
 Row groups end after so many rows, or sooner where rows are wide, so that a range of LSNs leaves
-whole groups out; where the batches that are read end does not show in the file.
+whole groups out; where the batches that are read end, and how they came here, does not show in the
+file.
 """
 
 import hashlib
 import queue
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Generic, Literal, TypeVar, cast
 
 import orjson
@@ -66,16 +69,46 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        while rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            table = pa.Table.from_batches(waiting, schema)
-            yield table.slice(0, _GROUP_ROWS).combine_chunks()
-            rest = table.slice(_GROUP_ROWS)
-            waiting, rows, size = rest.to_batches(), rest.num_rows, rest.nbytes
+        sizes, begin, before = _sizes(batch), 0, 0
+        while begin < batch.num_rows:
+            full = bisect_left(
+                range(batch.num_rows), _GROUP_BYTES - size + before, key=lambda n: sizes[n].as_py()
+            )
+            end = min(begin + _GROUP_ROWS - rows, full + 1, batch.num_rows)
+            waiting.append(batch.slice(begin, end - begin))
+            rows, size = rows + end - begin, size + sizes[end - 1].as_py() - before
+            begin, before = end, sizes[end - 1].as_py()
+            if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+                yield pa.Table.from_batches(waiting, schema).combine_chunks()
+                waiting, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(waiting, schema).combine_chunks()
+
+
+def _sizes(batch: pa.RecordBatch) -> pa.Array:
+    """Up to each row, the bytes of the values: what stands in a batch besides depends on who made
+    it.
+    """
+    return pc.cumulative_sum(_added(batch.columns, batch.num_rows))
+
+
+def _added(columns: Iterable[pa.Array], rows: int) -> pa.Array:
+    return reduce(pc.add, map(_bytes, columns), pa.repeat(pa.scalar(0, pa.int64()), rows))
+
+
+def _bytes(column: pa.Array) -> pa.Array | pa.Scalar:
+    """Of each value; of a list or map, of what is in it."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pc.add(pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()), 4)
+    if not (pa.types.is_list(kind) or pa.types.is_map(kind)):
+        return pa.scalar(-(-kind.bit_width // 8), pa.int64())
+    inner = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
+    if not len(inner[0]):
+        return pa.scalar(4, pa.int64())
+    sums = pc.cumulative_sum(_added(inner, len(inner[0])))
+    ends = pa.concat_arrays([pa.array([0], pa.int64()), sums]).take(column.offsets)
+    return pc.add(pc.subtract(ends[1:], ends[:-1]), 4)
 
 
 class _Queue(Generic[Item]):
@@ -182,15 +215,28 @@ class PartWriter:
         wrote: Callable[[int], None] = lambda changes: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Written:
-        """Write one file; ``wrote`` is told how many more changes are in it.
+        """Read and write one file; ``wrote`` is told how many more changes are in it.
 
         Raises ``TargetProblem``, ``StoreProblem``, ``Cancelled``; then there is no file.
         """
         if cancelled():
             raise Cancelled
+        rows = rows_of(connection, self.part_of, part, self.tables)
+        with read_ahead(rows) as batches:
+            return self.write_rows(part, batches, wrote=wrote, cancelled=cancelled)
+
+    def write_rows(
+        self,
+        part: Part,
+        batches: Iterator[pa.RecordBatch],
+        *,
+        wrote: Callable[[int], None] = lambda changes: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Written:
+        """Write one file of its rows, wherever they were read."""
         rows = changes = unknown = unfit = 0
 
-        def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def counted() -> Iterator[pa.RecordBatch]:
             nonlocal rows, changes, unknown, unfit
             for batch in batches:
                 if cancelled():
@@ -202,19 +248,17 @@ class PartWriter:
                 unfit += self._unfit(part, batch)
                 wrote(more)
                 yield batch
-            _check(changes, part)
+            check_rows(changes, part)
 
         schema = self.schema(part)
-        with read_ahead(self._batches(connection, part)) as batches:
-            groups = row_groups(counted(batches), schema)
-            sink = write_file(self.target, part.path, schema, groups)
+        sink = write_file(self.target, part.path, schema, row_groups(counted(), schema))
         return Written(path=part.path, dataset=part.dataset, rows=rows, changes=changes,
                        bytes=sink.bytes, sha256=sink.sha256, unknown=unknown,
                        unfit=unfit)  # fmt: skip
 
     def schema(self, part: Part) -> pa.Schema:
         """Return the schema of this file, with the slice and the range that it belongs to."""
-        schema = self._table(part).arrow_schema() if part.kind == "table" else _FIXED[part.kind]
+        schema = schema_of(part, self.tables)
         ends = {"after": part.within.after, "through": part.within.through}
         whose = {"slice": slice_name(self.part_of), **ends}
         return schema.with_metadata({**(schema.metadata or {}), PART_KEY: orjson.dumps(whose)})
@@ -268,23 +312,32 @@ class PartWriter:
         raw = batch["_pg_raw"]
         first, last = raw.offsets[0].as_py(), raw.offsets[-1].as_py()
         names, texts = (each.slice(first, last - first) for each in (raw.keys, raw.items))
-        chosen = [each.source_name for each in self._table(part).columns if each.scaled]
+        assert part.relation_id is not None
+        columns = self.tables[part.relation_id].columns
+        chosen = [each.source_name for each in columns if each.scaled]
         of_them = pc.is_in(names, value_set=pa.array(chosen, pa.string()))
         return pc.sum(pc.and_not(of_them, pc.starts_with(texts, '{"$'))).as_py() or 0
 
-    def _table(self, part: Part) -> SliceTable:
-        assert part.relation_id is not None
-        return self.tables[part.relation_id]
-
-    def _batches(self, connection: Connection, part: Part) -> Iterator[pa.RecordBatch]:
-        if part.kind == "transactions":
-            return read_transactions(connection, self.part_of, part.within)
-        if part.kind == "events":
-            return read_events(connection, self.part_of, part.within)
-        return read_typed(connection, self.part_of, self._table(part), part.within)
-
 
 _FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
+
+
+def schema_of(part: Part, tables: Mapping[int, SliceTable]) -> pa.Schema:
+    """Of the rows of one file."""
+    if part.relation_id is None:
+        return _FIXED[part.kind]
+    return tables[part.relation_id].arrow_schema()
+
+
+def rows_of(
+    connection: Connection, part_of: Slice, part: Part, tables: Mapping[int, SliceTable]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, read from the store. Raises ``StoreProblem``."""
+    if part.kind == "transactions":
+        return read_transactions(connection, part_of, part.within)
+    if part.relation_id is None:
+        return read_events(connection, part_of, part.within)
+    return read_typed(connection, part_of, tables[part.relation_id], part.within)
 
 
 def _changes(batch: pa.RecordBatch) -> int:
@@ -294,8 +347,10 @@ def _changes(batch: pa.RecordBatch) -> int:
     return int(batch.num_rows - before)
 
 
-def _check(changes: int, part: Part) -> None:
-    """Nothing may be lost on the way, as where the store's retention deletes what is read."""
+def check_rows(changes: int, part: Part) -> None:
+    """Nothing may be lost on the way, as where the store's retention deletes what is read. Raises
+    ``StoreProblem``.
+    """
     if changes != part.within.rows:
         raise StoreProblem(
             f"the store gave {changes:,} rows where it counted {part.within.rows:,}",

@@ -25,6 +25,7 @@ from replview.parquet.reading.resolving import transactions_of
 from replview.parquet.slices import LAST_SEQ, OPERATIONS, Narrowing, Range, Slice, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part
+from replview.text.parsing import whole_number
 
 #: Of a file, as far as it can be told before.
 FILE_BYTES = 128 * 1024 * 1024
@@ -193,8 +194,9 @@ def _events(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list
     return {_EVENTS: cut(connection, of_them, None, rows_per_part=most, by_day=True)}
 
 
-#: From so many rows on Spark writes, where it is there.
-SPARK_FROM_ROWS = 1_000_000
+#: From so many rows on Spark writes, where it is there, unless REPLVIEW_SPARK_FROM_ROWS says
+#: otherwise.
+_SPARK_FROM_ROWS = 1_000_000
 #: Measured on two shared cores, the store among them: sessions, planning and manifests; changes a
 #: second for a table of few columns; Spark's start.
 _BEGIN_SECONDS = 0.5
@@ -247,7 +249,7 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
     streamed = rows * sizes.bytes_per_change / _STREAM_BYTES_PER_SECOND
     seconds = _BEGIN_SECONDS + max(rows / _ROWS_PER_SECOND, streamed)
     seconds += _looked_up(connection, part) / _DERIVED_PER_SECOND
-    spark = rows >= SPARK_FROM_ROWS and spark_is_there()
+    spark = spark_writes(rows)
     return Estimate(
         rows=rows,
         transactions=sizes.transactions,
@@ -272,6 +274,12 @@ def _looked_up(connection: Connection, part: Slice) -> int:
     tables = tables_of(connection, replace(part, operations=asked))
     whole = [all(v.replica_identity == "FULL" for v in table.versions) for table in tables]
     return sum(table.rows or 0 for table, full in zip(tables, whole, strict=True) if not full)
+
+
+def spark_writes(rows: int) -> bool:
+    """Whether Spark is to write so many rows: enough of them, and it is installed with a Java."""
+    said = whole_number(os.environ.get("REPLVIEW_SPARK_FROM_ROWS", ""))
+    return rows >= (_SPARK_FROM_ROWS if said is None else said) and spark_is_there()
 
 
 def spark_is_there() -> bool:

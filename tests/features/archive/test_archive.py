@@ -10,7 +10,7 @@ from django.test import Client
 
 from replview.acts.sources import rename_source
 from replview.features.archive import job as archiving
-from replview.parquet.archive import job
+from replview.spark import archive_job as job
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Transaction

@@ -10,10 +10,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from replview.features.archive import job as archiving
-from replview.parquet.archive import job
 from replview.parquet.slices import Slice
 from replview.parquet.writing import exporting, manifests
 from replview.parquet.writing.targets import Target
+from replview.spark import archive_job as job
 from replview.store import instance_settings
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import archive
@@ -144,7 +144,7 @@ def test_what_the_files_do_not_hold_keeps_the_mark_where_it_is(
         change.seq = 3
         Change.objects.bulk_create([change])
     monkeypatch.setattr(
-        "replview.parquet.writing.files._check", lambda changes, part: None
+        "replview.parquet.writing.files.check_rows", lambda changes, part: None
     )  # the writer's own look
     Change.objects.filter(transaction_id=first.pk, seq=2).update(relation_id=None)
 

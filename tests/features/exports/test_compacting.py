@@ -21,7 +21,6 @@ from replview.parquet.archive import compacting
 from replview.parquet.archive.compacting import Compacted, compact
 from replview.parquet.archive.deleted import read_archived
 from replview.parquet.archive.increments import write_next
-from replview.parquet.archive.job import count
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, Span
 from replview.parquet.erasure.roots import Root
@@ -29,6 +28,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.manifests import Manifest, manifests, path_of
 from replview.parquet.writing.targets import Target
+from replview.spark.archive_job import count
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction

@@ -1,5 +1,7 @@
 """Exports into a real S3 server: what is whole, what is refused, and what cancelling leaves."""
 
+import datetime as dt
+import json
 import os
 import re
 import shutil
@@ -9,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +21,19 @@ import pytest
 
 from replview.features.exports.reading_back import reading_after
 from replview.features.exports.request import ask, read_export_request
+from replview.parquet.archive.compacting import Compacted, compact
+from replview.parquet.archive.increments import write_next
 from replview.parquet.slices import Slice
 from replview.parquet.writing import planning, targets
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.runtime.machine import free_port
+from replview.spark.sessions import SparkProblem, naming_connectors
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
-from tests.store.history_rows import History
+from tests.spark.conftest import spark as spark  # a fixture
+from tests.store.history_rows import WHEN, History, insert
 
 # Most machines have no such server: where there is one the tests are worth their seconds.
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -146,10 +152,25 @@ def test_an_export_is_whole_there_and_success_comes_last(
     assert found.to_table()["id"].to_pylist() == ["1", "2", "3", "3"]
 
 
-def test_the_printed_programs_read_it_there(
-    whole: Slice, history: History, bucket: Bucket, tmp_path: Path
+def test_an_archive_is_compacted_there_as_in_a_folder(
+    history: History, bucket: Bucket, tmp_path: Path
 ) -> None:
-    pytest.importorskip("polars")
+    history.commit(insert(9), commit_time=WHEN + dt.timedelta(days=1))
+    whole = read_export_request(history.slot, {}).slice
+    for target in (Target.of(bucket.url), Target.of(str(tmp_path / "here"))):
+        for seq in range(4):
+            part = replace(whole, after_seq=seq, through_seq=seq + 1)
+            write_next(part, target, dsn=store_conninfo())
+        assert compact(target, whole, most_bytes=1 << 30).after == 4
+        assert compact(target, whole, most_bytes=1 << 30) == Compacted()
+    assert bucket.files == objects(tmp_path / "here")
+
+
+@pytest.fixture
+def programs(
+    whole: Slice, history: History, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """What the page of an export into the bucket shows, to be run in a folder of its own."""
     manifest = export(whole, Target.of(bucket.url), dsn=store_conninfo())
     row = ask(read_export_request(history.slot, {}), bucket.url, by="alice",
               how=Export.How.PAGE, anywhere=True)  # fmt: skip
@@ -157,23 +178,82 @@ def test_the_printed_programs_read_it_there(
     reading = reading_after(row, "public.orders")
     assert reading is not None
     assert (reading.why_no_table, reading.table) == ("", "public.orders")
-    programs = {each.name: each.text for each in reading.snippets}
-    wanted = ["1", "2", "3"]
-    for name in ("pandas-table", "polars-table"):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    return {each.name: each.text for each in reading.snippets}
+
+
+def test_the_printed_programs_read_it_there(programs: dict[str, str]) -> None:
+    pytest.importorskip("polars")
+
+    def run(name: str) -> dict[str, Any]:
         names: dict[str, Any] = {}
         exec(compile(programs[name], name, "exec"), names)
-        assert sorted(names["rows"]["id"]) == wanted, name
-    copy = programs["delta-table"].replace('"orders"', repr(str(tmp_path / "copy")))
-    exec(compile(copy, "delta", "exec"), {})
-    duckdb = pytest.importorskip("duckdb")
+        return names
+
+    for name in ("pandas", "polars"):
+        assert list(run(name)["changes"]["id"]) == ["1", "2", "3", "3"], name
+        assert sorted(run(f"{name}-table")["rows"]["id"]) == ["1", "2", "3"], name
+    run("delta-table")
+    deltalake = pytest.importorskip("deltalake")
+    copy = deltalake.DeltaTable("orders").to_pyarrow_table()
+    assert sorted(copy["id"].to_pylist()) == ["1", "2", "3"]
+    catalog = pytest.importorskip("pyiceberg.catalog")
+    run("iceberg-table")
+    copy = catalog.load_catalog("default").load_table("default.orders").scan().to_arrow()
+    assert sorted(copy["id"].to_pylist()) == ["1", "2", "3"]
+
+
+#: Its extensions are those that PyPI has, or that DuckDB fetches.
+_DUCKDB = """
+import importlib.util, json, pathlib, sys
+import duckdb
+
+session = duckdb.connect(config={"extension_directory": sys.argv[1]})
+for name in ("httpfs", "aws"):
+    found = importlib.util.find_spec(f"duckdb_extension_{name}")
+    files = pathlib.Path(found.origin).parent.rglob("*.duckdb_extension") if found else [name]
     try:
-        with duckdb.connect() as session:
-            session.execute("INSTALL httpfs; INSTALL aws; LOAD httpfs; LOAD aws")
-    except duckdb.Error:
-        return  # They are fetched from a server that is not to be reached from here.
-    with duckdb.connect() as session:
-        rows = session.sql(programs["duckdb-table"]).fetchall()
-    assert sorted(each[0] for each in rows) == wanted
+        session.execute(f"INSTALL '{next(iter(files))}'")
+    except duckdb.Error as error:
+        sys.exit(f"no {name} for DuckDB {duckdb.__version__}: {error}")
+found = [session.sql(text).project("id").fetchall() for text in json.load(sys.stdin)]
+print(json.dumps([[row[0] for row in rows] for rows in found]))
+"""
+
+
+def test_the_printed_programs_of_duckdb_read_it_there(
+    programs: dict[str, str], tmp_path: Path
+) -> None:
+    """``DUCKDB_PYTHON`` names a Python that has DuckDB's extensions, where ours has not: of
+    ``duckdb``, ``duckdb-extension-httpfs`` and ``duckdb-extension-aws``, all of one version.
+    """
+    pytest.importorskip("duckdb")
+    asked = json.dumps([programs["duckdb"], programs["duckdb-table"]])
+    command = [os.environ.get("DUCKDB_PYTHON", sys.executable), "-c", _DUCKDB, tmp_path / "e"]
+    found = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    if found.stderr.startswith("no "):
+        pytest.skip(found.stderr.splitlines()[0])
+    assert found.returncode == 0, found.stderr
+    changes, rows = json.loads(found.stdout)
+    assert changes == ["1", "2", "3", "3"]
+    assert sorted(rows) == ["1", "2", "3"]
+
+
+def test_the_printed_programs_of_spark_say_what_they_need(
+    programs: dict[str, str], bucket: Bucket, spark: Any
+) -> None:
+    """Its connector is a jar that no package brings: as far as Hadoop without it goes."""
+    for name in ("spark", "spark-table"):
+        assert "org.apache.hadoop:hadoop-aws" in programs[name]
+        with pytest.raises(SparkProblem, match="no connector for s3a://"), naming_connectors():
+            exec(compile(programs[name], name, "exec"), {"spark": spark})
+    asked = spark._jsparkSession.sessionState().newHadoopConf()
+    port = re.findall(r"endpoint_override=(\S+?)&", bucket.url)[0]
+    assert asked.get("fs.s3a.endpoint") == f"http://{port}"
+    assert asked.get("fs.s3a.path.style.access") == "true"
+    assert asked.get("fs.s3a.endpoint.region") == "us-east-1"
 
 
 def test_cancelling_leaves_nothing_there(

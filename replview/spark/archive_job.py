@@ -1,12 +1,12 @@
-"""``python -m replview.parquet.archive.job JOB.json``: one slice to an archive, in its own process.
+"""``python -m replview.spark.archive_job JOB.json``: one slice to an archive, in its own process.
 
-The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``, and
-``abandoned`` (slices of exports that ended there before they were whole); the store's address is in
-the environment. Standard output is one JSON object: ``{"after_seq",
-"through_seq", "bytes", "opened", "transactions", "changes"}`` of the slice that is there now (it
-may be another than wanted: see ``increments``; ``opened``: the roots that it opened, and why), or
-``{"problem", "remedy"}`` with status 1. Told to stop, it keeps the files that are finished; status
-3. Standard error is the log.
+The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``,
+``abandoned`` (slices of exports that ended there before they were whole), and ``spark``: where
+Spark writes it, if it is large enough (null: this process does). The store's address is in the
+environment. Standard output is one JSON object: ``{"after_seq", "through_seq", "bytes", "opened",
+"transactions", "changes"}`` of the slice that is there now (it may be another than wanted: see
+``increments``; ``opened``: the roots that it opened, and why), or ``{"problem", "remedy"}`` with
+status 1. Told to stop, it keeps the files that are finished; status 3. Standard error is the log.
 """
 
 import logging
@@ -23,12 +23,15 @@ import pyarrow.parquet as pq
 
 from replview.parquet.archive.increments import write_next
 from replview.parquet.job_process import begin, problem_of, say
+from replview.parquet.reading import connect, tables_of
 from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import abandoned_by
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.manifests import Manifest
+from replview.parquet.writing.planning import spark_writes
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
+from replview.spark.export_tasks import writing
 
 #: ``_change_type`` → the operation; a row before an update is no change of its own.
 _OPERATIONS = {"insert": "insert", "update_postimage": "update", "delete": "delete"}
@@ -115,11 +118,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _where(spark: str | None, wanted: Slice) -> str | None:
+    """Where Spark writes, if it is large enough for that."""
+    if spark is None:
+        return None
+    with connect() as connection:
+        rows = sum(table.rows or 0 for table in tables_of(connection, wanted))
+    return spark if spark_writes(rows) else None
+
+
 def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
     wanted, target = Slice.from_json(job["slice"]), Target.of(job["target"])
     log.info("%s/%s, %s…%s", wanted.source, wanted.slot, wanted.after_seq + 1, wanted.through_seq)
     left = abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])
-    manifest = write_next(wanted, target, dsn=None, cancelled=stopped.is_set, abandoned=left)
+    with writing(_where(job.get("spark"), wanted), "replview archive") as write:
+        manifest = write_next(wanted, target, dsn=None, write_parts=write,
+                              cancelled=stopped.is_set, abandoned=left)  # fmt: skip
     seqs = manifest.document["commit_seq"]
     counted = count(target, manifest)
     log.info("counted %s transactions in %s files", counted["transactions"], len(manifest.files))

@@ -1,0 +1,114 @@
+"""The files that an export planned, on Spark: how executors read their rows, and write them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Self
+
+import orjson
+import psycopg
+import pyarrow as pa
+
+from replview.parquet.reading import connect
+from replview.parquet.reading.connecting import StoreProblem
+from replview.parquet.slices import Range, Slice, SliceTable
+from replview.parquet.writing.exporting import lost_store
+from replview.parquet.writing.files import Part, PartWriter, Written, rows_of, schema_of
+from replview.parquet.writing.problems import TargetProblem
+from replview.parquet.writing.targets import Target
+
+_TOLD = re.compile(r"replview tells (\[.*\])")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFiles:
+    """The files of one dataset. Their rows, as Spark has them, begin with the file's number; their
+    columns have names of ours, since Spark takes the dot in ``a.b`` for a field's.
+    """
+
+    part_of: Slice
+    table: SliceTable | None
+    parts: tuple[Part, ...]
+
+    def to_json(self) -> str:
+        parts = [
+            {"kind": e.kind, "dataset": e.dataset, "path": e.path, "relation_id": e.relation_id,
+             "within": e.within.to_json()}
+            for e in self.parts
+        ]  # fmt: skip
+        table = None if self.table is None else self.table.to_json()
+        return orjson.dumps([self.part_of.to_json(), table, parts]).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        part_of, table, parts = orjson.loads(text)
+        found = (Part(**{**each, "within": Range.from_json(each["within"])}) for each in parts)
+        return cls(Slice.from_json(part_of), table and SliceTable.from_json(table), tuple(found))
+
+    @property
+    def _tables(self) -> Mapping[int, SliceTable]:
+        relation = self.parts[0].relation_id
+        return {} if self.table is None or relation is None else {relation: self.table}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows as Spark has them."""
+        types = schema_of(self.parts[0], self._tables).types
+        fields = [pa.field(f"c{n}", kind) for n, kind in enumerate(types)]
+        return pa.schema([pa.field("file", pa.int32()), *fields])
+
+    def read(self, dsn: str, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, in their order."""
+        schema = self.schema
+        with telling(), connect(dsn) as connection:
+            for batch in rows_of(connection, self.part_of, self.parts[number], self._tables):
+                numbers = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
+                yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=schema)
+
+    def write(self, url: str, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
+        """The file that these rows are of; one that is there already is written over."""
+        first = next(batches, None)
+        if first is None:
+            return
+        part = self.parts[first.column(0)[0].as_py()]
+        writer = PartWriter(self.part_of, self._tables, Target.of(url))
+        schema = writer.schema(part)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for batch in chain([first], batches):
+                yield in_schema(batch.columns[1:], schema)
+
+        with telling():
+            yield writer.write_rows(part, rows())
+
+
+def in_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """What Spark has, or is to have: it names the insides of lists and maps otherwise."""
+    arrays = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Problems in words that the driver finds in what Spark shows of a task that failed."""
+    try:
+        yield
+    except (StoreProblem, TargetProblem, psycopg.Error) as error:
+        # What a server says may hold values.
+        known = lost_store(error) if isinstance(error, psycopg.Error) else error
+        of = "store" if isinstance(known, StoreProblem) else "target"
+        told = orjson.dumps([of, known.cause, known.remedy]).decode()
+        raise RuntimeError(f"replview tells {told}") from None
+
+
+def told_in(text: str) -> StoreProblem | TargetProblem | None:
+    """The problem that a task told, found in Spark's words."""
+    if (told := _TOLD.search(text)) is None:
+        return None
+    of, cause, remedy = orjson.loads(told[1])
+    return StoreProblem(cause, remedy) if of == "store" else TargetProblem(cause, remedy)
