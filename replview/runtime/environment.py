@@ -146,12 +146,16 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_LOG_LEVEL", "`DEBUG`, `INFO`, `WARNING` …", default="INFO"),
         Variable("REPLVIEW_SPARK",
             "Where large exports and, if it is set, large slices of the archive are written, and "
-            "where history jobs run: `local[2]`, `spark://…` (PySpark and Java are needed here), "
-            "or `sc://…` ([Spark Connect](../export-and-spark.md#spark-elsewhere), without a "
-            "token).", default="local[2]"),
+            "where large history jobs run: `local[2]`, `spark://…` (PySpark and Java are needed "
+            "here), or `sc://…` ([Spark Connect](../export-and-spark.md#spark-elsewhere), without "
+            "a token).", default="local[2]"),
         Variable("REPLVIEW_SPARK_FROM_ROWS",
             "From so many changes on an export, or a slice of the archive, is large.",
             default="1000000"),
+        Variable("REPLVIEW_SPARK_ABOVE",
+            "History jobs that read more rows of Parquet than this are answered by Spark, all "
+            "others by DuckDB in the worker's own process, for which no Java is needed. The "
+            "answers are the same. `0`: Spark answers all.", default="10000000"),
         Variable("REPLVIEW_WEBHOOK_URL",
             "The address for `replview webhook add`, so that no command line shows it."),
         Variable("REPLVIEW_DEBUG", "`1`: Django's debug pages; never where others can reach them."),

@@ -11,20 +11,26 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
 from replview.parquet.writing.problems import TargetProblem
-from replview.spark.history.commands import add_jobs, compute
-from replview.spark.history.datasets import Incarnation
+from replview.spark.history.commands import Question, add_jobs
+from replview.spark.history.engines import Session, by_duckdb, duckdb
 from replview.spark.history.results import as_json, as_table, check_output, write
 from replview.spark.sessions import SparkProblem, naming_connectors, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from replview.spark.history.duckdb_frames import DuckSession
 
 
 DONE, FAILED, NOTHING_NEW, GAP, WRONG_USE = 0, 1, 2, 3, 64
@@ -37,6 +43,10 @@ class _Parser(argparse.ArgumentParser):
         self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
 
 
+#: By a signal.
+_TOLD_TO_END = 143
+#: How often a query is told to end.
+_AGAIN_SECONDS = 0.05
 #: Changes of one increment, about.
 _INCREMENT = 2_000_000
 
@@ -107,8 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             known.error(f"--{name} is a number above zero")
     os.environ["TZ"] = "UTC"
     time.tzset()
-    # Told to end (a page's button, a worker that stops): the JVM goes along.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _told_to_end)
     try:
         return _run(options)
     except (SparkProblem, TargetProblem) as error:
@@ -119,34 +128,94 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def check(options: argparse.Namespace) -> None:
-    """What can be told without Spark, which takes its time to start."""
-    if "whole" in options:
-        return
-    incarnation = Incarnation.find(options.root, options.life)
-    named = getattr(options, "table", None) or ()
-    for name in [named] if isinstance(named, str) else named:
-        incarnation.table(name)
+def _told_to_end(*_: object) -> NoReturn:
+    """By a page's button, or a worker that stops: a query's files, or the JVM, go along."""
+    # Once is enough: what goes along is not left half gone.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(_TOLD_TO_END)
+
+
+def check(options: argparse.Namespace) -> Question:
+    """What is asked; all that can be told without an engine, which takes its time to start, is
+    right.
+    """
+    question = Question.of(options)
     if options.output:
         check_output(options.output, options.spark)
+    return question
 
 
 def _run(options: argparse.Namespace) -> int:
-    check(options)
-    spark = session(options.spark, name=f"replview {options.name}")
-    try:
-        if "whole" in options:
+    if "whole" in options:
+        with _spark(options) as spark:
             status: int = options.whole(spark, options)
             return status
-        with naming_connectors():
-            result = compute(spark, options)
-            if options.output:
-                print(f"written to {write(result, options.output)}", file=sys.stderr)
-            shown = (as_json if options.json else as_table)(result, options.limit)
+    question = check(options)
+    rows = question.rows()
+    here = by_duckdb(rows, options.spark_above)
+    engine = "DuckDB" if here else "Spark"
+    print(f"{engine} answers: {rows} rows are read", file=sys.stderr, flush=True)
+    told = {"answered_by": engine, "rows_read": rows}
+    if here:
+        return _apart(question, lambda duckdb: _answered(options, question, duckdb, told))
+    with _spark(options) as spark:
+        return _answered(options, question, spark, told)
+
+
+def _answered(
+    options: argparse.Namespace, question: Question, session_: Session, told: dict[str, Any]
+) -> int:
+    with naming_connectors():
+        result = question.answer(session_)
+        result = replace(result, details={**result.details, **told})
+        if options.output:
+            # Worked out once, although it is written and shown.
+            result.frame.persist()
+            print(f"written to {write(result, options.output)}", file=sys.stderr)
+        shown = (as_json if options.json else as_table)(result, options.limit)
         print(shown, flush=True)
-        return DONE if result.complete else GAP
+    return DONE if result.complete else GAP
+
+
+def _apart(question: Question, answered: Callable[["DuckSession"], int]) -> int:
+    """Answer by DuckDB in a thread of its own: an exit that a signal asks for, raised within its
+    code, would end the process on the spot and leave its files.
+    """
+    begun: list[DuckSession] = []
+
+    def answer() -> int:
+        with _duckdb(question) as session_:
+            begun.append(session_)
+            return answered(session_)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(answer)
+        try:
+            return running.result()
+        except (SystemExit, KeyboardInterrupt):
+            while not running.done():
+                for session_ in begun:
+                    session_.interrupt()
+                wait([running], _AGAIN_SECONDS)
+            raise
+
+
+@contextmanager
+def _spark(options: argparse.Namespace) -> Iterator[Session]:
+    spark = session(options.spark, name=f"replview {options.name}")
+    try:
+        yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _duckdb(question: Question) -> Iterator["DuckSession"]:
+    with (
+        tempfile.TemporaryDirectory(prefix="replview-history-") as folder,
+        duckdb(folder, question.incarnation.root) as connection,
+    ):
+        yield connection
 
 
 if __name__ == "__main__":

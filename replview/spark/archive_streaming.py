@@ -25,7 +25,7 @@ from replview.parquet.writing.layout import encoded
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target, test_write
 from replview.spark.export_tasks import write_parts
-from replview.spark.history.datasets import spark_url
+from replview.spark.history.engines import spark_url
 from replview.spark.sessions import SparkProblem, by_connect
 
 if TYPE_CHECKING:

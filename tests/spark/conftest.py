@@ -58,6 +58,19 @@ def spark() -> Iterator[Any]:
         session.stop()
 
 
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+def engine(request, tmp_path) -> Iterator[Any]:
+    """A session of each engine that answers questions over exported changes."""
+    if request.param == "spark":
+        yield request.getfixturevalue("spark")
+        return
+    from replview.parquet.writing.targets import Target
+    from replview.spark.history.engines import duckdb
+
+    with duckdb(str(tmp_path / "spill"), Target.of(str(tmp_path))) as session:
+        yield session
+
+
 @pytest.fixture
 def store_dsn(transactional_db) -> str:
     """The address of the test's store, as somebody outside Django has it."""

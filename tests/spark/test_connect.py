@@ -61,7 +61,7 @@ spark.stop()
 _JOBS = """
 import json, sys
 from replview.spark.__main__ import parser
-from replview.spark.history.commands import compute
+from replview.spark.history.commands import Question
 from replview.spark.history.results import as_json
 from replview.spark.sessions import session
 
@@ -69,7 +69,7 @@ spark = session(sys.argv[1])
 found = {}
 for name, words in json.loads(sys.argv[3]).items():
     options = parser().parse_args([name, "--root", sys.argv[2], *words])
-    found[name] = json.loads(as_json(compute(spark, options), 20))
+    found[name] = json.loads(as_json(Question.of(options).answer(spark), 20))
 print(json.dumps(found))
 spark.stop()
 """

@@ -45,42 +45,42 @@ def rows(result, *names: str) -> list[tuple]:
     return sorted(tuple(each[name] for name in names) for each in result.frame.collect())
 
 
-def test_as_of_follows_a_row_through_its_keys(history, spark) -> None:
+def test_as_of_follows_a_row_through_its_keys(history, engine) -> None:
     dataset = history.write()
 
-    now = as_of(spark, dataset)
+    now = as_of(engine, dataset)
     assert rows(now, "id", "a", "big", "_actor", "_unknown") == [(4, "zz", "large", "bob", [])]
     assert not now.complete
     assert "no baseline" in now.reasons[0]
-    before = as_of(spark, dataset, Moment(lsn=512))
+    before = as_of(engine, dataset, Moment(lsn=512))
     assert rows(before, "id", "a", "big") == [(2, "y", "other"), (3, "x", "large")]
-    early = as_of(spark, dataset, Moment(time=BEGAN + dt.timedelta(minutes=7)))
+    early = as_of(engine, dataset, Moment(time=BEGAN + dt.timedelta(minutes=7)))
     assert rows(early, "id", "a", "big") == [(1, "x", "large"), (2, "y", "other")]
 
 
-def test_as_of_begins_with_the_last_truncation_or_baseline(history, spark) -> None:
+def test_as_of_begins_with_the_last_truncation_or_baseline(history, engine) -> None:
     history.commit(("I", row(5, "old", "o")), ("T",), ("I", row(6, "new", "n")))
     truncated = history.commit(("I", row(7, "more", "m")))
     history.commit(("I", row(8, "read", "r")), baseline=True)
     history.commit(("I", row(9, "last", "l")))
     dataset = history.write()
 
-    first = as_of(spark, dataset, Moment(lsn=truncated))
+    first = as_of(engine, dataset, Moment(lsn=truncated))
     assert rows(first, "id") == [(6,), (7,)]
     assert (first.complete, first.details["begins"]["with"]) == (True, "truncation")
-    last = as_of(spark, dataset)
+    last = as_of(engine, dataset)
     assert rows(last, "id") == [(8,), (9,)]
     assert (last.complete, last.details["begins"]["with"]) == (True, "baseline")
 
 
-def test_what_is_missing_is_said(history, spark) -> None:
+def test_what_is_missing_is_said(history, engine) -> None:
     history.commit(("T",))
     history.commit(("I", row(1, "x", "y")))
     history.becomes(*V1, column("added", "integer"))
     history.commit(("I", row(2, "x", "y") | {"added": 7}))
     dataset = history.write(after=6)
 
-    result = as_of(spark, dataset, Moment(lsn=9999))
+    result = as_of(engine, dataset, Moment(lsn=9999))
     assert [reason.partition(",")[0] for reason in result.reasons] == [
         "transactions 5 to 7 of it are not exported whole",
         "what is exported ends at 0/700",
@@ -88,36 +88,36 @@ def test_what_is_missing_is_said(history, spark) -> None:
     assert rows(result, "id", "_unknown") == [(1, ["added"]), (2, [])]
 
     # What is counted is not called whole either.
-    who = who_changed(spark, [dataset], Span(from_lsn=1, to_lsn=9999))
+    who = who_changed(engine, [dataset], Span(from_lsn=1, to_lsn=9999))
     assert [reason.partition(",")[0] for reason in who.reasons] == [
         "what is exported ends at 0/700",
         "what is exported begins at 0/100",
         "transactions 1 to 7 of it are not exported whole",
     ]
     long_ago = Span(until=BEGAN - dt.timedelta(days=1))
-    nothing = transaction_rates(spark, dataset.incarnation, long_ago)
+    nothing = transaction_rates(engine, dataset.incarnation, long_ago)
     assert nothing.reasons == ("no transaction of that time is exported",)
 
 
-def test_rows_without_a_key_are_refused(tmp_path, spark) -> None:
+def test_rows_without_a_key_are_refused(tmp_path, engine) -> None:
     history = History(tmp_path, [TableVersion(id=1, number=1, columns=V1)])
     history.commit(("I", row(1, "x", "y")), ("U", row(1, "z")), actor="alice")
     dataset = history.write()
 
     with pytest.raises(SparkProblem, match="cannot be told apart"):
-        as_of(spark, dataset)
+        as_of(engine, dataset)
     # Who changed all tables does not fail for the sake of one.
-    who = who_changed(spark, [dataset])
+    who = who_changed(engine, [dataset])
     assert rows(who, "actor", "operation", "column", "changes") == [
         ("alice", "insert", None, 1), ("alice", "update, before unknown", None, 1),
     ]  # fmt: skip
     assert who.details["not_compared_for_want_of_one_key"] == ["public.t"]
 
 
-def test_every_state_has_its_time(history, spark) -> None:
+def test_every_state_has_its_time(history, engine) -> None:
     history.commit(("I", row(4, "zz", "large")), baseline=True)  # tells nothing new
     history.commit(("T",))
-    result = row_versions(spark, history.write())
+    result = row_versions(engine, history.write())
 
     names = ("id", "a", "big", "_from_version", "_to_version", "_ended_by", "_is_current")
     assert rows(result, *names) == [
@@ -131,10 +131,10 @@ def test_every_state_has_its_time(history, spark) -> None:
     assert ended[1] - ended[0] == dt.timedelta(minutes=15)
 
 
-def test_who_changed_what_compares_with_the_row_before(history, spark) -> None:
+def test_who_changed_what_compares_with_the_row_before(history, engine) -> None:
     history.commit(("U", row(4, "zz", "new")), ("U", row(99, "?")), actor="carol")
     dataset = history.write()
-    result = who_changed(spark, [dataset])
+    result = who_changed(engine, [dataset])
 
     assert result.complete
     found = result.frame.collect()
@@ -147,50 +147,51 @@ def test_who_changed_what_compares_with_the_row_before(history, spark) -> None:
         ("carol", "update", "big"): 1,
         ("carol", "update, before unknown", None): 1,
     }
-    masked = who_changed(spark, [dataset], masked={"public.t": ["id", "a"]})
+    masked = who_changed(engine, [dataset], masked={"public.t": ["id", "a"]})
     assert masked.details["not_counted"] == ["public.t.a", "public.t.id"]
     assert {each["column"] for each in masked.frame.collect()} == {None, "big"}
-    later = who_changed(spark, [dataset], Span(from_lsn=1280)).frame.collect()
+    later = who_changed(engine, [dataset], Span(from_lsn=1280)).frame.collect()
     assert {each["actor"] for each in later} == {"carol"}
 
 
-def test_counts_of_rows_transactions_and_shapes(history, spark) -> None:
+def test_counts_of_rows_transactions_and_shapes(history, engine) -> None:
     history.becomes(*V1[:2], column("big", "bytea"), column("n", "bigint"))
     history.commit(("I", {"id": 7, "a": "w", "n": 1}), actor="alice")
     dataset = history.write()
 
-    found = churn(spark, dataset, every="day")
+    found = churn(engine, dataset, every="day")
     assert rows(found, "inserts", "updates", "deletes", "transactions", "actors") == [
         (1, 3, 1, 4, 2), (2, 0, 0, 1, 1),
     ]  # fmt: skip
-    hot = hot_rows(spark, dataset, top=2).frame.collect()
+    hot = hot_rows(engine, dataset, top=2).frame.collect()
     assert [(each["id"], each["changes"]) for each in hot] == [(2, 2), (4, 2)]
-    sizes = {r["measure"]: r for r in transaction_sizes(spark, dataset.incarnation).frame.collect()}
+    found = transaction_sizes(engine, dataset.incarnation)
+    sizes = {each["measure"]: each for each in found.frame.collect()}
     assert (sizes["changes"]["p50"], sizes["changes"]["largest"]) == (1.0, 2)
-    rates = transaction_rates(spark, dataset.incarnation, Span(to_lsn=512), every="month")
+    rates = transaction_rates(engine, dataset.incarnation, Span(to_lsn=512), every="month")
     assert rows(rates, "transactions", "changes", "actors") == [(2, 3, 3)]
-    shapes = schema_versions(spark, dataset).frame.collect()
+    shapes = schema_versions(engine, dataset).frame.collect()
     assert [(s["version"], s["added"], s["retyped"]) for s in shapes] == [
         (1, [], []), (2, ["n"], ["big: text → bytea"]),
     ]  # fmt: skip
 
 
 @pytest.mark.long
-def test_masked_columns_are_null_and_marked_in_what_is_given(history, spark) -> None:
+def test_masked_columns_are_null_and_marked_in_what_is_given(history, engine) -> None:
     dataset, masked = history.write(), {"public.t": ["a", "id"]}
-    for result in (as_of(spark, dataset), row_versions(spark, dataset)):
+    for result in (as_of(engine, dataset), row_versions(engine, dataset)):
         given = without_masked(result, dataset, masked)
         assert {tuple(each) for each in rows(given, "id", "a")} == {(None, None)}
         mark = {"a": '{"$masked":true}', "id": '{"$masked":true}'}
         assert [each["_pg_raw"] for each in given.frame.collect()] == [mark] * len(rows(result))
         assert rows(given, "big") == rows(result, "big")
-    [hot, *_] = rows(without_masked(hot_rows(spark, dataset, Span()), dataset, masked), "id")
+    [hot, *_] = rows(without_masked(hot_rows(engine, dataset, Span()), dataset, masked), "id")
     assert hot == (None,)
     assert without_masked(result, dataset, {"public.other": ["a"]}) is result
 
 
 @pytest.mark.long
-def test_an_erased_row_breaks_no_job_and_no_other_row(history, spark, tmp_path) -> None:
+def test_an_erased_row_breaks_no_job_and_no_other_row(history, engine, tmp_path) -> None:
     history.commit(("I", row(5, "stays", "s")), ("U", row(5, "stayed")))
     history.write()
     wanted = FileErasure(
@@ -199,8 +200,8 @@ def test_an_erased_row_breaks_no_job_and_no_other_row(history, spark, tmp_path) 
     )  # fmt: skip
     assert Root.of(str(tmp_path), wanted).erase().rows == 2
     dataset = Dataset.find(str(tmp_path), "public.t")
-    now = as_of(spark, dataset)
+    now = as_of(engine, dataset)
     assert rows(now, "id", "a", "big") == [(4, "zz", "large"), (5, "stayed", "s")]
-    versions = row_versions(spark, dataset)
+    versions = row_versions(engine, dataset)
     assert [each for each in rows(versions, "id", "a") if each[0] == 5] == [(5, "stayed")]
-    assert who_changed(spark, [dataset], Span()).frame.count() > 0
+    assert who_changed(engine, [dataset], Span()).frame.count() > 0

@@ -40,7 +40,7 @@ def held(result) -> dict[str, dict]:
 
 @pytest.mark.own_jvm
 def test_it_equals_the_source_whatever_happened_to_rows(
-    source, record, store_dsn, spark, tmp_path
+    source, record, store_dsn, engine, tmp_path
 ) -> None:
     source.run("CREATE TABLE written (n serial)")
     ledger = Ledger(source, 5)
@@ -63,6 +63,6 @@ def test_it_equals_the_source_whatever_happened_to_rows(
         dataset = Dataset.find(str(tmp_path), f"public.{table}")
         for n in moments:
             lsn = int(LSN(committed[n].commit_lsn))
-            result = as_of(spark, dataset, Moment(lsn=lsn))
+            result = as_of(engine, dataset, Moment(lsn=lsn))
             assert held(result) == contents[n], (table, n)
             assert result.complete, result.reasons

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
@@ -59,10 +60,9 @@ def ended() -> HistoryJob:
     return HistoryJob.objects.latest("pk")
 
 
-@pytest.mark.own_jvm
-def test_as_of_on_the_page_is_what_the_table_held(
-    source, record, store_dsn, tmp_path, settings, monkeypatch, stopping
-) -> None:
+@pytest.fixture
+def asked(source, record, store_dsn, tmp_path, settings) -> tuple[dict[str, str], list[Any]]:
+    """A job, ``paid`` as of a moment over what was exported; and what it held then."""
     settings.DATA_DIR = tmp_path
     source.run("CREATE TABLE paid (id int PRIMARY KEY, status text)")
     recording = record(source)
@@ -85,26 +85,30 @@ def test_as_of_on_the_page_is_what_the_table_held(
         slot_name=str(recording.slot), slice={}, target=str(root), requested_by="alice",
         requested_how="page", state="done",
     )  # fmt: skip
+    return {"job": "as-of", "root": str(root), "table": "public.paid", "lsn": str(moment)}, live
+
+
+@pytest.fixture
+def client(transactional_db) -> Client:
     client = Client()
     client.force_login(make_user("alice"))
-    words = {"job": "as-of", "root": str(root), "table": "public.paid", "lsn": str(moment)}
-    client.post("/history/new/", words)
+    return client
 
-    # A worker that is told to stop ends the job and gives it back.
-    pid = begun().job_pid
-    assert pid is not None
-    stopping.set()
-    assert ended().state == "waiting"
-    assert not alive(pid)
-    stopping.clear()
+
+def test_as_of_on_the_page_is_what_the_table_held(asked, client, tmp_path, monkeypatch) -> None:
+    words, live = asked
+    # DuckDB needs neither.
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("REPLVIEW_SPARK", "local[1]")
+    client.post("/history/new/", words)
     begun()
     row = ended()
-
     assert (row.state, row.problem_cause, row.attempts) == ("done", "", 1)
+    assert not [*(tmp_path / "history-scratch").iterdir()]
     files = ds.dataset(row.output, format="parquet").to_table(columns=["id", "status"])
     assert sorted((one["id"], one["status"]) for one in files.to_pylist()) == live
     page = client.get(f"/history/{row.pk}/").content.decode()
-    assert "Done: more than 200 rows." in page
+    assert "Done: more than 200 rows, answered by DuckDB in the worker." in page
     assert "Complete: all that it takes is exported." in page
     assert row.result is not None
     assert {(int(one[0]), one[1]) for one in row.result["rows"]} <= set(live)
@@ -112,9 +116,8 @@ def test_as_of_on_the_page_is_what_the_table_held(
     assert f"written to file://{row.output}" in log
     assert os.environ.get("REPLVIEW_SECRET_KEY", "no secret") not in log
 
-    # As on a machine that has no Java.
-    monkeypatch.setenv("REPLVIEW_SPARK", "local[1]")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    # A larger question is Spark's, and this machine has no Java.
+    monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "200")
     client.post("/history/new/", words)
     begun()
     row = ended()
@@ -124,6 +127,26 @@ def test_as_of_on_the_page_is_what_the_table_held(
 
 
 @pytest.mark.own_jvm
+def test_a_worker_that_is_told_to_stop_gives_the_job_back(
+    asked, client, tmp_path, monkeypatch, stopping
+) -> None:
+    words, live = asked
+    monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "0")
+    client.post("/history/new/", words)
+    pid = begun().job_pid
+    assert pid is not None
+    stopping.set()
+    assert ended().state == "waiting"
+    assert not alive(pid)
+    stopping.clear()
+    begun()
+    row = ended()
+    assert (row.state, row.problem_cause, row.attempts) == ("done", "", 1)
+    files = ds.dataset(row.output, format="parquet").to_table(columns=["id", "status"])
+    assert sorted((one["id"], one["status"]) for one in files.to_pylist()) == live
+    assert "answered by Spark." in client.get(f"/history/{row.pk}/").content.decode()
+
+
 def test_what_keeps_a_job_from_running_is_said_with_its_remedy(
     transactional_db, tmp_path, settings, stopping
 ) -> None:

@@ -86,14 +86,14 @@ def held(rows: list[Any]) -> dict[str, tuple[Any, ...]]:
     return {str(row[0]): row for row in found}
 
 
-def check_history(spark, root: Path, played: Played, moments: list[int]) -> None:
+def check_history(engine, root: Path, played: Played, moments: list[int]) -> None:
     dataset = Dataset.find(str(root), "t3")
     assert dataset.names[-1] == "public.t3"
     for lsn in moments:
-        result = as_of(spark, dataset, Moment(lsn=lsn))
+        result = as_of(engine, dataset, Moment(lsn=lsn))
         assert held(result.frame.collect()) == played.contents[lsn], lsn
         assert result.complete, result.reasons
-    versions = row_versions(spark, dataset)
+    versions = row_versions(engine, dataset)
     assert versions.complete, versions.reasons
     states = versions.frame.collect()
     for lsn, content in played.contents.items():
@@ -104,15 +104,15 @@ def check_history(spark, root: Path, played: Played, moments: list[int]) -> None
 
 @pytest.mark.long
 def test_an_archive_answers_over_all_of_it(
-    played: Played, store_dsn: str, tmp_path: Path, spark
+    played: Played, store_dsn: str, tmp_path: Path, engine
 ) -> None:
     for end in (*played.ends[:3], played.whole.through_seq):
         archived(replace(played.whole, through_seq=end), tmp_path, store_dsn)
-    check_history(spark, tmp_path, played, list(played.contents))
+    check_history(engine, tmp_path, played, list(played.contents))
 
     # Another table: it has its name now, and neither has changes of the other.
     other = Dataset.find(str(tmp_path), "public.t")
-    assert [row["code"] for row in as_of(spark, other).frame.collect()] == ["other"]
+    assert [row["code"] for row in as_of(engine, other).frame.collect()] == ["other"]
     [former] = other.described["other_tables_of_the_name"]
     assert Dataset.find(str(tmp_path), former).name == "public.t3"
     assert Dataset.find(str(tmp_path), "t2").name == "public.t3"
@@ -120,27 +120,27 @@ def test_an_archive_answers_over_all_of_it(
         Dataset.find(str(tmp_path), "t4")
 
 
-def test_an_export_in_pieces_does(played: Played, store_dsn: str, tmp_path: Path, spark) -> None:
+def test_an_export_in_pieces_does(played: Played, store_dsn: str, tmp_path: Path, engine) -> None:
     after = 0
     for end in (*played.ends[1::2], played.whole.through_seq):
         with reading.connect(store_dsn) as store:
             part = reading.resolve(store, slot=played.whole.slot, after_seq=after, through_seq=end)
         export(part, Target.of(str(tmp_path)), dsn=store_dsn)
         after = end
-    check_history(spark, tmp_path, played, list(played.contents)[-2:])
+    check_history(engine, tmp_path, played, list(played.contents)[-2:])
 
     tables = {each.name: each for each in Incarnation.find(str(tmp_path)).tables}
     assert sorted(tables) == ["public.t", "public.t3"]
     table = tables["public.t3"]
-    found = who_changed(spark, [table]).frame.collect()
+    found = who_changed(engine, [table]).frame.collect()
     assert {(r["operation"], r["column"]): r["changes"] for r in found} == {
         ("insert", None): 11, ("delete", None): 4, ("update", "id"): 4, ("update", "code"): 2,
         ("update", "v"): 4, ("update", "w"): 3,
     }  # fmt: skip
-    hot = {r["code"]: r["changes"] for r in hot_rows(spark, table, top=50).frame.collect()}
+    hot = {r["code"]: r["changes"] for r in hot_rows(engine, table, top=50).frame.collect()}
     # Each row once, whichever key it was known by; one that moved has another key.
     assert {code: hot[code] for code in ("f7", "c9", "c8")} == {"f7": 1, "c9": 3, "c8": 2}
-    [counted] = churn(spark, table, every="month").frame.collect()
+    [counted] = churn(engine, table, every="month").frame.collect()
     assert counted["changes"] == 26
 
 
@@ -148,7 +148,7 @@ def row(number: int, a: str, big: str | None = None) -> dict[str, Any]:
     return {"id": number, "a": a} | ({} if big is None else {"big": big})
 
 
-def test_rows_that_cannot_be_followed_are_unknown_and_counted(tmp_path: Path, spark) -> None:
+def test_rows_that_cannot_be_followed_are_unknown_and_counted(tmp_path: Path, engine) -> None:
     history = History(tmp_path)
     history.commit(("T",))
     history.commit(*(("I", row(n, f"a{n}", f"b{n}")) for n in (1, 2, 3)), ("I", row(4, "a3", "b4")))
@@ -163,7 +163,7 @@ def test_rows_that_cannot_be_followed_are_unknown_and_counted(tmp_path: Path, sp
     history.commit(("I", row(6, "a6", "b6")))
     dataset = history.write()
 
-    first = as_of(spark, dataset, Moment(lsn=lsn))
+    first = as_of(engine, dataset, Moment(lsn=lsn))
     names = ("id", "a", "big")
     assert sorted(tuple(r[n] for n in names) for r in first.frame.collect()) == [
         (1, "d1", "b1"), (3, "a3", "b3"), (4, "a3", "b4"), (5, "d5", "b5"),
@@ -172,20 +172,20 @@ def test_rows_that_cannot_be_followed_are_unknown_and_counted(tmp_path: Path, sp
         "1 rows cannot be followed across the change of the key from (id) to (big) at 0/500: what "
         "became of them is unknown",
     )
-    last = as_of(spark, dataset)
+    last = as_of(engine, dataset)
     assert sorted(r["id"] for r in last.frame.collect()) == [1, 5, 6]
     assert [reason.partition(" ")[0] for reason in last.reasons] == ["1", "2"]
-    states = row_versions(spark, dataset).frame.collect()
+    states = row_versions(engine, dataset).frame.collect()
     ended = sorted((s["id"], s["_from_version"], s["_to_version"]) for s in states
                    if s["_ended_by"] == "lost")  # fmt: skip
     assert ended == [(3, 512, 1536), (4, 512, 1536), (5, 1024, 1280)]
-    found = who_changed(spark, [dataset])
+    found = who_changed(engine, [dataset])
     counts = {(r["operation"], r["column"]): r["changes"] for r in found.frame.collect()}
     assert counts[("update, before unknown", None)] == 2
     assert not found.complete
 
 
-def test_inserts_of_a_time_without_a_key_are_rows(tmp_path: Path, spark) -> None:
+def test_inserts_of_a_time_without_a_key_are_rows(tmp_path: Path, engine) -> None:
     history = History(tmp_path)
     history.commit(("T",), ("I", row(1, "a", "b")))
     history.becomes(*V1, key=())
@@ -193,7 +193,7 @@ def test_inserts_of_a_time_without_a_key_are_rows(tmp_path: Path, spark) -> None
     history.becomes(*V1)
     history.commit(("U", row(1, "x", "b")), ("U", row(3, "y", "b"), {"id": 2}))
     dataset = history.write()
-    known = as_of(spark, dataset)
+    known = as_of(engine, dataset)
     assert sorted((r["id"], r["a"]) for r in known.frame.collect()) == [(1, "x"), (3, "y")]
     assert known.complete, known.reasons
 
@@ -204,6 +204,6 @@ def test_inserts_of_a_time_without_a_key_are_rows(tmp_path: Path, spark) -> None
     history.commit(("U", row(2, "a", "b")))
     history.becomes(*V1)
     history.commit(("I", row(3, "a", "b")))
-    unknown = as_of(spark, history.write())
+    unknown = as_of(engine, history.write())
     assert [r["id"] for r in unknown.frame.collect()] == [3]
     assert [reason[:10] for reason in unknown.reasons] == ["1 changes ", "1 rows can"]

@@ -1,12 +1,13 @@
 """Running history jobs: claimed from the store, each in a process of its own that a thread follows.
 
-One at a time in a worker: each is a JVM with its memory. A worker that is told to stop ends the
-job and gives it back; another begins it anew.
+One at a time in a worker: a large question is a JVM with its memory. A worker that is told to stop
+ends the job and gives it back; another begins it anew.
 """
 
 import contextlib
 import logging
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -30,6 +31,8 @@ ROWS_KEPT = 200
 #: Longer values are cut where they are shown.
 _CELL = 1_000
 _MOST_BYTES = 64 * 1024 * 1024
+#: The line in which a job tells what answers.
+_ENGINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
 _OPTIONS = {
     "life": "--life", "table": "--table", "lsn": "--lsn", "time": "--time", "every": "--every",
     "from_lsn": "--from-lsn", "to_lsn": "--to-lsn", "since": "--since", "until": "--until",
@@ -52,12 +55,15 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         end_leftover(row, f"--output={row.output}\0")
         shutil.rmtree(row.output, ignore_errors=True)
     results_path = log_folder() / f"history-{row.pk}.out"
+    # For what the job does not keep in memory; of a run that was killed it may still be there.
+    scratch = Path(settings.DATA_DIR) / "history-scratch" / str(row.pk)
+    shutil.rmtree(scratch, ignore_errors=True)
     try:
         _check(row)
         # That no other job, and no run before this, wrote to.
         folder = read_policy().root.resolve() / "history-jobs"
         output = folder / f"{row.pk}-{row.job}-{row.attempts}"
-        job = _start(row, output, results_path)
+        job = _start(row, output, results_path, scratch)
     except Refused as refused:
         rows.fail(row, refused.cause, refused.remedy)
         return
@@ -69,7 +75,9 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
     try:
         pid = job.process.pid
         rows.beat(row, worker=worker(), job_pid=pid, log_path=str(job.log), output=str(output))
-        after = follow(rows, row, lambda seconds: job.wait(seconds) is not None, stop)
+        after = follow(
+            rows, row, lambda seconds: job.wait(seconds) is not None, stop, _Engine(job.log)
+        )
     finally:
         job.end()
         if after is After.ENDED:
@@ -77,6 +85,7 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
         if not kept:
             shutil.rmtree(output, ignore_errors=True)
         results_path.unlink(missing_ok=True)
+        shutil.rmtree(scratch, ignore_errors=True)
     if after is After.STOPPED:
         rows.give_back(row)
 
@@ -106,13 +115,35 @@ def arguments(row: HistoryJob, output: Path) -> list[str]:
     return [*found, f"--output={output}", f"--limit={ROWS_KEPT}", "--json", f"--spark={spark}"]
 
 
-def _start(row: HistoryJob, output: Path, results_path: Path) -> JobProcess:
+def _start(row: HistoryJob, output: Path, results_path: Path, scratch: Path) -> JobProcess:
     log_folder().mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(parents=True)
     with results_path.open("wb") as results:
         # It reads files alone: where the store is, it need not know.
-        hidden = {"REPLVIEW_STORE_URL": ""}
+        environment = {"REPLVIEW_STORE_URL": "", "TMPDIR": str(scratch)}
         return JobProcess.start(arguments(row, output), log=results_path.with_suffix(".log"),
-                                environment=hidden, output=results)  # fmt: skip
+                                environment=environment, output=results)  # fmt: skip
+
+
+class _Engine:
+    """News of a job: what answers it, and how many rows it reads; once that is known."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        # What stands there is of runs before.
+        self._read = log.stat().st_size
+        self._told = False
+
+    def __call__(self) -> dict[str, Any] | None:
+        if self._told:
+            return None
+        with contextlib.suppress(OSError), self._log.open("rb") as log:
+            log.seek(self._read)
+            if found := _ENGINE.search(log.read(_MOST_BYTES)):
+                self._told = True
+                told = {"answered_by": found[1].decode(), "rows_read": int(found[2])}
+                return {"result": {"told": told}}
+        return None
 
 
 def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:

@@ -1,6 +1,5 @@
 """The page of history jobs: a job as a sentence, over what was exported, and whether it can run."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +14,8 @@ from replview.features.history.request import (
 )
 from replview.parquet.writing.planning import spark_is_there
 from replview.spark.history.commands import JOBS, PERIODS
+from replview.spark.history.engines import most_for_duckdb
+from replview.spark.sessions import SparkProblem
 from replview.store.models import HistoryJob
 from replview.targets.policy import Policy, Refused, read_policy
 from replview.ui.job_pages import tables_words, url_of
@@ -141,20 +142,28 @@ def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
         )
     if trouble is not None:
         return refusal("look", "This job cannot run:", trouble)
+    return _ready(page)
+
+
+def _ready(page: HistoryPage) -> Sentence:
+    """Which engine answers is told before, too."""
     title = f"Ready to show {page.does}."
-    if not (spark_is_there() or os.environ.get("REPLVIEW_SPARK", "").startswith("sc://")):
-        return Sentence(
-            level="look",
-            title=title,
-            cause="But Spark or its Java is not installed where these pages run.",
-            next="on the worker's machine: pip install '.[spark]' in replview's folder, "
-            "apt-get install openjdk-17-jre-headless.",
-            ready=True,
-        )
+    try:
+        most = most_for_duckdb()
+    except SparkProblem as problem:
+        return refusal("look", "No job can run:", Refused(problem.cause, problem.remedy))
+    causes = [f"DuckDB answers from up to {most:,} rows of Parquet."] if most else []
+    if spark_is_there():
+        causes.append("Spark answers from more." if most else "Spark answers.")
+        ready = "run it, or edit the sentence."
+        return Sentence(level="ok", title=title, cause=" ".join(causes), next=ready, ready=True)
+    more = "for more of them Spark" if most else "Spark"
+    causes.append(f"But {more} or its Java is not installed where these pages run.")
     return Sentence(
-        level="ok",
+        level="ok" if most else "look",
         title=title,
-        cause="It reads the Parquet files alone, in a process of its own.",
-        next="run it, or edit the sentence.",
+        cause=" ".join(causes),
+        next="on the worker's machine: pip install '.[spark]' in replview's folder, "
+        "apt-get install openjdk-17-jre-headless.",
         ready=True,
     )

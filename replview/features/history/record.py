@@ -116,13 +116,13 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
     if row.state == HistoryJob.State.WAITING:
         return Sentence(level="idle", title=_waiting(row), cause=by)
     if row.state == HistoryJob.State.RUNNING:
-        title = f"Running for {age_words(_seconds(row) or 0)}."
+        title = f"Running for {age_words(_seconds(row) or 0)}{_reading(result)}."
         return Sentence(level="idle", title=title, cause=by)
     if row.state == HistoryJob.State.CANCELLED:
         return Sentence(level="idle", title="Cancelled:", cause="nothing of it is kept.")
     if row.state == HistoryJob.State.FAILED:
         return failed(row)
-    title = f"Done: {_rows_words(result)}."
+    title = f"Done: {_rows_words(result)}{_answered(result)}."
     if result.get("complete"):
         cause = "Complete: all that it takes is exported."
         return Sentence(level="ok", title=title, cause=cause)
@@ -130,6 +130,21 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
     more = f" ({len(reasons) - 1} more below)" if len(reasons) > 1 else ""
     why = f"{reasons[0]}{more}" if reasons else "why is unknown"
     return Sentence(level="look", title=title, cause=f"Not complete: {why}.")
+
+
+def _engine(result: Mapping[str, Any]) -> str:
+    """``DuckDB in the worker``; empty: an answer of before that was told, or not known yet."""
+    name = (result.get("told") or {}).get("answered_by")
+    return f"{name} in the worker" if name == "DuckDB" else str(name or "")
+
+
+def _reading(result: Mapping[str, Any]) -> str:
+    rows = (result.get("told") or {}).get("rows_read")
+    return f": {_engine(result)} reads {plural(rows, 'row')}" if type(rows) is int else ""
+
+
+def _answered(result: Mapping[str, Any]) -> str:
+    return f", answered by {engine}" if (engine := _engine(result)) else ""
 
 
 def _waiting(row: HistoryJob) -> str:
@@ -146,7 +161,7 @@ def _rows_words(result: Mapping[str, Any]) -> str:
 
 def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = len(result["rows"])
-    seconds = _seconds(row)
+    seconds, read = _seconds(row), (result.get("told") or {}).get("rows_read")
     complete = {True: "yes", False: "no"}.get(result.get("complete", ""))
     return [
         {
@@ -155,6 +170,7 @@ def _figures(row: HistoryJob, result: Mapping[str, Any]) -> list[dict[str, Any]]
             "rest": "shown, of more" if result.get("more") else "",
             "main": True,
         },
+        {"label": "Rows read", "number": None if read is None else count_words(read)},
         {"label": "Complete", "number": complete},
         {"label": "Time", "number": None if seconds is None else age_words(max(seconds, 1.0))},
         {"label": "Asked by", "number": row.requested_by},
@@ -172,6 +188,9 @@ def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Maps within it by their own names."""
     found: list[tuple[str, Any]] = []
     for name, value in dict(result.get("told") or {}).items():
+        if name in ("answered_by", "rows_read"):
+            # The sentence and the figures have them.
+            continue
         words = str(name).replace("_", " ")
         if isinstance(value, dict):
             found += [(f"{words}: {key.replace('_', ' ')}", each) for key, each in value.items()]

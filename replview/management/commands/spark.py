@@ -17,8 +17,9 @@ from replview.store.connecting import store_conninfo
 
 class Command(PlainCommand):
     help = (
-        "History jobs over changes that were exported as Parquet, by Spark: as-of, row-versions, "
-        "churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, schema-versions. "
+        "History jobs over changes that were exported as Parquet, by DuckDB or Spark: as-of, "
+        "row-versions, churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, "
+        "schema-versions. "
         "'replview spark JOB --help' tells a job's options."
     )
 

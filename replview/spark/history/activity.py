@@ -5,23 +5,22 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from replview.parquet.slice_schemas import Column
+from replview.parquet.slice_schemas import PARTITION, Column
 from replview.spark.history.datasets import Dataset, Incarnation
+from replview.spark.history.engines import DataFrame, Expression, F, Session, Window
 from replview.spark.history.reach import WHOLE, Span, span_doubts, truncations
 from replview.spark.history.results import Result, masked_of
 from replview.spark.history.row_intervals import (
     GONE,
-    INTERVAL,
+    PLACE,
+    RANK,
+    STREAM,
     by_key,
     key_names,
     place,
     placed,
     raw,
-    with_intervals,
+    with_ends,
 )
 from replview.spark.history.row_keys import Keyed, keyed
 from replview.spark.quoting import tick
@@ -29,41 +28,42 @@ from replview.spark.quoting import tick
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
-def churn(
-    spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, every: str = "hour"
-) -> Result:
+def churn(session: Session, dataset: Dataset, span: Span = WHOLE, *, every: str = "hour") -> Result:
     """Changes of a table in each minute, hour, day, week or month (UTC) that has some.
 
     Rows: ``period timestamp, inserts bigint, updates bigint, deletes bigint, changes bigint,
-    transactions bigint, actors bigint`` (counted), and where rows have a key ``changed_rows
-    bigint`` (about: different keys). Baselines are no changes.
+    transactions bigint, actors bigint``, and where rows have a key ``changed_rows bigint``
+    (different keys). Baselines are no changes.
     """
-    changes = _changes(spark, dataset, span)
+    changes = _changes(session, dataset, span)
     counts = [*_counts(), F.count_distinct("_commit_version").alias("transactions"),
               F.count_distinct("_actor").alias("actors")]  # fmt: skip
     key = key_names(dataset.key_columns) if dataset.tells_rows_apart else []
     if key:
         changes = placed(changes, dataset)
-        counts.append(F.approx_count_distinct(F.struct(*key)).alias("changed_rows"))
+        counts.append(F.count_distinct(F.struct(*key)).alias("changed_rows"))
     period = F.date_trunc(every, "_commit_timestamp").alias("period")
     frame = changes.groupBy(period).agg(*counts).orderBy("period")
-    reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
+    reasons = span_doubts(session, dataset.incarnation, span, [dataset])
     return Result(frame, not reasons, reasons, {**dataset.described, "every": every})
 
 
-def hot_rows(spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, top: int = 20) -> Result:
+def hot_rows(session: Session, dataset: Dataset, span: Span = WHOLE, *, top: int = 20) -> Result:
     """The rows that changed most often.
 
     Rows, most changes first: the key's columns (of all its keys, as last known), ``inserts,
     updates, deletes, changes bigint, actors bigint, first_change, last_change timestamp``. Raises
     ``SparkProblem`` where rows cannot be told apart.
     """
-    columns, reasons = dataset.key_columns, span_doubts(spark, dataset.incarnation, span, [dataset])
+    columns, reasons = (
+        dataset.key_columns,
+        span_doubts(session, dataset.incarnation, span, [dataset]),
+    )
     if len(dataset.keys) == 1:
-        found = keyed(dataset, _changes(spark, dataset, span))
+        found = keyed(dataset, _changes(session, dataset, span))
     else:
         # Which row is which is known from the beginning on.
-        found = _keyed(spark, dataset, span)
+        found = _keyed(session, dataset, span)
         own = _stream(span.since_of(found.rows, time="_commit_timestamp"))
         found = replace(found, rows=own)
     more = ("inserts", "updates", "deletes", "changes", "actors", "first_change", "last_change")
@@ -90,18 +90,15 @@ def hot_rows(spark: SparkSession, dataset: Dataset, span: Span = WHOLE, *, top: 
     return Result(frame, not reasons, reasons, {**dataset.described, "key": key})
 
 
-def _keyed(
-    spark: SparkSession, dataset: Dataset, span: Span, *, keep_nameless: bool = False
-) -> Keyed:
+def _keyed(session: Session, dataset: Dataset, span: Span, *, keep_nameless: bool = False) -> Keyed:
     """All changes until a span ends; where the key changed, a truncation ended rows, too."""
-    cut = truncations(spark, dataset, span.end) if len(dataset.keys) > 1 else []
-    return keyed(dataset, dataset.changes(spark, span.end), [(lsn, seq) for lsn, seq, _ in cut],
-                 keep_nameless=keep_nameless)  # fmt: skip
+    cut = truncations(session, dataset, span.end) if len(dataset.keys) > 1 else None
+    return keyed(dataset, dataset.changes(session, span.end), cut, keep_nameless=keep_nameless)
 
 
-def _changes(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
+def _changes(session: Session, dataset: Dataset, span: Span) -> DataFrame:
     """One row a change of the stream."""
-    rows = dataset.changes(spark, span.end)
+    rows = dataset.changes(session, span.end)
     return _stream(span.since_of(rows, time="_commit_timestamp"))
 
 
@@ -120,19 +117,21 @@ def _counts() -> list[Any]:
     ]
 
 
-def transaction_sizes(spark: SparkSession, incarnation: Incarnation, span: Span = WHOLE) -> Result:
+def transaction_sizes(session: Session, incarnation: Incarnation, span: Span = WHOLE) -> Result:
     """Percentiles of what a transaction holds, exact.
 
     Rows, one each for ``changes`` and ``size_bytes`` (of its messages): ``measure string,
     transactions bigint, mean double, p50 … p99 double, largest bigint, total bigint, largest_xid
     bigint`` (the xid of the largest).
     """
-    found = _committed(spark, incarnation, span)
-    both = found.select(
-        "xid",
-        F.explode(F.create_map(F.lit("changes"), "changes", F.lit("size_bytes"), "size_bytes"))
-        .alias("measure", "value"),
-    )  # fmt: skip
+    found = _committed(session, incarnation, span)
+    measures = F.array(*(
+        F.struct(F.lit(name).alias("measure"), F.col(name).alias("value"))
+        for name in ("changes", "size_bytes")
+    ))  # fmt: skip
+    both = found.select("xid", F.explode(measures).alias("of")).select(
+        "xid", "of.measure", "of.value"
+    )
     shares = F.percentile("value", F.array(*map(F.lit, _PERCENTILES)))
     frame = (
         both.groupBy("measure")
@@ -142,7 +141,7 @@ def transaction_sizes(spark: SparkSession, incarnation: Incarnation, span: Span 
             shares.alias("shares"),
             F.max("value").alias("largest"),
             F.sum("value").alias("total"),
-            F.max_by("xid", "value").alias("largest_xid"),
+            F.max_by("xid", F.struct("value", "xid")).alias("largest_xid"),
         )
         .orderBy("measure")
     )
@@ -151,12 +150,12 @@ def transaction_sizes(spark: SparkSession, incarnation: Incarnation, span: Span 
     ]
     chosen = ("largest", "total", "largest_xid")
     frame = frame.select("measure", "transactions", "mean", *percentiles, *chosen)
-    reasons = span_doubts(spark, incarnation, span)
+    reasons = span_doubts(session, incarnation, span)
     return Result(frame, not reasons, reasons, {"life": incarnation.name})
 
 
 def transaction_rates(
-    spark: SparkSession, incarnation: Incarnation, span: Span = WHOLE, *, every: str = "minute"
+    session: Session, incarnation: Incarnation, span: Span = WHOLE, *, every: str = "minute"
 ) -> Result:
     """Transactions committed in each minute (hour, day …; UTC) that has some.
 
@@ -166,25 +165,27 @@ def transaction_rates(
     # Files of before the list of all was there name the last one alone.
     named = F.coalesce("actors", F.array_compact(F.array("actor")))
     frame = (
-        _committed(spark, incarnation, span)
+        _committed(session, incarnation, span)
         .groupBy(F.date_trunc(every, "commit_time").alias("period"))
         .agg(
             F.count("*").alias("transactions"),
             F.sum("changes").alias("changes"),
             F.sum("size_bytes").alias("size_bytes"),
             F.max("changes").alias("largest"),
-            F.size(F.array_distinct(F.flatten(F.collect_set(named)))).alias("actors"),
+            F.size(F.array_distinct(F.flatten(F.collect_set(named))))
+            .cast("bigint")
+            .alias("actors"),
         )
         .orderBy("period")
     )
-    reasons = span_doubts(spark, incarnation, span)
+    reasons = span_doubts(session, incarnation, span)
     return Result(frame, not reasons, reasons, {"life": incarnation.name, "every": every})
 
 
-def _committed(spark: SparkSession, incarnation: Incarnation, span: Span) -> DataFrame:
+def _committed(session: Session, incarnation: Incarnation, span: Span) -> DataFrame:
     """The stream's transactions: neither baselines nor messages outside of any."""
     counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
-    found = incarnation.transactions(spark).where(F.col("state") == "committed")
+    found = incarnation.transactions(session).where(F.col("state") == "committed")
     return span.of(found, time="commit_time").withColumn("changes", counted)
 
 
@@ -192,7 +193,7 @@ _BEFORE_UNKNOWN = "update, before unknown"
 
 
 def who_changed(
-    spark: SparkSession,
+    session: Session,
     datasets: Sequence[Dataset],
     span: Span = WHOLE,
     masked: Mapping[str, Sequence[str]] | None = None,
@@ -211,11 +212,11 @@ def who_changed(
     frames, lost = [], []
     for each in datasets:
         if each.tells_rows_apart:
-            found = _keyed(spark, each, span, keep_nameless=True)
+            found = _keyed(session, each, span, keep_nameless=True)
             frames.append(_of_table(found, each, span, hidden[each.name]))
             lost += [f"of {each.name} {reason}" for reason in found.reasons]
         else:
-            frames.append(_not_compared(spark, each, span))
+            frames.append(_not_compared(session, each, span))
     frame = reduce(lambda one, other: one.unionByName(other), frames)
     order = (F.col("changes").desc(), "table", "actor", "operation", "column")
     details: dict[str, Any] = {"tables": list(hidden)}
@@ -223,35 +224,34 @@ def who_changed(
         details["not_counted"] = [f"{n}.{column}" for n in hidden for column in sorted(hidden[n])]
     if apart := [each.name for each in datasets if not each.tells_rows_apart]:
         details["not_compared_for_want_of_one_key"] = apart
-    reasons = (*span_doubts(spark, datasets[0].incarnation, span, datasets), *lost)
+    reasons = (*span_doubts(session, datasets[0].incarnation, span, datasets), *lost)
     return Result(frame.orderBy(*order), not reasons, reasons, details)
 
 
-def _not_compared(spark: SparkSession, dataset: Dataset, span: Span) -> DataFrame:
+def _not_compared(session: Session, dataset: Dataset, span: Span) -> DataFrame:
     """Changes of whole rows, where nothing tells which row was which before."""
     kind = F.col("_change_type")
     operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
     by = F.col("_actor").alias("actor"), operation.alias("operation")
-    counted = _changes(spark, dataset, span).groupBy(*by).agg(F.count("*").alias("changes"))
+    counted = _changes(session, dataset, span).groupBy(*by).agg(F.count("*").alias("changes"))
     table, column = F.lit(dataset.name).alias("table"), F.lit(None).cast("string").alias("column")
     return counted.select("actor", table, "operation", column, "changes")
 
 
 def _of_table(found: Keyed, dataset: Dataset, span: Span, hidden: frozenset[str]) -> DataFrame:
-    # Without rows before updates none has moved to another key.
+    # Without rows before updates none has moved to another key: worth a look at one column.
     may_move = not found.rows.where(F.col("_change_type") == "update_preimage").isEmpty()
-    # The row before may have been left so before the span.
-    rows = with_intervals(found.rows, found.names)
     seen = [column for column in dataset.columns if column.source_name not in hidden]
-    rows = _with_before(rows, found.names, seen)
-    if may_move:
-        rows = _with_moves(rows, seen)
-    else:
-        # Nothing is known before a row begins.
-        known = {f"_before{n}": F.when(~F.col("_begins"), F.col(f"_before{n}"))
-                 for n in range(len(seen))}  # fmt: skip
-        rows = rows.withColumns(known | {"_moved": F.lit(False)})
-    rows = _stream(span.since_of(rows, time="_commit_timestamp"))
+    digests = [F.when(_sent(each), _digest(each)).alias(f"_now{n}") for n, each in enumerate(seen)]
+    # Of what is sorted below a row has no more than its digests.
+    rows = found.rows.select(
+        *PLACE, *found.names, "_epoch", "_change_type", "_xid", "_actor", "_commit_timestamp",
+        PARTITION, *digests,
+    )  # fmt: skip
+    # The row before may have been left so before the span.
+    rows = _with_before(with_ends(rows, found.names), found.names, len(seen))
+    came = _with_moves(rows, len(seen)) if may_move else rows.withColumn("_moved", F.lit(False))
+    rows = _stream(span.since_of(came, time="_commit_timestamp"))
     changed = rows.select(F.col("_actor").alias("actor"), F.explode(_events(seen)).alias("event"))
     counted = changed.groupBy("actor", "event.operation", "event.column").agg(
         F.count("*").alias("changes")
@@ -261,37 +261,39 @@ def _of_table(found: Keyed, dataset: Dataset, span: Span, hidden: frozenset[str]
     )
 
 
-def _with_before(rows: DataFrame, names: Sequence[str], columns: Sequence[Column]) -> DataFrame:
-    """``_before<n>``: the digest of a column's last known value before a change under the same key;
-    null: unknown.
+def _with_before(rows: DataFrame, names: Sequence[str], columns: int) -> DataFrame:
+    """``_before<n>``: the digest of a column's last known value before a change, since its row
+    stands under its key; null: unknown.
     """
-    before = by_key(names).rowsBetween(-(1 << 31), -1)
-    added = {}
-    for n, column in enumerate(columns):
-        mine = F.struct(_digest(column).alias("digest"), F.col(INTERVAL).alias("interval"))
-        last = F.last(F.when(_sent(column), mine), ignorenulls=True)
-        added[f"_before{n}"] = last.over(before)
-    here = {name: F.col(name)["interval"] == F.col(INTERVAL) for name in added}
-    return rows.withColumns(added).withColumns(
-        {name: F.when(same, F.col(name)["digest"]) for name, same in here.items()}
-    )
+    before = by_key(names, "_epoch").rowsBetween(-(1 << 31), -1)
+    begins = F.col("_begins")
+    told = {}
+    for n in range(columns):
+        now = F.col(f"_now{n}")
+        # Where a row begins, what was known of the one before it under the key ends.
+        known = F.when(begins | now.isNotNull(), F.struct(now.alias("value")))
+        last = F.last(known, ignorenulls=True).over(before)
+        told[f"_before{n}"] = F.when(~begins, last["value"])
+    return rows.withColumns(told)
 
 
-def _with_moves(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def _with_moves(rows: DataFrame, columns: int) -> DataFrame:
     """``_before<n>`` also of an update that moved its row to another key, and ``_moved``."""
-    names = [f"_before{n}" for n in range(len(columns))]
-    left = rows.where(F.col(GONE) & (F.col("_change_type") == "update_preimage")).select(
-        "_commit_version",
-        "_seq",
-        F.lit(True).alias("_moved"),
-        *(
-            F.when(_sent(column), _digest(column)).otherwise(F.col(name)).alias(f"{name}x")
-            for name, column in zip(names, columns, strict=True)
-        ),
-    )
-    joined = rows.join(left, ["_commit_version", "_seq"], "left")
-    return joined.withColumns({
-        name: F.when(F.col("_begins"), F.col(f"{name}x")).otherwise(F.col(name)) for name in names
+    of_change = Window.partitionBy("_commit_version", STREAM, "_seq").orderBy(RANK)
+
+    def left(value: Expression | str) -> Expression:
+        """Of the row before the update, which stands under the key before."""
+        return F.lag(value).over(of_change)
+
+    moved = F.col("_begins") & (F.col("_change_type") == "update_postimage")
+    moved &= (left("_change_type") == "update_preimage") & left(GONE)
+    rows = rows.withColumns({
+        "_moved": F.coalesce(moved, F.lit(False)),
+        **{f"_left{n}": left(F.coalesce(f"_now{n}", f"_before{n}")) for n in range(columns)},
+    })  # fmt: skip
+    return rows.withColumns({
+        f"_before{n}": F.when(F.col("_moved"), F.col(f"_left{n}")).otherwise(F.col(f"_before{n}"))
+        for n in range(columns)
     })  # fmt: skip
 
 
@@ -316,10 +318,10 @@ def _events(columns: Sequence[Column]) -> Expression:
     begins = F.col("_begins")
     changed = []
     for n, column in enumerate(columns):
-        before = F.col(f"_before{n}")
+        before, now = F.col(f"_before{n}"), F.col(f"_now{n}")
         # A large value that was not sent before and is now: it did change.
-        same = F.coalesce(before == _digest(column), begins & before.isNull())
-        changed.append(F.when(_sent(column) & ~same, event("update", column.source_name)))
+        same = F.coalesce(before == now, begins & before.isNull())
+        changed.append(F.when(now.isNotNull() & ~same, event("update", column.source_name)))
     kind = F.col("_change_type")
     unknown = F.array(event(_BEFORE_UNKNOWN, None))
     # Gives an array without events its type.
@@ -327,6 +329,6 @@ def _events(columns: Sequence[Column]) -> Expression:
     return (
         F.when(kind == "insert", F.array(event("insert", None)))
         .when(kind == "delete", F.array(event("delete", None)))
-        .when(begins & ~F.coalesce("_moved", F.lit(False)), unknown)
+        .when(begins & ~F.col("_moved"), unknown)
         .otherwise(F.array_compact(F.array(*changed, nothing)))
     )

@@ -3,17 +3,17 @@
 import argparse
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 from decoder.scalars import LSN
-from replview.spark.history.datasets import Incarnation, Moment
+from replview.spark.history.datasets import Dataset, Incarnation, Moment
+from replview.spark.history.engines import MOST_FOR_DUCKDB, VARIABLE, Session
+from replview.spark.history.reach import Span
 from replview.spark.history.results import Result, without_masked
 from replview.spark.sessions import SparkProblem
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from replview.spark.history.reach import Span
+from replview.text.parsing import whole_number
 
 #: What changes are counted by.
 PERIODS = ("minute", "hour", "day", "week", "month")
@@ -35,33 +35,70 @@ JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def compute(spark: "SparkSession", options: argparse.Namespace) -> Result:
-    """What the chosen job gives. Raises ``SparkProblem``, ``TargetProblem``."""
-    # Late: pages know the jobs where there is no Spark.
-    from replview.spark.history import activity, snapshots
+@dataclass(frozen=True)
+class Question:
+    """A job and its options, with what they name below the root."""
 
-    incarnation = Incarnation.find(options.root, options.life)
-    if options.name == "transaction-sizes":
-        return activity.transaction_sizes(spark, incarnation, _span(options))
-    if options.name == "transaction-rates":
-        return activity.transaction_rates(spark, incarnation, _span(options), every=options.every)
-    if options.name == "who-changed-what":
+    options: argparse.Namespace
+    incarnation: Incarnation
+    #: Empty: it is of transactions.
+    tables: Sequence[Dataset]
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Self:
+        """Raises ``SparkProblem``, ``TargetProblem``."""
+        incarnation = Incarnation.find(options.root, options.life)
+        groups = JOBS[options.name][1]
+        if "table" in groups:
+            return cls(options, incarnation, [incarnation.table(options.table)])
+        if "tables" not in groups:
+            return cls(options, incarnation, [])
         chosen = [incarnation.table(name) for name in options.table or ()] or incarnation.tables
         if not chosen:
             raise SparkProblem(f"no table is exported of {incarnation.name} there",
                                "export a slice with changes of tables")  # fmt: skip
-        return activity.who_changed(spark, chosen, _span(options), options.masked)
-    table = incarnation.table(options.table)
-    if options.name == "churn":
-        return activity.churn(spark, table, _span(options), every=options.every)
-    if options.name == "schema-versions":
-        return snapshots.schema_versions(spark, table, _span(options))
-    if options.name == "hot-rows":
-        found = activity.hot_rows(spark, table, _span(options), top=options.top)
-    else:
-        of = snapshots.as_of if options.name == "as-of" else snapshots.row_versions
-        found = of(spark, table, Moment(options.lsn, options.time))
-    return without_masked(found, table, options.masked)
+        return cls(options, incarnation, chosen)
+
+    def rows(self) -> int:
+        """How many it reads."""
+        day = (self.span.end if "span" in JOBS[self.options.name][1] else self.moment).day
+        files = [root.parquet for table in self.tables for root in table.roots]
+        return sum(each.rows(day) for each in files or self.incarnation.transaction_files)
+
+    def answer(self, session: Session) -> Result:
+        """What the job gives. Raises ``SparkProblem``, ``TargetProblem``."""
+        # Late: they need an engine's modules, and pages that know the jobs do not.
+        from replview.spark.history import activity, snapshots
+
+        options, tables = self.options, self.tables
+        match options.name:
+            case "transaction-sizes":
+                return activity.transaction_sizes(session, self.incarnation, self.span)
+            case "transaction-rates":
+                every = options.every
+                return activity.transaction_rates(session, self.incarnation, self.span, every=every)
+            case "who-changed-what":
+                return activity.who_changed(session, tables, self.span, options.masked)
+            case "churn":
+                return activity.churn(session, tables[0], self.span, every=options.every)
+            case "schema-versions":
+                return snapshots.schema_versions(session, tables[0], self.span)
+            case "hot-rows":
+                found = activity.hot_rows(session, tables[0], self.span, top=options.top)
+            case "as-of":
+                found = snapshots.as_of(session, tables[0], self.moment)
+            case _:
+                found = snapshots.row_versions(session, tables[0], self.moment)
+        return without_masked(found, tables[0], options.masked)
+
+    @property
+    def span(self) -> Span:
+        options = self.options
+        return Span(options.from_lsn, options.to_lsn, options.since, options.until)
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.options.lsn, self.options.time)
 
 
 def add_jobs(commands: Any) -> None:
@@ -104,6 +141,14 @@ def moment(text: str) -> dt.datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
+def row_count(text: str) -> int:
+    """A number of rows."""
+    number = whole_number(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+    return number
+
+
 #: The options of a group.
 _OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "table": {"--table": {"required": True, "metavar": "SCHEMA.TABLE"}},
@@ -133,11 +178,8 @@ _OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
                      'values are left out: {"public.customers": ["mail"]}'},
         "--json": {"action": "store_true", "help": "show them as one JSON object"},
         "--spark": {"metavar": "URL", "help": "local[2], spark://…, sc://… (default: the "
-                                              "environment's, else this machine)"}},
+                                              "environment's, else this machine)"},
+        "--spark-above": {"type": row_count, "metavar": "ROWS", "help": "up to so many rows "
+                          f"DuckDB answers, more Spark (default: {VARIABLE}, else "
+                          f"{MOST_FOR_DUCKDB})"}},
 }  # fmt: skip
-
-
-def _span(options: argparse.Namespace) -> "Span":
-    from replview.spark.history.reach import Span
-
-    return Span(options.from_lsn, options.to_lsn, options.since, options.until)

@@ -7,7 +7,8 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Self
+from sys import intern
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -15,13 +16,11 @@ from replview.parquet.slice_schemas import EVENTS, PARTITION, TRANSACTIONS, Colu
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import document_oids
+from replview.parquet.writing.manifests import manifests
 from replview.parquet.writing.targets import Target
+from replview.spark.history.engines import DataFrame, Expression, F, ParquetFiles, Session, made
 from replview.spark.history.roots import DatasetRoot, as_one, merged
-from replview.spark.quoting import spark_address, tick
 from replview.spark.sessions import SparkProblem
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -35,22 +34,32 @@ class Moment:
         if self.time is not None and self.time.tzinfo is None:
             raise ValueError("a time without its zone")
 
+    @property
+    def day(self) -> dt.date | None:
+        """The last whose files have something of it; None: all may."""
+        return None if self.time is None else self.time.astimezone(dt.UTC).date()
+
 
 #: The end of what is exported.
 END = Moment()
 
 
-def committed_by(frame: "DataFrame", moment: Moment, *, time: str) -> "DataFrame":
-    """Those of transactions or events that had committed by then."""
-    from pyspark.sql import functions as F
-
+def by_then(moment: Moment, *, time: str) -> Expression:
+    """Whether a transaction, change or event had committed by then; files of later days are not
+    opened.
+    """
+    found = F.lit(True)
     if moment.lsn is not None:
-        frame = frame.where(F.col("_commit_version") <= moment.lsn)
+        found &= F.col("_commit_version") <= moment.lsn
     if moment.time is not None:
-        day = moment.time.astimezone(dt.UTC).date()
-        frame = frame.where(F.col(PARTITION) <= F.lit(day))
-        frame = frame.where(F.col(tick(time)) <= F.lit(moment.time))
-    return frame
+        found &= F.col(PARTITION) <= F.lit(moment.day)
+        found &= F.col(time) <= F.lit(moment.time)
+    return found
+
+
+def committed_by(frame: DataFrame, moment: Moment, *, time: str) -> DataFrame:
+    """Those of transactions or events that had committed by then."""
+    return frame.where(by_then(moment, time=time))
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class Incarnation:
             source, _, slot = incarnation.partition("/")
             name, _, number = slot.rpartition("-")
             chosen = cls(target, f"{layout.encoded(source)}/{layout.encoded(name)}-{number}")
-            if not chosen.manifests and not target.folders(chosen.folder):
+            if not chosen.wholes and not target.folders(chosen.folder):
                 raise SparkProblem(
                     f"nothing is exported of {incarnation} there", _which(cls.all(target))
                 )
@@ -99,15 +108,13 @@ class Incarnation:
         return layout.decoded(self.folder)
 
     @cached_property
-    def manifests(self) -> list[Mapping[str, Any]]:
-        """What is whole of it: a manifest a slice."""
-        found = self.root.files(f"{self.folder}/{layout.MANIFESTS}")
-        whole = [f.path for f in found if not f.path.endswith(layout.UNFINISHED)]
-        return [self.root.read_json(path) or {} for path in whole]
-
-    @property
-    def slices(self) -> list[Slice]:
-        return [Slice.from_json(details["slice"]) for details in self.manifests]
+    def wholes(self) -> list["WholeSlice"]:
+        """What is whole of it, in the order of history."""
+        names = manifests(self.root, self.folder)
+        read = (self.root.read_json(f"{self.folder}/{layout.MANIFESTS}/{n}.json") for n in names)
+        # One after another: together they may be many times as large.
+        found = [WholeSlice.of(document) for document in read if document]
+        return sorted(found, key=lambda each: each.part.after_seq)
 
     @property
     def names(self) -> list[str]:
@@ -138,21 +145,18 @@ class Incarnation:
             for held in found.values()
         ]  # fmt: skip
 
-    def _held(self, roots: Sequence[str]) -> Iterator[tuple[str, int, str, list[str]]]:
+    def _held(self, roots: Sequence[str]) -> Iterator[tuple[str, int, str, Sequence[str]]]:
         """What changes of tables stand where: ``(root's folder, oid, name, files)``, in the order
         of history; first what no manifest tells of.
         """
-        wholes = sorted(self.manifests, key=lambda each: int(each["slice"]["after_seq"]))
-        told = [(each, whole) for whole in wholes for each in whole.get("tables", ())]
-        known = {each["dataset"].rpartition("/")[2] for each, _ in told}
+        told = [(whole, *table) for whole in self.wholes for table in whole.tables]
+        known = {dataset.rpartition("/")[2] for _, dataset, _, _ in told}
         for root in (each for each in roots if each not in known):
             document = self.root.read_json(f"{self.folder}/{root}/{layout.SCHEMA}") or {"table": {}}
             for oid in document_oids(document) if document["table"] else ():
-                yield root, oid, f"{document['table']['schema']}.{document['table']['name']}", []
-        for each, whole in told:
-            files = [file["path"] for file in whole["files"] if file["dataset"] == each["dataset"]]
-            name = f"{each['schema']}.{each['table']}"
-            yield each["dataset"].rpartition("/")[2], each["oid"], name, files
+                yield root, oid, f"{document['table']['schema']}.{document['table']['name']}", ()
+        for whole, dataset, oid, name in told:
+            yield dataset.rpartition("/")[2], oid, name, whole.files.get(dataset, ())
 
     def table(self, name: str) -> "Dataset":
         """A table by a name that it has, or had, ``schema.table``; one without a schema is
@@ -170,21 +174,57 @@ class Incarnation:
         names = ", ".join(sorted({each.names[-1] for each in self.tables})) or "none"
         raise SparkProblem(f"no table {name} is exported of {self.name}", f"there are: {names}")
 
-    def transactions(self, spark: "SparkSession") -> "DataFrame":
+    def transactions(self, session: Session) -> DataFrame:
         """One row a transaction, as ``slice_schemas.TRANSACTIONS``."""
-        return self._frame(spark, layout.TRANSACTIONS, TRANSACTIONS)
+        return self._frame(session, layout.TRANSACTIONS, TRANSACTIONS)
 
-    def events(self, spark: "SparkSession") -> "DataFrame":
+    def events(self, session: Session) -> DataFrame:
         """Truncations and logical messages, as ``slice_schemas.EVENTS``."""
-        return self._frame(spark, layout.EVENTS, EVENTS)
+        return self._frame(session, layout.EVENTS, EVENTS)
 
-    def _frame(self, spark: "SparkSession", name: str, schema: pa.Schema) -> "DataFrame":
-        from pyspark.sql.pandas.types import from_arrow_schema
+    @property
+    def transaction_files(self) -> list[ParquetFiles]:
+        """Where they stand; none: there are none."""
+        return self._files(layout.TRANSACTIONS, TRANSACTIONS)
 
-        wanted = from_arrow_schema(schema).add(PARTITION, "date")
-        if not self.root.folders(f"{self.folder}/{name}"):
-            return spark.createDataFrame([], wanted)
-        return spark.read.schema(wanted).parquet(f"{spark_url(self.root)}/{self.folder}/{name}")
+    def _files(self, name: str, schema: pa.Schema) -> list[ParquetFiles]:
+        folder = f"{self.folder}/{name}"
+        if not self.root.folders(folder):
+            return []
+        # What is being compacted stands there twice for a moment.
+        paths = [path for whole in self.wholes for path in whole.files.get(folder, ())]
+        return [ParquetFiles(self.root, folder, schema, tuple(paths))]
+
+    def _frame(self, session: Session, name: str, schema: pa.Schema) -> DataFrame:
+        for files in self._files(name, schema):
+            return files.frame(session)
+        return made(session, [], schema.append(pa.field(PARTITION, pa.date32())))
+
+
+@dataclass(frozen=True)
+class WholeSlice:
+    """What is kept of a manifest."""
+
+    part: Slice
+    #: Of each table with changes: its dataset, oid and name.
+    tables: tuple[tuple[str, int, str], ...]
+    #: Dataset → its files. Both as seen from the root.
+    files: Mapping[str, Sequence[str]]
+    #: Transactions that the store had no more: ``after < commit_seq <= through``.
+    deleted: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        files: dict[str, list[str]] = {}
+        for file in document.get("files", ()):
+            files.setdefault(intern(file["dataset"]), []).append(file["path"])
+        tables = (
+            (intern(each["dataset"]), each["oid"], intern(f"{each['schema']}.{each['table']}"))
+            for each in document.get("tables", ())
+        )
+        gaps = (gap for gap in document.get("gaps", ()) if gap["kind"] == "deleted")
+        deleted = ((gap["after_seq"], gap["through_seq"]) for gap in gaps)
+        return cls(Slice.from_json(document["slice"]), tuple(tables), files, tuple(deleted))
 
 
 @dataclass
@@ -294,20 +334,16 @@ class Dataset:
         known = {column.source_name: column for column in self.columns}
         return [known[name] for name in dict.fromkeys(name for key in self.keys for name in key)]
 
-    def changes(self, spark: "SparkSession", until: Moment) -> "DataFrame":
+    def changes(self, session: Session, until: Moment) -> DataFrame:
         """Its rows as exported, those committed by then; files of later days are not opened."""
-        url = spark_url(self.incarnation.root)
-        frames = [root.frame(spark, url) for root in self.roots]
+        frames = [root.parquet.frame(session) for root in self.roots]
         frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]
         if len(frames) > 1:
             of_all, of_each = self.columns, [root.relation.columns for root in self.roots]
-            frames = [as_one(f, own, of_all) for f, own in zip(frames, of_each, strict=True)]
+            frames = [
+                as_one(session, f, own, of_all) for f, own in zip(frames, of_each, strict=True)
+            ]
         return reduce(lambda before, more: before.unionByName(more), frames)
-
-
-def spark_url(target: Target) -> str:
-    """A target's address as Spark spells it."""
-    return spark_address(target.url)
 
 
 def _which(found: Sequence[Incarnation]) -> str:

@@ -4,14 +4,18 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import Column
+from replview.parquet.slice_schemas import PARTITION, Column
 from replview.parquet.slices import Slice
-from replview.spark.history.datasets import Dataset, Incarnation, Moment, committed_by
-from replview.spark.history.row_intervals import STREAM, Truncation, nameless, placed
+from replview.spark.history.datasets import (
+    Dataset,
+    Incarnation,
+    Moment,
+    by_then,
+    committed_by,
+)
+from replview.spark.history.engines import DataFrame, Expression, F, Row, Session
+from replview.spark.history.row_intervals import STREAM, Truncation, Truncations, nameless, placed
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -28,9 +32,7 @@ class Reach:
     version: int | None
     #: The positions that baselines are of, in order.
     baselines: tuple[int, ...]
-    #: In order, and their commit times.
-    truncations: tuple[Truncation, ...]
-    truncated_at: tuple[dt.datetime | None, ...]
+    truncations: Truncations
     #: Columns that some update did not send.
     unsent: tuple[Column, ...]
     #: Rows that do not say which row they are of.
@@ -41,15 +43,16 @@ class Reach:
         """The last place at which all rows of the table are known: a truncation, or just before
         the commit that a baseline's position is of.
         """
-        known = [*self.truncations[-1:], *((lsn, -1) for lsn in self.baselines[-1:])]
+        last = self.truncations.last
+        known = [*([last] if last else []), *((lsn, -1) for lsn in self.baselines[-1:])]
         return max(known, default=None)
 
 
-def read_reach(spark: SparkSession, dataset: Dataset, moment: Moment) -> Reach:
+def read_reach(session: Session, dataset: Dataset, moment: Moment) -> Reach:
     """One pass over the columns that tell of changes, and one over the events. Raises
     ``SparkProblem`` where rows cannot be told apart.
     """
-    rows = placed(dataset.changes(spark, moment), dataset)
+    rows = placed(dataset.changes(session, moment), dataset)
     baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
     update = F.when(F.col("_change_type") == "update_postimage", F.col("_not_sent"))
     (found,) = rows.agg(
@@ -62,33 +65,30 @@ def read_reach(spark: SparkSession, dataset: Dataset, moment: Moment) -> Reach:
         F.count_if(nameless(dataset)).alias("keyless"),
     ).collect()
     names = {name for columns in found["unsent"] for name in columns}
-    cut = truncations(spark, dataset, moment)
     return Reach(
         **{name: found[name] for name in ("rows", "first", "last", "version")},
         baselines=tuple(found["baselines"]),
-        truncations=tuple((lsn, seq) for lsn, seq, _ in cut),
-        truncated_at=tuple(time for _, _, time in cut),
+        truncations=truncations(session, dataset, moment),
         unsent=tuple(c for c in dataset.columns if c.source_name in names),
         keyless=found["keyless"],
     )
 
 
-def truncations(
-    spark: SparkSession, dataset: Dataset, moment: Moment
-) -> list[tuple[int, int, dt.datetime | None]]:
-    """Where the table was truncated, in order, and when."""
-    events = dataset.incarnation.events(spark).where(F.col("op") == "truncate")
+def truncations(session: Session, dataset: Dataset, moment: Moment) -> Truncations:
+    """Where the table was truncated by then."""
+    events = dataset.incarnation.events(session).where(F.col("op") == "truncate")
     named = F.concat_ws(".", "schema", "table").isin(*dataset.names)
     if dataset.oid:
         named = F.coalesce(F.col("relation_oid") == dataset.oid, named)
-    events = events.where(named)
-    events = committed_by(events, moment, time="commit_time")
-    found = events.select("_commit_version", "seq", "commit_time").distinct().collect()
-    return sorted((tuple(row) for row in found), key=lambda one: one[:2])
+    events = committed_by(events.where(named), moment, time="commit_time")
+    return Truncations.of(events.select(
+        "_commit_version", F.col("seq").cast("int").alias("_seq"),
+        F.col("commit_time").alias("_commit_timestamp"),
+    ))  # fmt: skip
 
 
 def doubts(
-    spark: SparkSession, dataset: Dataset, reach: Reach, moment: Moment, base: int | None
+    session: Session, dataset: Dataset, reach: Reach, moment: Moment, base: int | None
 ) -> list[str]:
     """Why rows worked out from ``base`` to the moment may be other than they were: sentences."""
     found = []
@@ -102,7 +102,7 @@ def doubts(
     if reach.keyless:
         found.append(f"{reach.keyless} changes do not say which row they are of, and are left out")
     low = base if base is not None else reach.first or 0
-    row = _exported(spark, dataset, moment, low)
+    row = _exported(session, dataset, moment, low)
     seqs = (row["before"] or 0, row["last"] or 0)
     if gone := deleted(dataset.incarnation, *seqs):
         found.append(f"{gone} of its transactions were deleted before they were exported")
@@ -113,25 +113,21 @@ def doubts(
     return [*found, *_beyond(moment, row)]
 
 
-def _exported(spark: SparkSession, dataset: Dataset, moment: Moment, low: int) -> Row:
+def _exported(session: Session, dataset: Dataset, moment: Moment, low: int) -> Row:
     """Which transactions are exported from a commit LSN to the moment; where all of them end."""
-    transactions = dataset.incarnation.transactions(spark)
-    within = committed_by(transactions.where(F.col("_commit_version") >= low), moment,
-                          time="commit_time")  # fmt: skip
-    seen = within.agg(
-        F.count_if(F.col("state") == "skipped").alias("skipped"),
-        F.min(F.when(F.col("state") != "snapshot", F.col("commit_seq"))).alias("first"),
-        F.max("commit_seq").alias("last"),
+    version, seq, state = map(F.col, ("_commit_version", "commit_seq", "state"))
+    within = (version >= low) & by_then(moment, time="commit_time")
+    [row] = (
+        dataset.incarnation.transactions(session)
+        .agg(
+            F.count_if(within & (state == "skipped")).alias("skipped"),
+            F.max(F.when(within, seq)).alias("last"),
+            F.max(version).alias("lsn"),
+            F.max(F.unix_micros("commit_time")).alias("time"),
+            F.max(F.when((version < low) & (state != "snapshot"), seq)).alias("before"),
+        )
+        .collect()
     )
-    earlier = F.col("_commit_version") < low
-    ends = transactions.agg(
-        F.max("_commit_version").alias("lsn"),
-        F.max(F.unix_micros("commit_time")).alias("time"),
-        F.max(F.when(earlier & (F.col("state") != "snapshot"), F.col("commit_seq"))).alias(
-            "before"
-        ),
-    )
-    [row] = seen.crossJoin(ends).collect()
     return row
 
 
@@ -147,11 +143,10 @@ def _beyond(moment: Moment, row: Row) -> Iterator[str]:
 
 def deleted(incarnation: Incarnation, after: int, last: int) -> int:
     """How many transactions ``after < commit_seq <= last`` the store had no more when asked."""
-    gaps = [gap for details in incarnation.manifests for gap in details.get("gaps", [])]
     return sum(
-        max(0, min(gap["through_seq"], last) - max(gap["after_seq"], after))
-        for gap in gaps
-        if gap["kind"] == "deleted"
+        max(0, min(through, last) - max(begin, after))
+        for whole in incarnation.wholes
+        for begin, through in whole.deleted
     )
 
 
@@ -161,7 +156,7 @@ def holes(
     """What the manifests do not cover of the transactions ``after < commit_seq <= last``; of one
     table's changes, or of all tables'.
     """
-    slices = incarnation.slices
+    slices = [whole.part for whole in incarnation.wholes]
     if not slices:
         yield "no manifest says that what is exported is whole"
         return
@@ -200,16 +195,22 @@ class Span:
         """Until when changes count."""
         return Moment(self.to_lsn, self.until)
 
-    def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """What is not before it; files of earlier days are not opened."""
+    def begun(self, *, time: str) -> Expression:
+        """Whether something is not before it; files of earlier days are not opened."""
+        begins = F.lit(True)
         if self.from_lsn is not None:
-            frame = frame.where(F.col("_commit_version") >= self.from_lsn)
+            begins &= F.col("_commit_version") >= self.from_lsn
         if self.since is not None:
-            frame = frame.where(F.col("commit_date") >= F.lit(self.since.astimezone(dt.UTC).date()))
-            frame = frame.where(F.col(time) >= F.lit(self.since))
-        return frame
+            begins &= F.col(PARTITION) >= F.lit(self.since.astimezone(dt.UTC).date())
+            begins &= F.col(time) >= F.lit(self.since)
+        return begins
+
+    def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
+        """What is not before it."""
+        return frame.where(self.begun(time=time))
 
     def of(self, frame: DataFrame, *, time: str) -> DataFrame:
+        """What is in it."""
         return committed_by(self.since_of(frame, time=time), self.end, time=time)
 
 
@@ -218,24 +219,21 @@ WHOLE = Span()
 
 
 def span_doubts(
-    spark: SparkSession, incarnation: Incarnation, span: Span, datasets: Sequence[Dataset] = ()
+    session: Session, incarnation: Incarnation, span: Span, datasets: Sequence[Dataset] = ()
 ) -> tuple[str, ...]:
     """Sentences; none: what is exported has all of the span. Of these tables, or of transactions.
 
     An open end is that of what is exported: what is not told of lies beyond.
     """
-    own = incarnation.transactions(spark).where(F.col("state") != "snapshot")
-    within = span.of(own, time="commit_time").agg(
-        F.count_if(F.col("state") == "skipped").alias("skipped"),
-        F.min("commit_seq").alias("first"),
-        F.max("commit_seq").alias("last"),
-    )
-    micros = F.unix_micros("commit_time")
-    ends = own.agg(
+    own = incarnation.transactions(session).where(F.col("state") != "snapshot")
+    within = span.begun(time="commit_time") & by_then(span.end, time="commit_time")
+    seq, micros = F.when(within, F.col("commit_seq")), F.unix_micros("commit_time")
+    (row,) = own.agg(
+        F.count_if(within & (F.col("state") == "skipped")).alias("skipped"),
+        F.min(seq).alias("first"), F.max(seq).alias("last"),
         F.min("_commit_version").alias("first_lsn"), F.max("_commit_version").alias("last_lsn"),
         F.min(micros).alias("first_time"), F.max(micros).alias("last_time"),
-    )  # fmt: skip
-    (row,) = within.crossJoin(ends).collect()
+    ).collect()  # fmt: skip
     found = _beyond_span(span, row)
     if row["last"] is None:
         return (*found, "no transaction of that time is exported")

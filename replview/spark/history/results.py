@@ -10,18 +10,15 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from replview.parquet.writing.targets import Target, test_write
-from replview.spark.history.datasets import Dataset, spark_url
+from replview.spark.history.datasets import Dataset
+from replview.spark.history.engines import DataFrame, F, write_parquet
 from replview.spark.quoting import tick
 from replview.spark.sessions import SparkProblem, missing_connector
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 #: What Spark raises, here and by Spark Connect.
 _SPARKS_OWN = (
@@ -37,7 +34,7 @@ _MARK = '{"$masked":true}'
 class Result:
     """Rows, computed when they are asked for."""
 
-    frame: "DataFrame"
+    frame: DataFrame
     #: Whether nothing that was exported, or was not, can make the rows other than they were.
     complete: bool = True
     #: Why not.
@@ -70,9 +67,8 @@ def write(result: Result, url: str) -> str:
     Raises ``SparkProblem``, ``TargetProblem``.
     """
     target = _empty(url)
-    address = spark_url(target)
     try:
-        result.frame.write.mode("append").parquet(address)
+        return write_parquet(result.frame, target)
     except Exception as error:
         if (missing := missing_connector(error)) is not None:
             raise missing from error
@@ -82,7 +78,6 @@ def write(result: Result, url: str) -> str:
                 "check the address, and the rights there",
             ) from error
         raise
-    return address
 
 
 def condition_of(error: Exception) -> str:
@@ -168,8 +163,6 @@ def masked_of(dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> frozense
 
 def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> Result:
     """The rows without the values of the table's masked columns."""
-    from pyspark.sql import functions as F
-
     of = masked_of(dataset, masked)
     frame = result.frame
     mine = [c for c in dataset.columns if c.source_name in of and c.name in frame.columns]

@@ -1,24 +1,27 @@
 """A folder of a table's changes: its rows as one frame, and those of several as one table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from replview.parquet.pg_values import pg_text
 from replview.parquet.slice_schemas import CHANGE_FIELDS, PARTITION, Column
 from replview.parquet.slices import SliceTable, TableVersion
 from replview.parquet.writing import layout
-from replview.parquet.writing.datasets import document_oids
 from replview.parquet.writing.targets import Target
+from replview.spark.history.engines import (
+    DataFrame,
+    Expression,
+    F,
+    ParquetFiles,
+    Session,
+    arrow_type,
+    text_of,
+)
 from replview.spark.quoting import tick
 from replview.spark.sessions import SparkProblem
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as Expression
-    from pyspark.sql import DataFrame, SparkSession
 
 # A table whose column became another kind of type stands in several folders (``writing.layout``),
 # each with a schema of its own. Together a column has the type that holds all its values: as within
@@ -32,8 +35,9 @@ class DatasetRoot:
     folder: str
     #: The table's; 0: the source told none.
     oid: int
-    #: Of its files those with the table's changes, seen from the target's; empty: it alone stands
-    #: there. A table that was made anew under the name may have its files in the same folder.
+    #: Of its files those with the table's changes, seen from the target's; empty: nothing tells.
+    #: A table that was made anew under the name may have its files in the same folder, and files
+    #: that are being compacted stand there twice for a moment.
     files: tuple[str, ...] = ()
 
     @cached_property
@@ -54,15 +58,10 @@ class DatasetRoot:
         return SliceTable(relation_id=0, oid=self.oid, schema=table["schema"],
                           table=table["name"], versions=tuple(versions))  # fmt: skip
 
-    def frame(self, spark: "SparkSession", root: str) -> "DataFrame":
-        """The table's rows; ``root`` is the target's address as Spark spells it."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        wanted = from_arrow_schema(self.relation.arrow_schema()).add(PARTITION, "date")
-        several = len(document_oids(self._document)) > 1
-        paths = [f"{root}/{path}" for path in (several and self.files) or [self.folder]]
-        reader = spark.read.option("basePath", f"{root}/{self.folder}")
-        return reader.schema(wanted).parquet(*paths)
+    @property
+    def parquet(self) -> ParquetFiles:
+        """The table's rows."""
+        return ParquetFiles(self.target, self.folder, self.relation.arrow_schema(), self.files)
 
 
 def merged(tables: Sequence[SliceTable], name: str) -> SliceTable:
@@ -76,44 +75,29 @@ def merged(tables: Sequence[SliceTable], name: str) -> SliceTable:
     return replace(last, versions=tuple(shapes))
 
 
-def as_one(frame: "DataFrame", own: Sequence[Column], wanted: Sequence[Column]) -> "DataFrame":
+def as_one(
+    session: Session, frame: DataFrame, own: Sequence[Column], wanted: Sequence[Column]
+) -> DataFrame:
     """The rows of a root with the columns, and their types, of the whole table."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import from_arrow_type
-
     there = {column.source_name: column for column in own}
     found: list[Expression] = []
     texts: list[str] = []
     for column in wanted:
         mine = there.get(column.source_name)
         if mine is None:
-            value = F.lit(None).cast(from_arrow_type(column.arrow))
+            value = F.lit(None).cast(arrow_type(session, column.arrow))
         elif mine.arrow == column.arrow:
             value = F.col(tick(mine.name))
         elif pa.types.is_string(column.arrow):
             texts.append(column.source_name)
             # What its column could not hold; a mark (masked, erased) is no value.
             beside = F.try_element_at("_pg_raw", F.lit(column.source_name))
-            held = _text_of(mine.arrow)(F.col(tick(mine.name)))
+            held = text_of(session, mine.arrow)(F.col(tick(mine.name)))
             value = F.coalesce(held, F.when(~beside.startswith('{"$'), beside))
         else:
-            value = F.col(tick(mine.name)).cast(from_arrow_type(column.arrow))
+            value = F.col(tick(mine.name)).cast(arrow_type(session, column.arrow))
         found.append(value.alias(column.name))
     raw = F.map_filter("_pg_raw", lambda name, text: ~name.isin(texts) | text.startswith('{"$'))
     fields = [F.col(field.name) for field in CHANGE_FIELDS if field.name != "_pg_raw"]
     beside = raw.alias("_pg_raw") if texts else F.col("_pg_raw")
     return frame.select(*found, *fields, beside, PARTITION)
-
-
-def _text_of(kind: pa.DataType) -> Callable[[Any], "Expression"]:
-    """Values in the server's text."""
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    # What kind of function it is, Spark works out from these types.
-    def texts(values: pa.Array) -> pa.Array:
-        found = [pg_text(value, kind) for value in values.to_pylist()]
-        return pa.array(found, pa.string())
-
-    make: Any = arrow_udf
-    made: Callable[[Any], Expression] = make(texts, "string")
-    return made

@@ -15,16 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Self
 
-import orjson
 import pyarrow as pa
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F
 
 from replview.parquet.slice_schemas import Column
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.engines import DataFrame, Expression, F, Window
 from replview.spark.quoting import tick
 
 #: What ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
@@ -37,6 +34,9 @@ INTERVAL, GONE, NEXT = "_interval", "_gone", "_next"
 LOST = "lost"
 #: Arrow types whose values always stand in their column: none of them is ever in ``_pg_raw``.
 _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
+
+#: Truncations are looked for in stretches of WAL of 64 MiB.
+_STRETCH_BITS = 26
 
 #: A place in history: commit LSN, and a change's seq in its transaction.
 Truncation = tuple[int, int]
@@ -96,50 +96,128 @@ def place() -> Expression:
     return F.struct(*PLACE)
 
 
-def by_key(names: Sequence[str], *more: str) -> WindowSpec:
+def by_key(names: Sequence[str], *more: str) -> Any:
     """A window of each row's changes, in their order; ``names``: what rows are told apart by."""
     return Window.partitionBy(*names, *more).orderBy(*PLACE)
 
 
-def truncations_before(truncations: Sequence[Truncation]) -> Expression:
-    """How many truncations a row comes after."""
-    known = F.from_json(
-        F.lit(orjson.dumps([{"v": v, "s": s} for v, s in truncations]).decode()),
-        "array<struct<v:bigint,s:int>>",
-    )
-    # A baseline's row comes before all that the commit at its position did.
-    mine = F.struct(
-        F.col("_commit_version").alias("v"),
-        F.when(F.col(STREAM) == 1, F.col("_seq")).otherwise(F.lit(-1)).alias("s"),
-    )
-    return F.size(F.filter(known, lambda one: one < mine))
+@dataclass(frozen=True)
+class Truncations:
+    """Where a table was truncated; however often, it is the engine that holds them."""
+
+    #: ``_commit_version bigint, _seq int, _commit_timestamp timestamp`` of each.
+    frame: DataFrame
+    count: int
+    #: None: there are none.
+    first: Truncation | None
+    last: Truncation | None
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Self:
+        """Of these rows; one may be there several times."""
+        frame = frame.distinct().localCheckpoint()
+        places = F.struct("_commit_version", "_seq")
+        ends = F.min(places).alias("first"), F.max(places).alias("last")
+        [found] = frame.agg(F.count("*").alias("count"), *ends).collect()
+        first, last = (None if end is None else tuple(end) for end in found[1:])
+        return cls(frame, found[0], first, last)
+
+    @property
+    def _numbered(self) -> DataFrame:
+        """From 1."""
+        order = Window.partitionBy().orderBy("_commit_version", "_seq")
+        return self.frame.withColumn("_number", F.row_number().over(order).cast("bigint"))
+
+    @property
+    def ends(self) -> DataFrame:
+        """The truncation that ends each epoch: ``_epoch bigint, _end struct<v: its commit version,
+        t: its time>``.
+        """
+        end = F.struct(F.col("_commit_version").alias("v"), F.col("_commit_timestamp").alias("t"))
+        return self._numbered.select((F.col("_number") - 1).alias("_epoch"), end.alias("_end"))
+
+    def by_stretch(self) -> DataFrame:
+        """For each stretch of WAL from the first to the last: ``_stretch bigint, _before bigint``
+        (how many there are before it), ``_within array<struct<v, s>>``.
+        """
+        own = self._numbered.groupBy(_stretch().alias("_own")).agg(
+            (F.min("_number") - 1).alias("_before"),
+            F.max("_number").alias("_through"),
+            F.collect_list(_at("_seq")).alias("_within"),
+        )
+        order = Window.partitionBy().orderBy("_own")
+        until = F.coalesce(F.lead("_own").over(order), F.col("_own") + 1) - 1
+        every = own.withColumn("_until", until).withColumn(
+            "_stretch", F.explode(F.sequence("_own", "_until"))
+        )
+        first = F.col("_stretch") == F.col("_own")
+        before = F.when(first, F.col("_before")).otherwise(F.col("_through"))
+        within = F.when(first, F.col("_within"))
+        return every.select("_stretch", before.alias("_before"), within.alias("_within"))
 
 
-def in_epochs(rows: DataFrame, truncations: Sequence[Truncation]) -> DataFrame:
+def _stretch() -> Expression:
+    """Which part of WAL something is in."""
+    return F.shiftright("_commit_version", _STRETCH_BITS)
+
+
+def _at(seq: str | Expression) -> Expression:
+    return F.struct(F.col("_commit_version").alias("v"), F.coalesce(seq).alias("s"))
+
+
+def in_epochs(rows: DataFrame, truncations: Truncations | None) -> DataFrame:
     """Rows of ``placed`` with ``_epoch``: how many truncations came before."""
-    return rows.withColumn("_epoch", truncations_before(truncations) if truncations else F.lit(0))
+    if truncations is None or truncations.last is None:
+        return rows.withColumn("_epoch", F.lit(0).cast("bigint"))
+    # A baseline's row comes before all that the commit at its position did.
+    mine = _at(F.when(F.col(STREAM) == 1, F.col("_seq")).otherwise(F.lit(-1)))
+    lsn, seq = truncations.last
+    last = F.struct(F.lit(lsn).cast("bigint").alias("v"), F.lit(seq).cast("int").alias("s"))
+    within = F.coalesce(F.size(F.filter(F.col("_within"), lambda one: one < mine)), F.lit(0))
+    rows = rows.withColumn("_stretch", _stretch())
+    rows = rows.join(truncations.by_stretch(), "_stretch", "left")
+    epoch = F.when(mine > last, F.lit(truncations.count)).otherwise(
+        F.coalesce("_before", F.lit(0)) + within
+    )
+    rows = rows.withColumn("_epoch", epoch.cast("bigint"))
+    return rows.drop("_stretch", "_before", "_within")
+
+
+def with_ends(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Rows of ``in_epochs`` with ``_next``, ``_gone`` and ``_begins``: whether one begins an
+    interval.
+    """
+    window = by_key(names, "_epoch")
+    other = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
+    # Together: each that is told by another would be sorted once more by DuckDB.
+    rows = rows.withColumns({
+        NEXT: F.lead(other).over(window), "_former": F.lag(other).over(window)
+    })  # fmt: skip
+    begins = (F.col("_change_type") == "insert") | F.coalesce(_ends("_former.", ""), F.lit(True))
+    return rows.withColumns({GONE: _ends("", f"{NEXT}."), "_begins": begins}).drop("_former")
+
+
+def _ends(one: str, after: str) -> Expression:
+    """Whether a change ends its interval; before these words stand its columns, and those of the
+    one after it.
+    """
+    kind = F.col(f"{one}_change_type")
+    stays = (
+        (F.col(f"{after}_change_type") == "update_postimage")
+        & (F.col(f"{after}_commit_version") == F.col(f"{one}_commit_version"))
+        & (F.col(f"{after}_seq") == F.col(f"{one}_seq"))
+    )
+    leaves = (kind == "update_preimage") & ~F.coalesce(stays, F.lit(False))
+    return kind.isin("delete", LOST) | leaves
 
 
 def with_intervals(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Rows of ``in_epochs`` with ``_interval``, ``_gone``, ``_next`` and ``_next_gone``."""
+    """Rows of ``with_ends`` with ``_interval`` and ``_next_gone``, too."""
     window = by_key(names, "_epoch")
-    kind = F.col("_change_type")
-    following = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
-    rows = rows.withColumn(NEXT, F.lead(following).over(window))
-    stays = (
-        (F.col(f"{NEXT}._change_type") == "update_postimage")
-        & (F.col(f"{NEXT}._commit_version") == F.col("_commit_version"))
-        & (F.col(f"{NEXT}._seq") == F.col("_seq"))
-    )
-    gone = kind.isin("delete", LOST) | (
-        (kind == "update_preimage") & ~F.coalesce(stays, F.lit(False))
-    )
-    rows = rows.withColumn(GONE, gone)
-    rows = rows.withColumn("_next_gone", F.lead(GONE).over(window))
-    begins = (kind == "insert") | F.coalesce(F.lag(GONE).over(window), F.lit(True))
-    rows = rows.withColumn("_begins", begins)
-    start = F.last(F.when(F.col("_begins"), place()), ignorenulls=True).over(window)
-    return rows.withColumn(INTERVAL, start)
+    start = F.last(F.when(F.col("_begins"), place()), ignorenulls=True)
+    return with_ends(rows, names).withColumns({
+        INTERVAL: start.over(window), "_next_gone": F.lead(GONE).over(window)
+    })  # fmt: skip
 
 
 @dataclass(frozen=True)

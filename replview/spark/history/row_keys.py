@@ -13,19 +13,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
-
 from decoder.scalars import LSN
 from replview.spark.history.datasets import Dataset
+from replview.spark.history.engines import DataFrame, Expression, F, Window
 from replview.spark.history.row_intervals import (
     GONE,
     LOST,
     NEXT,
     PLACE,
     RANK,
-    Truncation,
+    Truncations,
     Unsent,
     in_epochs,
     key_names,
@@ -35,6 +32,7 @@ from replview.spark.history.row_intervals import (
     shape,
     with_intervals,
 )
+from replview.spark.quoting import tick
 
 #: Which stretch's key tells a row apart; in one without a key, the change itself.
 _SINCE = "_place"
@@ -64,14 +62,16 @@ class _Stretch:
     @property
     def start(self) -> Expression:
         kinds = ("bigint", "int", "int", "int")
-        return F.struct(*(F.lit(value).cast(kind) for value, kind in zip(self.place, kinds,
-                                                                         strict=True)))  # fmt: skip
+        return F.struct(*(
+            F.lit(value).cast(kind).alias(name)
+            for name, value, kind in zip(PLACE, self.place, kinds, strict=True)
+        ))  # fmt: skip
 
 
 def keyed(
     dataset: Dataset,
     changes: DataFrame,
-    truncations: Sequence[Truncation] = (),
+    truncations: Truncations | None = None,
     *,
     keep_nameless: bool = False,
 ) -> Keyed:
@@ -110,7 +110,7 @@ def _stretches(dataset: Dataset, rows: DataFrame) -> list[_Stretch]:
     parts = rows.select(key.alias("key"), place().alias("place"), "_commit_timestamp", "_epoch")
     parts = parts.repartitionByRange("place").withColumn("part", F.spark_partition_id())
     before = F.lag("key").over(Window.partitionBy("part").orderBy("place"))
-    changed = parts.withColumn("before", before).where("NOT key <=> before")
+    changed = parts.withColumn("before", before).where(~F.col("key").eqNullSafe(F.col("before")))
     found: list[_Stretch] = []
     for row in sorted(changed.collect(), key=lambda each: tuple(each["place"])):
         if not found or found[-1].key != keys[row["key"]]:
@@ -152,8 +152,8 @@ def _went_on(
         there = there.withColumn("followed", F.lit(False))
     # Without its plan, which those of later stretches would hold over and over.
     there = there.localCheckpoint()
-    lost = there.where("NOT followed")
-    joined = _as_before(dataset, found, more, there.where("followed"), here)
+    lost = there.where(~F.col("followed"))
+    joined = _as_before(dataset, found, more, there.where(F.col("followed")), here)
     rows = found.rows.unionByName(_ended(found, lost, more, here)).unionByName(joined)
     count, shown = lost.count(), [", ".join(each) or "none" for each in (before.key, here.key)]
     reason = (
@@ -178,7 +178,7 @@ def _as_before(
     return joined.withColumns({
         name: F.when(former[_SINCE].isNotNull(), was).otherwise(F.col(name))
         for name, was in former.items()
-    }).select(*more.columns)  # fmt: skip
+    }).select(*map(tick, more.columns))  # fmt: skip
 
 
 def _ended(found: Keyed, lost: DataFrame, more: DataFrame, here: _Stretch) -> DataFrame:

@@ -3,15 +3,14 @@
 from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from decoder.scalars import LSN
-from replview.parquet.slice_schemas import Column
+from replview.parquet.slice_schemas import TIMESTAMPTZ, Column
 from replview.parquet.slices import TableVersion
 from replview.spark.history import row_intervals
 from replview.spark.history.datasets import END, Dataset, Moment
+from replview.spark.history.engines import DataFrame, Expression, F, Session, Window, made
 from replview.spark.history.reach import WHOLE, Reach, Span, doubts, read_reach, span_doubts
 from replview.spark.history.results import Result
 from replview.spark.history.row_keys import Keyed, keyed
@@ -21,7 +20,7 @@ from replview.spark.quoting import tick
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")
 
 
-def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result:
+def as_of(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
     """The table after all that had committed at or before a commit LSN, or by a time; else at the
     end of what is exported.
 
@@ -33,18 +32,18 @@ def as_of(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result
     It begins with the last baseline or truncation before the moment; without one it is not
     ``complete``. Raises ``SparkProblem`` where rows cannot be told apart.
     """
-    reach = read_reach(spark, dataset, moment)
+    reach = read_reach(session, dataset, moment)
     base = reach.base
-    found = keyed(dataset, _after(dataset.changes(spark, moment), base))
+    found = keyed(dataset, _after(dataset.changes(session, moment), base))
     unsent = row_intervals.Unsent(dataset, reach.unsent)
     if reach.unsent:
         frame = row_intervals.with_intervals(found.rows, found.names)
         frame = unsent.filled(frame, found.names)
-        frame = frame.where(frame[row_intervals.NEXT].isNull() & ~frame[row_intervals.GONE])
+        frame = frame.where(F.col(row_intervals.NEXT).isNull() & ~F.col(row_intervals.GONE))
     else:
         frame = _latest(found)
     version = dataset.version(reach.version)
-    reasons = doubts(spark, dataset, reach, moment, None if base is None else base[0])
+    reasons = doubts(session, dataset, reach, moment, None if base is None else base[0])
     reasons += found.reasons
     columns = dataset.columns_of(version)
     chosen = filled_rows(frame, dataset, columns, unsent).select(
@@ -112,7 +111,9 @@ def _latest(found: Keyed) -> DataFrame:
     newest = Window.partitionBy(*found.names).orderBy(
         *(F.col(name).desc() for name in row_intervals.PLACE)
     )
-    last = found.rows.withColumn("_number", F.row_number().over(newest)).where("_number = 1")
+    last = found.rows.withColumn("_number", F.row_number().over(newest)).where(
+        F.col("_number") == 1
+    )
     return last.where(F.col("_change_type").isin("insert", "update_postimage"))
 
 
@@ -121,15 +122,16 @@ VERSION_MARKS = (
     "valid_from", "valid_to", "_from_version", "_to_version", "_is_current", "_ended_by",
     "_change_type", "_seq", "_xid", "_actor", "_relation_version",
 )  # fmt: skip
-_SCHEMA = (
-    "version int, first_commit_lsn string, last_commit_lsn string, first_change timestamp, "
-    "last_change timestamp, changes bigint, added array<string>, removed array<string>, "
-    "retyped array<string>, key_columns array<string>, replica_identity string, "
-    "columns array<string>"
-)
+_TEXTS = pa.list_(pa.string())
+_SCHEMA = pa.schema([
+    ("version", pa.int32()), ("first_commit_lsn", pa.string()), ("last_commit_lsn", pa.string()),
+    ("first_change", TIMESTAMPTZ), ("last_change", TIMESTAMPTZ), ("changes", pa.int64()),
+    ("added", _TEXTS), ("removed", _TEXTS), ("retyped", _TEXTS), ("key_columns", _TEXTS),
+    ("replica_identity", pa.string()), ("columns", _TEXTS),
+])  # fmt: skip
 
 
-def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) -> Result:
+def row_versions(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
     """Each state (SCD type 2) a row had after a commit, to a moment (see ``as_of``) or the end.
 
     Rows: the columns of the shape in force at the moment, then ``valid_from, valid_to timestamp``
@@ -144,8 +146,8 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
     only tells again what is known begins none. Raises ``SparkProblem`` where rows cannot be told
     apart.
     """
-    reach = read_reach(spark, dataset, moment)
-    found = keyed(dataset, dataset.changes(spark, moment), reach.truncations)
+    reach = read_reach(session, dataset, moment)
+    found = keyed(dataset, dataset.changes(session, moment), reach.truncations)
     rows = _without_repeats(found, dataset) if reach.baselines else found.rows
     rows = row_intervals.with_intervals(rows, found.names)
     unsent = row_intervals.Unsent(dataset, reach.unsent)
@@ -155,8 +157,9 @@ def row_versions(spark: SparkSession, dataset: Dataset, moment: Moment = END) ->
     frame = filled_rows(_states(rows, reach), dataset, columns, unsent).select(
         *(tick(column.name) for column in columns), *VERSION_MARKS, "_pg_raw", "_unknown"
     )
-    first = min([lsn for lsn, _ in reach.truncations] + list(reach.baselines), default=None)
-    reasons = [*doubts(spark, dataset, reach, moment, first), *found.reasons]
+    known = [*reach.baselines, *(reach.truncations.first or ())[:1]]
+    first = min(known, default=None)
+    reasons = [*doubts(session, dataset, reach, moment, first), *found.reasons]
     details = {
         **dataset.described, **_retyped(dataset), "life": dataset.incarnation.name,
         "key": list(dataset.version(reach.version).key_columns),
@@ -176,7 +179,8 @@ def _states(rows: DataFrame, reach: Reach) -> DataFrame:
         .when(F.col("_next_gone"), "key change")
         .when(following.isNotNull(), "update")
     )
-    truncation = _truncation_after(reach)
+    rows = rows.join(reach.truncations.ends, "_epoch", "left")
+    truncation = F.col("_end")
     ends_at = F.coalesce(later, truncation["v"])
     end_time = F.coalesce(following["_commit_timestamp"], truncation["t"])
     by_truncation = F.when(later.isNull() & truncation["v"].isNotNull(), "truncate")
@@ -193,17 +197,6 @@ def _states(rows: DataFrame, reach: Reach) -> DataFrame:
     return rows.where(~F.coalesce(same, F.lit(False)))
 
 
-def _truncation_after(reach: Reach) -> Expression:
-    """The truncation that ends a row's epoch: ``struct<v, t>``, its fields null where none does."""
-    ends = [
-        F.struct(F.lit(lsn).cast("bigint").alias("v"), F.lit(time).cast("timestamp").alias("t"))
-        for (lsn, _), time in zip(reach.truncations, reach.truncated_at, strict=True)
-    ]
-    if not ends:
-        return F.lit(None).cast("struct<v:bigint,t:timestamp>")
-    return F.get(F.array(*ends), F.col("_epoch"))
-
-
 def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
     """Without a baseline's rows that tell again what the change before them left."""
     values = F.xxhash64(*(tick(column.name) for column in dataset.columns), F.lit(0))
@@ -213,10 +206,10 @@ def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
     whole = F.size(F.lag("_not_sent").over(window)) == 0
     same = kind.isin("insert", "update_postimage") & (~whole | (before == F.col("_hash")))
     repeats = (F.col(row_intervals.STREAM) == 0) & F.coalesce(same, F.lit(False))
-    return rows.withColumn("_repeats", repeats).where("NOT _repeats").drop("_hash", "_repeats")
+    return rows.withColumn("_repeats", repeats).where(~F.col("_repeats")).drop("_hash", "_repeats")
 
 
-def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -> Result:
+def schema_versions(session: Session, dataset: Dataset, span: Span = WHOLE) -> Result:
     """The shapes under which changes in the span were made, in the order they came.
 
     Rows: ``version int, first_commit_lsn, last_commit_lsn string, first_change, last_change
@@ -225,7 +218,7 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -
     array<string>`` (``name type``). A shape that came back is one row, from its first change to its
     last.
     """
-    rows = span.of(dataset.changes(spark, END), time="_commit_timestamp")
+    rows = span.of(dataset.changes(session, END), time="_commit_timestamp")
     rows = rows.where(F.col("_change_type") != "update_preimage")
     found = (
         rows.groupBy("_relation_version")
@@ -251,8 +244,8 @@ def schema_versions(spark: SparkSession, dataset: Dataset, span: Span = WHOLE) -
             [f"{name} {kind}" for name, kind in _types(version).items()],
         ))  # fmt: skip
         before = version
-    reasons = span_doubts(spark, dataset.incarnation, span, [dataset])
-    frame = spark.createDataFrame(details, _SCHEMA)
+    reasons = span_doubts(session, dataset.incarnation, span, [dataset])
+    frame = made(session, details, _SCHEMA)
     return Result(frame, not reasons, reasons, dataset.described)
 
 

@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[..., list[Result]]] = {
     # The last: they add slots to the store.
     "history": history.history,
     "archive": archiving.archiving,
+    "page-question": history.page_question,
     "catching-up": catching_up.catching_up,
 }
 
@@ -40,7 +41,7 @@ def main() -> int:
     results: list[Result] = []
     try:
         reading.needs(jdbc="reading" in chosen)
-        own = {"history", "archive", "catching-up"}.issuperset(chosen)
+        own = {"history", "page-question", "archive", "catching-up"}.issuperset(chosen)
         filled = PER_TRANSACTION if own else changes
         _say(f"a store with {filled:,} changes …")
         with filled_store(filled) as dsn:

@@ -2,20 +2,29 @@
 
 All rows of every result are worked out and dropped (``noop``), on ``local[2]`` with 1 GiB, in turn;
 warm: the medians of three rounds after one that is not counted. No bars: how long is too long is
-for the one to say who waits for it.
+for the one to say who waits for it. For a page's question there is one.
 """
 
 import os
+import resource
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.benchmarks.processes import Failed
 from tests.benchmarks.report import Result
 from tests.benchmarks.spark.filling import PER_TRANSACTION, ROWS, add_histories
 from tests.benchmarks.spark.rounds import medians
 
 CHANGES = 1_000_000
+#: Of a question that a page asks: the changes it is about, and the seconds until its answer.
+QUESTION = 300_000
+BAR_SECONDS = 3.0
+_PATIENCE_SECONDS = 120.0
+_ASKED = 3
 
 
 def history(dsn: str, changes: int) -> list[Result]:
@@ -42,13 +51,54 @@ def history(dsn: str, changes: int) -> list[Result]:
     ]
 
 
-def _export(dsn: str, root: str) -> None:
+def page_question(dsn: str, changes: int) -> list[Result]:
+    """Seconds from when a page asks who changed what until the worker has stored the answer."""
+    from replview.features.history.job import KIND
+    from replview.jobs import running
+    from replview.store.models import Export, HistoryJob, Slot
+
+    changes = min(changes, QUESTION)
+    if not Slot.objects.filter(name="histories").exists():
+        add_histories(dsn, changes)
+    seconds = []
+    with tempfile.TemporaryDirectory() as root:
+        _export(dsn, root, through=changes // PER_TRANSACTION)
+        Export.objects.create(slot_name="shop/histories", slice={}, target=root, state="done",
+                              requested_by="bench", requested_how="page")  # fmt: skip
+        before = _cpu_seconds()
+        for _ in range(_ASKED):
+            row = HistoryJob.objects.create(job="who-changed-what", root=root, requested_by="bench",
+                                            words={"life": "shop/histories-1"})  # fmt: skip
+            began = time.monotonic()
+            KIND.serve()
+            while row.waits and time.monotonic() < began + _PATIENCE_SECONDS:
+                time.sleep(0.02)
+                row.refresh_from_db()
+            seconds.append(time.monotonic() - began)
+            told = (row.result or {}).get("told") or {}
+            if row.state != "done" or told.get("rows_read") != changes:
+                raise Failed(f"the job is {row.state}: {row.problem_cause} ({told})")
+    # Its thread would look for the next one.
+    running.stopping.set()
+    took, cpu = statistics.median(seconds), (_cpu_seconds() - before) / _ASKED
+    detail = f"{changes:,} rows, by {told['answered_by']}, {cpu:.1f} s of a processor"
+    bar, what = f"≤ {BAR_SECONDS:g} s", "who changed what, asked on a page"
+    return [Result(what, f"{took:.1f} s ({detail})", bar, took <= BAR_SECONDS)]
+
+
+def _cpu_seconds() -> float:
+    """Of processes that have ended: a job's is one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _export(dsn: str, root: str, *, through: int | None = None) -> None:
     from replview.parquet import reading
     from replview.parquet.writing.exporting import export
     from replview.parquet.writing.targets import Target
 
     with reading.connect(dsn) as store:
-        part = reading.resolve(store, source="shop", slot="histories")
+        part = reading.resolve(store, source="shop", slot="histories", through_seq=through)
     export(part, Target.of(root), dsn=dsn)
 
 

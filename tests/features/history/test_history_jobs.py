@@ -148,6 +148,39 @@ def test_doubts_stand_above_the_rows(client: Client) -> None:
     assert '<th scope="row">begins: lsn</th><td class="mono wraps">0/10</td>' in page
 
 
+def test_the_job_says_which_engine_answers(client: Client) -> None:
+    told = {"answered_by": "DuckDB", "rows_read": 338_112}
+    row = HistoryJob.objects.create(job="as-of", root="/r", requested_by="alice")
+    claim = rows.claim()
+    assert claim is not None
+    rows.beat(claim, result={"told": told})
+    page = client.get(f"/history/{row.pk}/").content.decode()
+    assert ": DuckDB in the worker reads 338,112 rows." in verdict(page)
+    rows.finish(claim, result={"columns": ["id"], "rows": [[1]], "complete": True, "told": told})
+    page = client.get(f"/history/{row.pk}/").content.decode()
+    assert verdict(page).startswith("Done: 1 row, answered by DuckDB in the worker.")
+    assert "answered by</th>" not in page
+
+
+def test_the_page_says_who_will_answer(root: Path, client: Client, monkeypatch) -> None:
+    monkeypatch.setenv("REPLVIEW_SPARK", "sc://spark.example.com")
+    said = verdict(client.get("/history/").content.decode())
+    assert "DuckDB answers from up to 10,000,000 rows of Parquet. Spark answers from more." in said
+    monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "0")
+    assert "Spark answers. Next: run it" in verdict(client.get("/history/").content.decode())
+    monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "many")
+    said = verdict(client.get("/history/").content.decode())
+    assert said.startswith("No job can run: REPLVIEW_SPARK_ABOVE is no number of rows.")
+    # As where no Java is: DuckDB needs none.
+    monkeypatch.delenv("REPLVIEW_SPARK")
+    monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "1000")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    page = client.get("/history/").content.decode()
+    assert "up to 1,000 rows of Parquet. But for more of them Spark or its Java" in verdict(page)
+    assert "btn-primary" in page
+
+
 def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client) -> None:
     row = ended(
         job="who-changed-what",
