@@ -116,14 +116,20 @@ def test_no_secret_of_the_machine_is_sent_where_somebody_likes(
             way()
     admin = Client()
     admin.force_login(make_user("root", "admin"))
-    if not reference:
-        sent = {"how": "string", "dsn": dsn}
-        assert admin.post("/sources/new/record/", sent).status_code == 422
-    elif "hostaddr" not in dsn:
+    sent = {"how": "string", "dsn": dsn}
+    if reference:
         sent = {"how": "fields", "host": "127.0.0.1", "port": str(listener.port), "database": "x",
                 "user": "u", "password": reference}  # fmt: skip
-        assert admin.post("/sources/new/record/", sent).status_code == 422
+    for kind in SourceDraft.Kind.values if not reference or "hostaddr" not in dsn else ():
+        assert admin.post(f"/sources/new/{kind}/", sent).status_code == 422
     assert not SourceDraft.objects.exists()
+    # Programs, also where they only ask what would be done.
+    moved, changed = "kept/move", "shop/credentials"
+    for address, dry in ((moved, True), (moved, False), (changed, False)):
+        asked = {"dsn": dsn, "password_ref": reference, "dry_run": dry, "confirm": "kept"}
+        more = {"keep_password": not reference} if address == moved else {}
+        answer = admin.post(f"/api/v1/sources/{address}", {**asked, **more}, "application/json")
+        assert answer.status_code == 400
     assert listener.got == []
 
 
