@@ -24,9 +24,9 @@ from psycopg import sql
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
 from replview.runtime.servers.server_user import debian_postgres15
-from tests import server_programs
-from tests.copied_clusters import STORE_TEMPLATE, copied, originals
-from tests.slow_part import takes_its_time
+from tests.support import server_programs
+from tests.support.copied_clusters import STORE_TEMPLATE, copied, originals
+from tests.support.slow_part import takes_its_time
 
 SOURCE_SETTINGS = {
     "logical_decoding_work_mem": "64kB",
@@ -134,8 +134,8 @@ def django_db_setup(
     from django.test import TransactionTestCase
     from servestatic.middleware import ServeStaticMiddleware
 
-    from tests.emptying import empty_the_store
-    from tests.static_files import found_once
+    from tests.support.emptying import empty_the_store
+    from tests.support.static_files import found_once
 
     with psycopg.connect(store_cluster.dsn(), autocommit=True) as session:
         session.execute(f"CREATE DATABASE {STORE} TEMPLATE {STORE_TEMPLATE}")
@@ -337,7 +337,7 @@ def signed_in(db) -> Any:
     from django.core.cache import cache
     from django.test import Client
 
-    from tests.people import make_user
+    from tests.support.people import make_user
 
     cache.clear()
     client = Client()

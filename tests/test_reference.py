@@ -6,7 +6,7 @@ import pytest
 
 from replview.runtime.environment import FROM_FILES, VARIABLES
 from tests.reference import PAGES, pages
-from tests.variables import variables_of_the_code
+from tests.support.variables import variables_of_the_code
 
 #: A setting of the application that uses ``replview.actors``, not a variable of ours.
 NOT_VARIABLES = {"REPLVIEW_ACTOR"}

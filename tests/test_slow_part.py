@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.slow_part import LONG
+from tests.support.slow_part import LONG
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from tests.variables import ROOT
+from tests.support.variables import ROOT
 
 #: Section → how many requirements it has of levels 1 and 2; they are its first ones.
 SECTIONS = {

@@ -28,7 +28,7 @@ from replview.runtime.machine import StackProblem
 from replview.ui.middleware import ApiFailureMiddleware, SlowStatementMiddleware
 from replview.ui.serving import BoundedRequests
 from tests import audit
-from tests.people import make_user
+from tests.support.people import make_user
 
 ROOT = Path(__file__).parents[2]
 KEY = "a-key-of-this-test-alone-which-is-long-enough-to-be-used-0123456789"

@@ -84,7 +84,7 @@ def ask(addresses: dict[str, str], requests: int) -> dict[str, list[float]]:
     """Milliseconds of each answer; the first of each, which fills caches, is not counted."""
     from django.test import Client
 
-    from tests.people import make_user
+    from tests.support.people import make_user
 
     client = Client(headers={"host": "localhost"})
     client.force_login(make_user("bench"))

@@ -23,8 +23,8 @@ from tests.browser.test_accessibility import findings
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase, fresh_database
 from tests.live.conftest import store_dsn
-from tests.people import make_user
 from tests.receiver.test_workers import Workers
+from tests.support.people import make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -21,7 +21,7 @@ from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source
 from replview.store.reachable import DSNError
 from tests.catalog.certificates import Authority
-from tests.copied_clusters import copied
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tests import server_programs
+from tests.support import server_programs
 
 VERSIONS = (18, 16)
 INTERFACES = ("walsender", "sql")
@@ -26,7 +26,7 @@ def main() -> int:
     _set_django_up()
     from tests.chaos.report import line, summary
     from tests.chaos.seed_run import run_seed
-    from tests.copied_clusters import originals
+    from tests.support.copied_clusters import originals
 
     outcomes = []
     try:

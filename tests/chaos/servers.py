@@ -13,7 +13,7 @@ import psycopg
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.copied_clusters import ROOT, STORE_TEMPLATE, copied
+from tests.support.copied_clusters import ROOT, STORE_TEMPLATE, copied
 
 DATABASE = "chaos"
 STORE_DATABASE = "replview"

@@ -17,8 +17,8 @@ from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS
-from tests.copied_clusters import copied
 from tests.crashes.waiting import wait_for
+from tests.support.copied_clusters import copied
 
 #: The physical slot by which the primary keeps WAL for the standby.
 PHYSICAL_SLOT = "standby"

@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.copied_clusters import ROOT, STORE_TEMPLATE
+from tests.support.copied_clusters import ROOT, STORE_TEMPLATE
 
 _numbers = itertools.count(1)
 

@@ -14,7 +14,7 @@ from tests.crashes.waiting import wait_for
 pytestmark = pytest.mark.slow
 #: What beat has the workers do once in a while.
 LOOK = """
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 from replview.store.retention.tidy import give_up_lost_ends
 from replview.store.models import Source
 give_up_lost_ends()

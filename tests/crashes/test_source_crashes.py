@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
-from tests.copied_clusters import copied
 from tests.crashes.conftest import Receive, fresh_source
 from tests.crashes.truth import assert_true_record
 from tests.crashes.waiting import wait_for
 from tests.crashes.workload import Workload
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

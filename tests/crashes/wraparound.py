@@ -9,7 +9,7 @@ from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
 from tests.conftest import SOURCE_SETTINGS
-from tests.copied_clusters import copied
+from tests.support.copied_clusters import copied
 
 WRAP = 1 << 32
 #: Transaction ids in one file of the commit log, and that file's size.

@@ -14,7 +14,7 @@ import pytest
 
 from replview.runtime.machine import free_port, marked_processes
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.copied_clusters import copied
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from replview.demo.workload.runner import Workload, cast
 from replview.demo.workload.seed import prepare
 from replview.demo.workload.session import Outage
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.copied_clusters import copied
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from replview.demo.workload.scenarios import SCENARIOS
 from replview.demo.workload.schema import TABLES
 from replview.demo.workload.seed import prepare
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.copied_clusters import copied
 from tests.demo.every_scenario import run_every_scenario_once
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

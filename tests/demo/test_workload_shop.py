@@ -16,7 +16,7 @@ from replview.demo.workload.schema import ADVISORY_LOCK, TABLES, NotOurDatabase
 from replview.demo.workload.seed import prepare
 from replview.demo.workload.session import Session, Stopping, Tally, minute_line
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.copied_clusters import copied
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

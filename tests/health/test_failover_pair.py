@@ -14,8 +14,8 @@ from replview.store.models import Source
 from replview.store.retention.tidy import make_partitions
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
-from tests.people import make_user
-from tests.sampled import sample_source
+from tests.support.people import make_user
+from tests.support.sampling import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.pg(17)]
 

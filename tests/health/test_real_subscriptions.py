@@ -12,7 +12,7 @@ from replview.store.models import Source, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase, fresh_database
 from tests.crashes.waiting import wait_for
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from tests.live.feeder import Feeder
-from tests.people import make_user
+from tests.support.people import make_user
 
 
 def store_dsn() -> str:

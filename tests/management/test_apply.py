@@ -26,8 +26,8 @@ from replview.store.models import (
 )
 from replview.store.reachable import DSNError
 from replview.store.read.mask_rules import NamedColumn
-from tests.copied_clusters import copied
-from tests.people import make_user
+from tests.support.copied_clusters import copied
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FORTY = [f"tenant_{number:02}" for number in range(40)]

@@ -11,7 +11,7 @@ from replview.store.models import Slot, Source
 from tests.conftest import SourceDatabase
 from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.slow
 

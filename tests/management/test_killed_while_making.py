@@ -23,9 +23,9 @@ from replview.jobs import intentions
 from replview.store.models import AccessRecord, Slot, SlotIntention, Source, SourceDraft
 from tests.catalog.test_plan import left_on
 from tests.conftest import STORE, SourceDatabase
-from tests.copied_clusters import ROOT
 from tests.crashes.waiting import wait_for
-from tests.people import make_user
+from tests.support.copied_clusters import ROOT
+from tests.support.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 MADE = ({"mine"}, {"mine"})

@@ -20,8 +20,8 @@ from replview.store.models import (
     Webhook,
 )
 from replview.store.retention.tidy import make_partitions
-from tests.people import make_user
 from tests.store.history_rows import History, insert
+from tests.support.people import make_user
 
 #: Command lines, and what each is in the record as.
 RECORDED: dict[str, tuple[str, str]] = {

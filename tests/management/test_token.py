@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandError
 
 from replview.access.tokens import good_token
-from tests.people import make_user
+from tests.support.people import make_user
 
 
 @pytest.fixture

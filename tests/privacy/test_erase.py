@@ -53,10 +53,10 @@ from replview.store.models import (
 from replview.store.read.row_history.history import row_history
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
-from tests.people import make_user
 from tests.privacy.searching import columns_holding, files_holding
 from tests.receiver.conftest import record as record  # a fixture
 from tests.store.recorded import iterate_changes
+from tests.support.people import make_user
 
 #: In every value of the person's rows, whatever else is in it.
 PLANTED = "PLANTED"

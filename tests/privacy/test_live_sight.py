@@ -10,7 +10,7 @@ from replview.store.models import MaskRule, Source
 from tests.live.conftest import RecordingPublisher, communicator, connected, store_dsn
 from tests.live.conftest import quiet_feeder as quiet_feeder  # a fixture
 from tests.live.feeder import Feeder, NewChange, NewTransaction
-from tests.people import make_user
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.asyncio
 

@@ -21,12 +21,12 @@ from replview.store.models import (
     Relation,
     Transaction,
 )
-from tests.people import make_user
 from tests.privacy.responses import Looker
 from tests.privacy.searching import columns_holding
 from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.slow
 

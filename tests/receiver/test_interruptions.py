@@ -8,8 +8,8 @@ import pytest
 
 from replview.store.connecting import connect_store
 from tests.conftest import SOURCE_SETTINGS, SourceDatabase
-from tests.copied_clusters import copied
 from tests.receiver.conftest import wait_for
+from tests.support.copied_clusters import copied
 
 pytestmark = pytest.mark.slow
 

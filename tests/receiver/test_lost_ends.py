@@ -6,7 +6,7 @@ from replview.store.models import SlotEvent, Source, Transition
 from replview.store.retention.tidy import give_up_lost_ends
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

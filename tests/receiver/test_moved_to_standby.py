@@ -19,7 +19,7 @@ from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
 from tests.crashes.standby import PHYSICAL_SLOT, Pair
 from tests.crashes.waiting import wait_for
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

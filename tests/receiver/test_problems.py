@@ -10,8 +10,8 @@ from decoder.scalars import LSN
 from replview.receiver.problems import name_trouble, pause_seconds
 from replview.runtime.logs import JSONFormatter
 from tests.conftest import SourceDatabase
-from tests.copied_clusters import copied
 from tests.receiver.conftest import unused, wait_for
+from tests.support.copied_clusters import copied
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 

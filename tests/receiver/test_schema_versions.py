@@ -27,7 +27,7 @@ from replview.store.read.rows import signed_hash
 from replview.store.sums.activity import roll
 from replview.store.sums.relation_sums import RelationSum, sums_of_slot
 from replview.ui.versions import shape_of, summary
-from tests.people import make_user
+from tests.support.people import make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

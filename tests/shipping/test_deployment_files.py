@@ -14,7 +14,7 @@ import yaml
 from replview.management.commands.up import Command
 from replview.runtime.programs import KINDS
 from tests.shipping.lock import LOCKS
-from tests.variables import ROOT, variables_of_the_code
+from tests.support.variables import ROOT, variables_of_the_code
 
 UNITS = ROOT / "docs" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))

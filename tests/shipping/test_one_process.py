@@ -22,8 +22,8 @@ from replview.runtime.environment import value
 from replview.runtime.machine import free_port
 from replview.runtime.programs import KINDS, program
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.copied_clusters import copied
-from tests.variables import ROOT
+from tests.support.copied_clusters import copied
+from tests.support.variables import ROOT
 
 KEY = "a key for this test alone, long enough for Django's liking"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.variables import ROOT
+from tests.support.variables import ROOT
 
 pytestmark = pytest.mark.slow
 

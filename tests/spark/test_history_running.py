@@ -15,8 +15,8 @@ from decoder.scalars import LSN
 from replview.features.history import job as history_running
 from replview.jobs import running
 from replview.store.models import Export, HistoryJob
-from tests.people import make_user
 from tests.spark.test_history_as_of import exported
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.slow
 

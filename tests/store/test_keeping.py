@@ -44,8 +44,8 @@ from replview.store.retention.policy import (
 )
 from replview.store.sums import activity
 from replview.store.write.partitions import ensure_partitions
-from tests.people import make_user
 from tests.store.test_retention import Days, days_ago, row, the, today
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db
 

@@ -16,9 +16,9 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.test import override_settings
 
-from tests.copied_clusters import ROOT, copied
 from tests.crashes.stores import CrashStore
 from tests.crashes.waiting import wait_for
+from tests.support.copied_clusters import ROOT, copied
 
 #: An app that stands for a release to come: it has migrations of the large tables.
 NEXT_RELEASE = "tests.store.next_release"

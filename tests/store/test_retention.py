@@ -35,8 +35,8 @@ from replview.store.retention import deletion as retention
 from replview.store.retention import size as store_size
 from replview.store.sums import activity
 from replview.store.write.partitions import ensure_partitions
-from tests.people import make_user
 from tests.store.history_rows import History, insert
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db
 

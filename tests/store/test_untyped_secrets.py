@@ -18,7 +18,7 @@ from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
 from tests.conftest import SourceDatabase
-from tests.people import make_user
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db
 

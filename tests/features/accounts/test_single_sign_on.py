@@ -16,7 +16,7 @@ from replview.access.accounts import give_grant
 from replview.access.rights import role_of
 from replview.store.models import Source
 from tests.features.accounts.provider import CLIENT, SECRET, Provider, running
-from tests.people import make_user
+from tests.support.people import make_user
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from replview.runtime import celery_settings
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
 from tests.features.alerts.conftest import GB, Sampled, sampled
-from tests.people import make_user
+from tests.support.people import make_user
 
 __all__ = ["sampled"]
 

@@ -17,8 +17,8 @@ from replview.store.models import Transaction
 from replview.store.read.rows import signed_hash
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
-from tests.people import make_user
 from tests.store.test_retention import Days, days_ago, row, the, today
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from replview.store import instance_settings
 from replview.store.models import Export
 from replview.store.retention.tidy import make_partitions
 from tests.pages.reading import spaced
-from tests.people import make_user
 from tests.store.history_rows import History, insert
+from tests.support.people import make_user
 
 
 @pytest.fixture

@@ -37,8 +37,8 @@ from replview.store.models import Export, Transaction
 from replview.store.read.transactions.conditions import conditions_of
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.targets.policy import Refused
-from tests.people import make_user
 from tests.store.history_rows import WHEN, History
+from tests.support.people import make_user
 
 JSON = "application/json"
 #: Words of a filter, and which of the history's transactions pass.

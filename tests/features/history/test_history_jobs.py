@@ -17,8 +17,8 @@ from replview.store.connecting import store_conninfo
 from replview.store.models import Export, HistoryJob
 from replview.store.retention.tidy import make_partitions
 from tests.pages.reading import spaced
-from tests.people import make_user
 from tests.store.history_rows import History, insert
+from tests.support.people import make_user
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from replview.store.models import (
 from replview.store.retention.tidy import make_partitions, sweep_discarded
 from tests.conftest import SourceDatabase
 from tests.pages.reading import spaced
-from tests.people import make_user, said
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
-from tests.sampled import sample_source
+from tests.support.people import make_user, said
+from tests.support.sampling import sample_source
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

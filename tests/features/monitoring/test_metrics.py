@@ -22,7 +22,7 @@ from replview.store.models import (
 )
 from tests.features.monitoring.conftest import watched
 from tests.features.monitoring.scrapes import Scrape
-from tests.people import make_user
+from tests.support.people import make_user
 
 FACTS = {
     "slot_type": "logical", "active": True, "wal_status": "reserved", "invalidation_reason": None,

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test import AsyncClient, Client
 
 from replview.access.tokens import make_token
-from tests.people import make_user
+from tests.support.people import make_user
 
 
 @pytest.fixture

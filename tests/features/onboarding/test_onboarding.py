@@ -34,8 +34,8 @@ from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
 from tests.pages.reading import spaced
-from tests.people import make_user
 from tests.receiver.pooler import pooler
+from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,7 @@ from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.retention.tidy import make_partitions
 from tests.receiver.conftest import Recording, wait_for
 from tests.receiver.conftest import record as record  # a fixture
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 MEGABYTE = 1024**2
 

@@ -7,7 +7,7 @@ from replview.catalog import holders
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook
 from replview.store.retention.tidy import make_partitions
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.django_db
 

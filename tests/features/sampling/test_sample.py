@@ -11,7 +11,7 @@ from replview.features.sampling.tasks import sample_slots
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotSample, Source, SourceSample
 from replview.store.retention.tidy import make_partitions
-from tests.sampled import sample_source
+from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,7 @@ from django.test import Client
 
 from replview.store.models import Slot, SlotEvent
 from tests.pages.scene import Scene
-from tests.people import make_user
+from tests.support.people import make_user
 
 SHOP = "/slots/shop/replview/"
 

@@ -13,7 +13,7 @@ from replview.store.models import Quarantine, Slot
 from replview.store.quarantine import decide, open_quarantine, raw_length, raw_part
 from tests.pages.reading import spaced
 from tests.pages.scene import Scene
-from tests.people import make_user
+from tests.support.people import make_user
 
 SHOP = "/slots/shop/replview/"
 CAUSE = "the value of column note does not fit into the store"

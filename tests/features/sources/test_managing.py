@@ -22,8 +22,8 @@ from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
 from tests.catalog.test_plan import left_on
 from tests.pages.reading import spaced
-from tests.people import make_user
-from tests.sampled import sample_source
+from tests.support.people import make_user
+from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.django_db
 

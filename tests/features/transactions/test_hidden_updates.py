@@ -10,8 +10,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from tests.conftest import SourceDatabase
-from tests.people import said
 from tests.receiver.conftest import record as record  # a fixture
+from tests.support.people import said
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

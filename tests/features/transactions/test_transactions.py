@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from replview.store.models import Relation, SavedFilter, SlotEvent, Transaction
 from tests.features.in_flight.test_in_flight import EVIL, plain, text_of
-from tests.people import make_user
 from tests.store.history_rows import WHEN, History, insert
+from tests.support.people import make_user
 
 
 @pytest.fixture

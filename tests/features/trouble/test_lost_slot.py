@@ -13,8 +13,8 @@ from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotSample, Source, WatchedSlot
 from replview.store.retention.tidy import make_partitions
 from tests.conftest import SourceDatabase
-from tests.people import make_user
-from tests.sampled import sample_source
+from tests.support.people import make_user
+from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.django_db
 

@@ -12,10 +12,10 @@ from replview.store.models import Transaction
 from replview.store.retention.tidy import make_partitions
 from tests.pages.reading import Element, elements
 from tests.receiver.conftest import Recording
-from tests.sampled import sample_source
 from tests.store.read.answers import Played, of_table, perhaps
 from tests.store.read.histories import Open
 from tests.store.read.history_tables import Fact
+from tests.support.sampling import sample_source
 
 #: By the table's first name and operation.
 Counts = Counter[tuple[str, str]]

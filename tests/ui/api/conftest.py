@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from replview.access.tokens import make_token
-from tests.people import make_user
+from tests.support.people import make_user
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
-from tests import server_programs
+from tests.support import server_programs
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 #: In a copied store's cluster: a migrated database to copy with CREATE DATABASE … TEMPLATE.
 STORE_TEMPLATE = "template_store"
 #: Where the originals lie, for the workers and the processes that tests start.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replview.runtime.environment import FROM_FILES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _VARIABLE = re.compile(r"REPLVIEW_[A-Z0-9_]+")
 #: The table of all variables: that one stands in it does not show that anybody reads it.
 _TABLE = ROOT / "replview" / "runtime" / "environment.py"
