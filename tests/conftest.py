@@ -348,6 +348,6 @@ def signed_in(db) -> Any:
 @pytest.fixture
 def scene(db) -> Any:
     """Five sources, worst: billing-eu."""
-    from tests.pages.scene import build_scene
+    from tests.support.scene import build_scene
 
     return build_scene()

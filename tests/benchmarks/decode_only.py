@@ -10,7 +10,7 @@ import struct
 import time
 
 from decoder.assembler import Assembler
-from tests.decoder.wire import xlogdata_frame
+from tests.support.wire import xlogdata_frame
 
 ROWS_PER_TRANSACTION = 100
 FRAMES_PER_FEED = 1000

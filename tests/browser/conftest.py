@@ -18,7 +18,7 @@ from replview.runtime.machine import free_port
 from tests.live.conftest import cookie as cookie  # a fixture
 from tests.live.conftest import feeder as feeder  # a fixture
 from tests.live.conftest import store_dsn
-from tests.live.feeder import Feeder
+from tests.support.feeder import Feeder
 
 #: Without a window of its own it takes a third of the time: Debian's chromium-headless-shell.
 CHROMIUM = next(

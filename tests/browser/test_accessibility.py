@@ -36,7 +36,7 @@ from replview.text.addresses import (
 )
 from tests.browser.conftest import Server
 from tests.browser.health_story import OTHER, tell_health
-from tests.live.feeder import Feeder, NewChange, NewTransaction, single
+from tests.support.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = [
     pytest.mark.browser,

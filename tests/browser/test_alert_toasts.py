@@ -11,7 +11,7 @@ from replview.features.alerts.built_in import ensure
 from replview.store.models import Alert, AlertRule, Slot
 from tests.browser.conftest import Server
 from tests.browser.health_story import OTHER, tell_health
-from tests.live.feeder import Feeder
+from tests.support.feeder import Feeder
 
 pytestmark = [
     pytest.mark.browser,

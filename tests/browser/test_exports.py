@@ -17,7 +17,7 @@ from replview.jobs import running
 from replview.live.publisher import Publisher
 from replview.store.models import Export
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder, NewChange, NewTransaction
+from tests.support.feeder import Feeder, NewChange, NewTransaction
 
 pytestmark = [
     pytest.mark.browser,

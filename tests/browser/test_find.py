@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder, NewChange, NewTransaction
+from tests.support.feeder import Feeder, NewChange, NewTransaction
 
 pytestmark = [
     pytest.mark.browser,

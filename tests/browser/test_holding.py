@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server, rows
-from tests.live.feeder import Feeder, NewTransaction, single
+from tests.support.feeder import Feeder, NewTransaction, single
 
 pytestmark = [
     pytest.mark.browser,

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from replview.ui.changes.drawer import PAGE_CHANGES
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder, NewChange, NewTransaction
+from tests.support.feeder import Feeder, NewChange, NewTransaction
 
 pytestmark = [
     pytest.mark.browser,

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from replview.store.models import Slot
 from tests.browser.conftest import Server
 from tests.browser.lag_story import GB, next_sample, tell_story
-from tests.live.feeder import Feeder
+from tests.support.feeder import Feeder
 
 pytestmark = [
     pytest.mark.browser,

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from replview.ui.changes.drawer import PAGE_CHANGES
 from tests.browser.conftest import Server, rows
-from tests.live.feeder import Feeder, NewChange, NewTransaction, single
+from tests.support.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = [
     pytest.mark.browser,

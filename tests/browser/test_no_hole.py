@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.browser.conftest import Server, one_server, rows
-from tests.live.feeder import Feeder, single
+from tests.support.feeder import Feeder, single
 
 pytestmark = [
     pytest.mark.browser,

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from replview.store.models import Relation, RelationVersion
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder, single
+from tests.support.feeder import Feeder, single
 
 pytestmark = [
     pytest.mark.browser,

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from replview.store.models import Slot
 from replview.text.addresses import row_url
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder, NewChange, NewTransaction
+from tests.support.feeder import Feeder, NewChange, NewTransaction
 
 pytestmark = [
     pytest.mark.browser,

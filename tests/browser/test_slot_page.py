@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from replview.store.models import Quarantine, Slot, SlotEvent
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder
+from tests.support.feeder import Feeder
 
 pytestmark = [
     pytest.mark.browser,

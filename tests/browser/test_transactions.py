@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
-from tests.live.feeder import Feeder, NewChange, NewTransaction
+from tests.support.feeder import Feeder, NewChange, NewTransaction
 
 pytestmark = [
     pytest.mark.browser,

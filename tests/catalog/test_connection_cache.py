@@ -5,7 +5,7 @@ import pytest
 from replview.catalog.connection_cache import KeptConnections
 from replview.features.sampling.sample import look
 from tests.conftest import SourceDatabase
-from tests.receiver.pooler import pooler
+from tests.support.pooler import pooler
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from replview.catalog.connections import connect
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
 from tests.conftest import SourceDatabase
-from tests.receiver.pooler import pooler
+from tests.support.pooler import pooler
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from typing import Any
 from replview.access.visibility import reading_session
 from replview.store.models import Slot, Transaction
 from tests.chaos.witness import NOT_SENT, WitnessChange
-from tests.store.recorded import iterate_changes
+from tests.support.recorded import iterate_changes
 
 Record = dict[str, Any]
 

@@ -20,7 +20,7 @@ from decoder.binary import UserType
 from decoder.events import Event, TypeSeen
 from decoder.lifecycle import Streaming
 from decoder.scalars import LSN
-from tests.decoder.wire import xlogdata_frame
+from tests.support.wire import xlogdata_frame
 
 FOLDER = Path(__file__).parent / "captured"
 _HEADER = struct.Struct(">cQQq")

@@ -21,7 +21,7 @@ from decoder.binary.catalog import ARRAY_OIDS, MULTIRANGES, RANGES, SCALARS, TEX
 from decoder.events import ChangeRun
 from decoder.messages import Undecoded
 from decoder.scalars import POSTGRES_EPOCH
-from tests.decoder import wire
+from tests.support import wire
 
 BINARY = BinaryDecoder()
 MONEY, POINT, BOX, INTERVAL, TSQUERY, CHAR, INT4 = 790, 600, 603, 1186, 3615, 18, 23

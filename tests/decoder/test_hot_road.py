@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from decoder.assembler import Assembler
 from decoder.events import ChangeRun
 from decoder.reader import ProtocolError
-from tests.decoder import wire
 from tests.decoder.captures import capture
 from tests.decoder.rebuilt import plain_events
+from tests.support import wire
 
 texts = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12),

@@ -19,7 +19,7 @@ from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import debian_postgres15
 from tests.decoder import plugin_readings as readings
 from tests.decoder.agreement import Summary, disagreements, explained_message, summary_of
-from tests.decoder.wire import xlogdata_frame
+from tests.support.wire import xlogdata_frame
 
 _DATABASE = "plugins"
 _SESSION = "-c timezone=UTC -c bytea_output=hex -c datestyle=ISO"

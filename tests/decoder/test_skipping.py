@@ -7,8 +7,8 @@ import struct
 from decoder.assembler import Assembler
 from decoder.events import ChangeRun, TransactionCommitted, TransactionOpened
 from decoder.skipping import TransactionFilter
-from tests.decoder import wire
 from tests.decoder.captures import capture
+from tests.support import wire
 
 OTHER = wire.XID + 1
 

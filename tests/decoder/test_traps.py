@@ -29,8 +29,8 @@ from decoder.events import (
 from decoder.messages import NOT_SENT, UNCHANGED, Relation, Undecoded
 from decoder.reader import ProtocolError
 from decoder.scalars import INFINITY_US, LSN, MINUS_INFINITY_US, datetime_from_us
-from tests.decoder import wire
 from tests.decoder.captures import capture
+from tests.support import wire
 
 E = TypeVar("E")
 SERVERS = pytest.mark.parametrize("server", ["pg15", "pg18"])

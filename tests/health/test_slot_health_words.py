@@ -18,7 +18,7 @@ from replview.health.source_state import SourceState
 from replview.health.states import Health, Level, Reading
 from replview.health.watched import reading_of
 from replview.store.models import Slot, Source, WatchedSlot
-from tests.pages.watched_scene import COLUMNS_15, COLUMNS_18, LOST_15, LOST_16, LOST_18, unread
+from tests.support.watched_scene import COLUMNS_15, COLUMNS_18, LOST_15, LOST_16, LOST_18, unread
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
 MB, GB = 1 << 20, 1 << 30

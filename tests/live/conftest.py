@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from tests.live.feeder import Feeder
+from tests.support.feeder import Feeder
 from tests.support.people import make_user
 
 

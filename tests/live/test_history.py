@@ -6,7 +6,7 @@ from replview.access.visibility import reading_session
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import changes_of, matching_text, value_of
 from replview.store.read.row_history.before_images import before_images
-from tests.live.feeder import Feeder, NewChange, NewTransaction, single
+from tests.support.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,7 +13,7 @@ from replview.live import allowed
 from replview.live.hub import the_hub
 from replview.live.publisher import Publisher
 from tests.live.conftest import Socket, communicator, connected
-from tests.live.feeder import Feeder, NewChange, NewTransaction, single
+from tests.support.feeder import Feeder, NewChange, NewTransaction, single
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

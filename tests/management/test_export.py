@@ -13,7 +13,7 @@ from replview.spark.options import Options
 from replview.store.models import Export
 from replview.targets.policy import Refused
 from tests.features.exports.conftest import history as history  # a fixture
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 SLOT = "shop/replview"
 

@@ -9,8 +9,8 @@ from psycopg.conninfo import make_conninfo
 
 from replview.store.models import Slot, Source
 from tests.conftest import SourceDatabase
-from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture
+from tests.support.baselines import take
 from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.slow

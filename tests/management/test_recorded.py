@@ -20,7 +20,7 @@ from replview.store.models import (
     Webhook,
 )
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
 
 #: Command lines, and what each is in the record as.

@@ -18,7 +18,7 @@ from replview.spark.history.results import Result, as_table
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
 from replview.store.connecting import store_conninfo
-from tests.spark.written_history import History
+from tests.support.written_history import History
 
 ROOT = Path(__file__).parent.parent.parent
 

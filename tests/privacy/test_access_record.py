@@ -19,7 +19,7 @@ from replview.store.read.rows import signed_hash
 from replview.store.write import access_record
 from replview.store.write.access_record import Visit, note, settle, use_visit, viewed
 from replview.store.write.partitions import ensure_partitions
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db

@@ -53,10 +53,10 @@ from replview.store.models import (
 from replview.store.read.row_history.history import row_history
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
-from tests.privacy.searching import columns_holding, files_holding
 from tests.receiver.conftest import record as record  # a fixture
-from tests.store.recorded import iterate_changes
 from tests.support.people import make_user
+from tests.support.recorded import iterate_changes
+from tests.support.searching import columns_holding, files_holding
 
 #: In every value of the person's rows, whatever else is in it.
 PLANTED = "PLANTED"
@@ -446,7 +446,7 @@ def test_an_actor_and_what_names_the_rows_beside_the_record(clinic, exported) ->
 
 
 def test_a_filter_is_known_by_a_value_that_is_only_in_the_old_row(db) -> None:
-    from tests.store.history_rows import History
+    from tests.support.history_rows import History
 
     make_partitions()
     history = History()
@@ -459,7 +459,7 @@ def test_a_filter_is_known_by_a_value_that_is_only_in_the_old_row(db) -> None:
 
 
 def test_what_an_actor_did_is_summed_up_under_the_new_name_by_every_try(db) -> None:
-    from tests.store.history_rows import WHEN, History
+    from tests.support.history_rows import WHEN, History
 
     history = History()
 
@@ -477,7 +477,7 @@ def test_what_an_actor_did_is_summed_up_under_the_new_name_by_every_try(db) -> N
 
 
 def test_an_export_is_renamed_only_where_it_names_the_actor(db) -> None:
-    from tests.store.history_rows import History
+    from tests.support.history_rows import History
 
     told = {"source": "shop", "tables": ["public.shop"], "actors": ["shop", "ann"],
             "narrowed": {"text": "by shop"}}  # fmt: skip
@@ -494,7 +494,7 @@ def test_an_export_is_renamed_only_where_it_names_the_actor(db) -> None:
 
 
 def test_a_refusal_repeats_no_key(db) -> None:
-    from tests.store.history_rows import History
+    from tests.support.history_rows import History
 
     history = History()
     for pairs, cause in (

@@ -14,9 +14,9 @@ from replview.store.connecting import connect_store
 from replview.store.models import AccessRecord, Change, Erasure, MaskRule
 from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
-from tests.privacy.searching import columns_holding
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
+from tests.support.searching import columns_holding
 
 PLANTED = "PLANTED@example.com"
 

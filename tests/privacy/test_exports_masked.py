@@ -41,9 +41,9 @@ from replview.store.models import (
 from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
-from tests.privacy.searching import files_holding
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
+from tests.support.searching import files_holding
 
 pytestmark = pytest.mark.slow
 PLANTED = "PLANTED"

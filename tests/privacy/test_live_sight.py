@@ -9,7 +9,7 @@ from replview.access.mask_making import add_rule, unsaved_rule
 from replview.store.models import MaskRule, Source
 from tests.live.conftest import RecordingPublisher, communicator, connected, store_dsn
 from tests.live.conftest import quiet_feeder as quiet_feeder  # a fixture
-from tests.live.feeder import Feeder, NewChange, NewTransaction
+from tests.support.feeder import Feeder, NewChange, NewTransaction
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.asyncio

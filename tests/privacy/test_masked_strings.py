@@ -22,11 +22,11 @@ from replview.store.models import (
     Transaction,
 )
 from tests.privacy.responses import Looker
-from tests.privacy.searching import columns_holding
-from tests.receiver.baselines import take
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
+from tests.support.baselines import take
 from tests.support.people import make_user
+from tests.support.searching import columns_holding
 
 pytestmark = pytest.mark.slow
 

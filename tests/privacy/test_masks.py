@@ -38,7 +38,7 @@ from replview.store.read.value_filter import WhereProblem
 from replview.store.read.visibility import MASKED, nobodys_visibility
 from replview.store.retention.tidy import make_partitions
 from replview.ui.changes.change_blocks import blocks_of
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
 
 

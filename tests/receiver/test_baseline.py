@@ -14,8 +14,8 @@ from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
 from replview.store.retention import tidy
 from tests.conftest import SourceDatabase, fresh_database
-from tests.receiver.baselines import asked, begun, read, take
 from tests.receiver.conftest import Recording, wait_for
+from tests.support.baselines import asked, begun, read, take
 
 EVERY_TYPE = """
     CREATE TYPE mood AS ENUM ('sad', 'happy');

@@ -11,8 +11,8 @@ from replview.store.models import Baseline, Change, SlotIncarnation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.before_images import before_images
 from tests.conftest import SourceDatabase
-from tests.receiver.baselines import asked, begun, read, take
 from tests.receiver.conftest import Recording
+from tests.support.baselines import asked, begun, read, take
 
 pytestmark = pytest.mark.slow
 _ROWS = 3000

@@ -8,8 +8,8 @@ from replview.features.baselines import job as baselining
 from replview.jobs import baselines, running
 from replview.store.dsn import set_dsn
 from replview.store.models import Baseline, Source, Transaction
-from tests.receiver.baselines import asked
 from tests.receiver.conftest import Recording, wait_for
+from tests.support.baselines import asked
 
 
 class Wakes:

@@ -15,7 +15,7 @@ from replview.receiver.peek_findings import VALUE_CHARACTERS
 from replview.receiver.sessions import slot_functions as functions
 from tests.conftest import SourceDatabase
 from tests.receiver import test_claims as claims
-from tests.receiver.pooler import pooler
+from tests.support.pooler import pooler
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from replview.store.connecting import connect_store
 from replview.store.models import Transaction, Transition
 from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
-from tests.receiver.pooler import pooler
+from tests.support.pooler import pooler
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from replview.management.commands.up import check_store
 from replview.runtime.machine import StackProblem
 from replview.store.connecting import connect_store
 from tests.conftest import STORE, SourceDatabase
-from tests.receiver.pooler import pooler
+from tests.support.pooler import pooler
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -15,7 +15,7 @@ from replview.parquet.writing.targets import Target
 from replview.spark.archive_streaming import archive
 from tests.features.exports.conftest import history as history  # a fixture
 from tests.features.exports.test_archiving import files
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.slow
 

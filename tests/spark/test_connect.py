@@ -23,7 +23,7 @@ from replview.spark.sessions import SparkProblem, session
 from tests.spark.test_job import ended
 from tests.spark.test_job import job as job  # a fixture
 from tests.spark.test_writing import digests
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_jvm]
 

@@ -23,7 +23,7 @@ from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
 from tests.spark.test_history_as_of import exported
 from tests.spark.test_writing_snippets import ODD, statements
-from tests.spark.written_history import V1, History, column
+from tests.support.written_history import V1, History, column
 
 TABLE = (
     f"""CREATE TABLE t (id bigint PRIMARY KEY, mail text NOT NULL, "{ODD.replace('"', '""')}" text,

@@ -27,8 +27,8 @@ from replview.spark import archive_job
 from replview.spark.export_tasks import write_parts
 from replview.store.write.partitions import ensure_partitions
 from tests.spark.test_writing import digests
-from tests.store.history_rows import insert
 from tests.store.test_retention import Days, days_ago, today
+from tests.support.history_rows import insert
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from replview.spark.history.reach import Span
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem
-from tests.spark.written_history import BEGAN, OID, V1, History, column
+from tests.support.written_history import BEGAN, OID, V1, History, column
 
 pytestmark = pytest.mark.slow
 

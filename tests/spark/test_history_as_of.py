@@ -10,8 +10,8 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset, Moment
 from replview.spark.history.snapshots import as_of
-from tests.receiver.baselines import take
-from tests.store.row_ledger import Ledger
+from tests.support.baselines import take
+from tests.support.row_ledger import Ledger
 
 pytestmark = pytest.mark.slow
 

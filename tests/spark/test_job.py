@@ -18,7 +18,7 @@ import pytest
 from replview.parquet import reading
 from replview.store.write.partitions import ensure_partitions
 from tests.spark.test_writing import digests
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.slow
 

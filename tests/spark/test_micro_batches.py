@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from replview.spark.data_source import ReplviewDataSource
 from tests.receiver.conftest import wait_for
-from tests.store.history_rows import History
+from tests.support.history_rows import History
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from replview.parquet.slice_schemas import TIMESTAMPTZ
 from replview.spark.history.engines import made
 from replview.spark.history.row_intervals import STREAM, Truncations, in_epochs
-from tests.spark.written_history import BEGAN
+from tests.support.written_history import BEGAN
 
 pytestmark = pytest.mark.slow
 MARKS = pa.schema(

@@ -19,7 +19,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.reading_programs import below
 from replview.spark.snippets import Snippet, snippets, why_no_table
-from tests.receiver.baselines import take
+from tests.support.baselines import take
 
 ODD = "a \"b`.c'\\"
 LONG = "repeat('long', 3000)"

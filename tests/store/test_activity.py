@@ -21,7 +21,7 @@ from replview.store.models import (
 from replview.store.retention import tidy
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums import activity
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 OPS = "IUDT"
 

@@ -14,7 +14,7 @@ from replview.store.sums.actor_sums import (
     doings_of,
     span_of,
 )
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 DAY = dt.timedelta(days=1)
 

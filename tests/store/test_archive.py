@@ -26,8 +26,8 @@ from replview.store.retention import size as store_size
 from replview.store.retention.archive import Counts, counts_of, difference, fail, move, next_step
 from replview.text.formats import day_second_words
 from replview.ui.templatetags.evidence import coverage_words
-from tests.store.history_rows import insert
 from tests.store.test_retention import Days, days_ago, history, the  # noqa: F401 (a fixture)
+from tests.support.history_rows import insert
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db

@@ -26,7 +26,7 @@ from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 HASH = signed_hash(["42"])
 

@@ -10,8 +10,8 @@ from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes import stream as change_stream
 from replview.store.read.changes.stream import Cursor, last_cursor
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
-from tests.store.recorded import iterate_changes
+from tests.support.history_rows import History, insert
+from tests.support.recorded import iterate_changes
 
 pytestmark = pytest.mark.django_db
 

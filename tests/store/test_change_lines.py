@@ -25,7 +25,7 @@ from replview.store.read.changes.scan import Found
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.rows import ChangeRow
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 _OPS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message"}
 _MARK = {"$masked": True}

@@ -10,7 +10,7 @@ from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, SlotEvent, SlotIncarnation, SlotSample
 from replview.store.read.coverage import coverage_of
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.django_db
 

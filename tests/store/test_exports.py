@@ -6,7 +6,7 @@ from django.db import connection
 from replview.jobs import exports
 from replview.jobs.exports import AlreadyRunning
 from replview.store.models import Export
-from tests.store.history_rows import History
+from tests.support.history_rows import History
 
 #: Begun so often, an export is given up.
 MOST_ATTEMPTS = 5

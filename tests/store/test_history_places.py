@@ -18,7 +18,7 @@ from replview.store.read.transactions.listing import (
 from replview.store.read.transactions.transaction_filter import TransactionFilter, read_time
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums import activity
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 SECOND = dt.timedelta(seconds=1)
 

@@ -8,7 +8,7 @@ import pytest
 from replview.store.models import MinuteMark, RelationMinute, Transaction, TransactionSizeMinute
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums import relation_minutes
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.django_db
 

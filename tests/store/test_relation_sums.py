@@ -6,7 +6,7 @@ import pytest
 
 from replview.store.models import ActivityMark, HistoryBlock, RelationActivity, Transaction
 from replview.store.sums.relation_sums import last_changes, rates_of, sums_of_slot
-from tests.store.history_rows import WHEN, History
+from tests.support.history_rows import WHEN, History
 
 HOUR = dt.timedelta(hours=1)
 

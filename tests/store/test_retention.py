@@ -35,7 +35,7 @@ from replview.store.retention import deletion as retention
 from replview.store.retention import size as store_size
 from replview.store.sums import activity
 from replview.store.write.partitions import ensure_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from replview.store.read.transactions.transaction_filter import TransactionFilte
 from replview.store.read.value_filter import ValueFilter, WhereProblem
 from replview.store.retention.tidy import make_partitions
 from replview.store.sums.activity import roll
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.django_db
 ORDERS = ("public", "orders")

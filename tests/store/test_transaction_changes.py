@@ -26,7 +26,7 @@ from replview.store.read.changes.of_transaction import (
 )
 from replview.store.read.transactions.neighbours import neighbours_of
 from replview.store.write.partitions import ensure_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 
 @pytest.fixture

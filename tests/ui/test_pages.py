@@ -11,7 +11,7 @@ from django.urls import get_resolver
 
 from replview.access.page import EVERYONE, page_named
 from replview.store.models import Slot, SlotEvent, Source
-from tests.pages.scene import Scene
+from tests.support.scene import Scene
 
 PAGES = ["/", "/sources/", "/slots/", "/components/", "/search/?q=1", "/shell/health/", "/live/"]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from tests.pages.scene import Scene
+from tests.support.scene import Scene
 
 PAGES = ["/", "/sources/", "/slots/", "/components/", "/live/"]
 

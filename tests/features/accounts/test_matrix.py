@@ -39,7 +39,7 @@ from replview.store.models import (
 from replview.store.retention.tidy import make_partitions
 from replview.urls import api
 from tests.live.conftest import WebsocketCommunicator
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
 
 #: In a row of a table that nobody but the admin has a right on, and in one that the viewer has.

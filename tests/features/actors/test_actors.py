@@ -11,7 +11,7 @@ from django.utils import timezone
 from replview.features.actors.page import context_lines
 from replview.store.retention.tidy import make_partitions
 from replview.text.addresses import actor_url
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 NOW = timezone.now()
 

@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from replview.features.alerts.built_in import ensure
 from replview.store.models import Alert, AlertRule, Source
 from replview.ui import shell
-from tests.pages.scene import Scene
+from tests.support.scene import Scene
 
 
 def alert(kind: str, name: str, ago: float = 1, **values: object) -> Alert:

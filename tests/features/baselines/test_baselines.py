@@ -14,8 +14,8 @@ from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
 from replview.store.read.coverage import coverage_of
 from replview.store.retention.tidy import make_partitions
-from tests.pages.reading import spaced
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
+from tests.support.page_elements import spaced
 
 PAGE = "/slots/shop/replview/baselines/"
 EVIL = "<img src=x onerror=alert(1)>"

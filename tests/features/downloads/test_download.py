@@ -15,7 +15,7 @@ from django.urls import reverse
 from replview.features.downloads import files as change_files
 from replview.store.read.changes.batches import Batching
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.people import make_user
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 
 @pytest.fixture

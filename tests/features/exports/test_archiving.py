@@ -17,7 +17,7 @@ from replview.spark import archive_job as job
 from replview.store import instance_settings
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import archive
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
 

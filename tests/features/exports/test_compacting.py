@@ -35,7 +35,7 @@ from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from tests.features.exports.test_archiving import files
 from tests.management.conftest import an_instance as an_instance  # a fixture
 from tests.management.conftest import run as run  # a fixture
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
 

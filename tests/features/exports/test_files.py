@@ -14,7 +14,7 @@ from replview.features.exports import files
 from replview.store.models import AccessRecord, Export, MaskRule
 from tests.management.conftest import an_instance as an_instance  # a fixture
 from tests.management.conftest import run as run  # a fixture
-from tests.store.history_rows import History
+from tests.support.history_rows import History
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.slow

@@ -18,10 +18,10 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
-from tests.features.exports.ending import disk_full, killed, write
 from tests.management.conftest import an_instance as an_instance  # a fixture
 from tests.management.conftest import run as run  # a fixture
-from tests.store.history_rows import History, insert
+from tests.support.export_endings import disk_full, killed, write
+from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.slow
 

@@ -37,7 +37,7 @@ from replview.store.models import Export, Transaction
 from replview.store.read.transactions.conditions import conditions_of
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.targets.policy import Refused
-from tests.store.history_rows import WHEN, History
+from tests.support.history_rows import WHEN, History
 from tests.support.people import make_user
 
 JSON = "application/json"

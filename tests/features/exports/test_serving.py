@@ -17,7 +17,7 @@ from replview.jobs import exports, running
 from replview.jobs.following import end_leftover
 from replview.store import instance_settings
 from replview.store.models import Export
-from tests.store.history_rows import History
+from tests.support.history_rows import History
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from replview.store.models import Export, SlotEvent, Transaction
 from tests.features.exports.test_going_on import ids
 from tests.management.conftest import an_instance as an_instance  # a fixture
 from tests.management.conftest import run as run  # a fixture
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from django.urls import reverse
 
 from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
-from tests.pages.reading import spaced
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
+from tests.support.page_elements import spaced
 
 
 @pytest.fixture

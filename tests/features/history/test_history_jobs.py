@@ -16,8 +16,8 @@ from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, HistoryJob
 from replview.store.retention.tidy import make_partitions
-from tests.pages.reading import spaced
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
+from tests.support.page_elements import spaced
 from tests.support.people import make_user
 
 

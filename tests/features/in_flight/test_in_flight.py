@@ -20,8 +20,8 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
-from tests.pages.reading import spaced
-from tests.pages.scene import MB, Scene
+from tests.support.page_elements import spaced
+from tests.support.scene import MB, Scene
 
 EVIL = "<img src=x onerror=\"alert('1')\">"
 

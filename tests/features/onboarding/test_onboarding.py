@@ -33,9 +33,9 @@ from replview.jobs import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
 from tests.catalog.test_plan import left_on
 from tests.conftest import SourceDatabase
-from tests.pages.reading import spaced
-from tests.receiver.pooler import pooler
+from tests.support.page_elements import spaced
 from tests.support.people import make_user
+from tests.support.pooler import pooler
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from replview.jobs import peeks
 from replview.runtime.servers.server_user import debian_postgres15
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotPeek, Source
-from tests.pages.reading import spaced
+from tests.support.page_elements import spaced
 
 EVIL = "<img src=x onerror=alert(1)>"
 

@@ -18,8 +18,8 @@ from replview.store.models import (
     Slot,
 )
 from replview.store.write.partitions import ensure_partitions
-from tests.pages.reading import elements, spaced
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
+from tests.support.page_elements import elements, spaced
 
 LIST = "/relations/?slot=shop/replview"
 

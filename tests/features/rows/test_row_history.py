@@ -15,8 +15,8 @@ from replview.store.models import Slot, Transaction
 from replview.store.write.partitions import ensure_partitions
 from replview.text.addresses import row_url
 from tests.store import test_coverage as coverage
-from tests.store.history_rows import History, insert
 from tests.store.test_coverage import history as history  # a fixture
+from tests.support.history_rows import History, insert
 
 URL = "/rows/"
 

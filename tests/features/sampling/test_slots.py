@@ -18,7 +18,7 @@ from replview.store.models import (
     WatchedSubscription,
 )
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.django_db

@@ -3,8 +3,8 @@
 from django.test import Client
 
 from replview.store.models import Slot, SlotEvent
-from tests.pages.scene import Scene
 from tests.support.people import make_user
+from tests.support.scene import Scene
 
 SHOP = "/slots/shop/replview/"
 

@@ -11,9 +11,9 @@ from decoder.scalars import LSN
 from replview.features.slots.quarantine_text import hex_dump
 from replview.store.models import Quarantine, Slot
 from replview.store.quarantine import decide, open_quarantine, raw_length, raw_part
-from tests.pages.reading import spaced
-from tests.pages.scene import Scene
+from tests.support.page_elements import spaced
 from tests.support.people import make_user
+from tests.support.scene import Scene
 
 SHOP = "/slots/shop/replview/"
 CAUSE = "the value of column note does not fit into the store"

@@ -8,9 +8,9 @@ from django.test import Client
 
 from replview.store.models import Slot, SlotEvent, Transaction
 from replview.store.quarantine import open_quarantine
-from tests.pages.reading import spaced
 from tests.receiver.conftest import record as record  # a fixture
 from tests.receiver.conftest import wait_for
+from tests.support.page_elements import spaced
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -13,8 +13,8 @@ from decoder.scalars import LSN
 from replview.features.slots.views import LOG_LINES
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source
 from replview.ui.slot_log import KINDS, detail_of, kind_of, query_of
-from tests.pages.reading import spaced
-from tests.pages.scene import Scene
+from tests.support.page_elements import spaced
+from tests.support.scene import Scene
 
 BILLING = "/slots/billing-eu/replview_billing/"
 SHOP = "/slots/shop/replview/"

@@ -9,10 +9,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from replview.store.models import Slot, Source, WatchedSlot
-from tests.pages import watched_scene
-from tests.pages.reading import spaced
-from tests.pages.scene import GB, Scene
-from tests.pages.watched_scene import LOST_16, subscription, watch
+from tests.support import watched_scene
+from tests.support.page_elements import spaced
+from tests.support.scene import GB, Scene
+from tests.support.watched_scene import LOST_16, subscription, watch
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, So
 from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
 from tests.catalog.test_plan import left_on
-from tests.pages.reading import spaced
+from tests.support.page_elements import spaced
 from tests.support.people import make_user
 from tests.support.sampling import sample_source
 

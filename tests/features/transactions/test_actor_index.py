@@ -12,7 +12,7 @@ from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.transactions.listing import find_transactions
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 _MANY = 60_000
 _FILL = """

@@ -8,7 +8,7 @@ from django.test import Client
 from replview.store.models import AbortedSubtransaction, Change, Slot, Transaction
 from replview.store.read.days import transaction_id
 from replview.ui.changes.stages import lifecycle_of
-from tests.pages.scene import Scene
+from tests.support.scene import Scene
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

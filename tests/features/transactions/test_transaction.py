@@ -21,8 +21,8 @@ from replview.live.reading import summarise
 from replview.store.models import AbortedSubtransaction, Transaction
 from replview.store.read.history import transactions_by_id
 from replview.store.write.partitions import ensure_partitions
-from tests.pages.reading import spaced
-from tests.store.history_rows import WHEN, History, insert
+from tests.support.history_rows import WHEN, History, insert
+from tests.support.page_elements import spaced
 
 EVIL = "<img src=x onerror=alert(1)>"
 

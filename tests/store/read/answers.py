@@ -40,7 +40,7 @@ from tests.store.read.history_tables import (
     literal,
 )
 from tests.store.read.replay import Replay
-from tests.store.recorded import iterate_changes
+from tests.support.recorded import iterate_changes
 
 #: What every table has from its creation to its end.
 _BASE = ("rid", "id", "part", "a", "n", "big")

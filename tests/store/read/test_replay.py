@@ -19,9 +19,9 @@ from replview.store.read.row_history.history import row_history
 from replview.store.read.rows import signed_hash
 from replview.store.read.session import ReadSession
 from replview.store.write.partitions import ensure_partitions
-from tests.store.history_rows import WHEN, History
 from tests.store.read.replay import Place, Replay
-from tests.store.recorded import iterate_changes
+from tests.support.history_rows import WHEN, History
+from tests.support.recorded import iterate_changes
 
 KEYS = ("1", "2", "3")
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from replview.store.models import Relation, Slot
 from replview.store.read.rows import signed_hash
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 
 def update(number: int, status: str) -> dict:

@@ -7,7 +7,7 @@ from django.test import Client
 from replview.store import instance_settings
 from replview.store.models import Export
 from tests.features.exports.conftest import history as history  # a fixture
-from tests.store.history_rows import History
+from tests.support.history_rows import History
 
 JSON = "application/json"
 URL = "/api/v1/exports"

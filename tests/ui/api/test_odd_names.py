@@ -28,7 +28,7 @@ from replview.store.read.visibility import Grants, Visibility
 from replview.store.retention.tidy import make_partitions
 from replview.text.addresses import row_url
 from replview.text.parsing import table_text
-from tests.store.history_rows import History
+from tests.support.history_rows import History
 
 NAMES = [
     ("odd.schema", "orders"),

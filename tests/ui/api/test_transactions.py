@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from replview.store.retention.tidy import make_partitions
-from tests.store.history_rows import History, insert
+from tests.support.history_rows import History, insert
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from replview.store.read.rows import ChangeRow
 from replview.text.formats import short_type
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
-from tests.pages.reading import spaced
+from tests.support.page_elements import spaced
 
 
 def change(op: str = "U", names: str = "id status note", **values: Any) -> ChangeRow:

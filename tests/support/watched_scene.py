@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from replview.store.models import SlotSample, Source, SourceLook, WatchedSlot, WatchedSubscription
-from tests.pages.scene import GB, MB, Scene
+from tests.support.scene import GB, MB, Scene
 
 #: What each version has of pg_replication_slots; what it lacks is absent.
 COLUMNS_15 = {"two_phase": False, "wal_status": "reserved", "safe_wal_size": 60 * GB}
