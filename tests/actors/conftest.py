@@ -10,7 +10,7 @@ import pytest
 from decoder.boundaries import Begin
 from decoder.decode import decode_message
 from decoder.messages import LogicalMessage
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 
 class Watched:

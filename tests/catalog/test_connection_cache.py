@@ -4,8 +4,8 @@ import pytest
 
 from replview.catalog.connection_cache import KeptConnections
 from replview.features.sampling.sample import look
-from tests.conftest import SourceDatabase
 from tests.support.pooler import pooler
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,8 @@ from replview.management.commands.doctor import lines_of
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import debian_postgres15
 from replview.text.problem import split_remedy
-from tests.crashes.waiting import wait_for
 from tests.support.copied_clusters import copied
+from tests.support.waiting import wait_for
 
 
 def by_code(findings: list[Finding]) -> dict[str, Finding]:

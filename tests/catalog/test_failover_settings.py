@@ -5,7 +5,7 @@ from psycopg.rows import dict_row
 
 from replview.catalog.connections import reading
 from replview.catalog.server import read_failover_settings
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 
 def test_from_17_on_they_are_told_and_before_that_unknown(any_source: SourceDatabase) -> None:

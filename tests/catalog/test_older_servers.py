@@ -7,7 +7,7 @@ from replview.catalog.plan.stamp_plan import plan_install
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import not_told
 from replview.catalog.test_message import send_test_message
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from replview.catalog.connections import connect
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
-from tests.conftest import SourceDatabase
 from tests.support.pooler import pooler
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from tests.chaos.check import Verdict, check
 from tests.chaos.quiet import end_prepared
 from tests.chaos.sessions import Workload
 from tests.chaos.tables import schema
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 _SECONDS = 6.0

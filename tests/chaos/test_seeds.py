@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.chaos.servers import ROOT
-from tests.conftest import VERSIONS
+from tests.support.source_databases import VERSIONS
 
 pytestmark = pytest.mark.slow
 #: Servers, workers, two faults and the comparison take about 40 s where nothing else runs.

@@ -10,11 +10,11 @@ import pytest
 from psycopg import sql
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.conftest import SOURCE_SETTINGS, SourceDatabase
 from tests.crashes.slots import ReceivedSlot, make_slot
 from tests.crashes.stores import CrashStore
 from tests.crashes.workload import TABLES
 from tests.support.copied_clusters import copied
+from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 
 #: Makes a slot, its rows in the store, and (unless ``start=False``) its first receiver.
 Receive = Callable[..., ReceivedSlot]

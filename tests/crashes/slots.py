@@ -11,10 +11,10 @@ from django.db import connections, models
 
 from decoder.scalars import LSN
 from replview.store.models import Slot, Source
-from tests.conftest import SourceDatabase
 from tests.crashes.receivers import ReceiverProcess
 from tests.crashes.stores import CrashStore
-from tests.crashes.waiting import wait_for, wait_while_it_moves
+from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for, wait_while_it_moves
 
 _numbers = itertools.count(1)
 

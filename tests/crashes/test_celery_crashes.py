@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.conftest import SourceDatabase
 from tests.crashes.celery_processes import celery_processes
 from tests.crashes.conftest import Receive
 from tests.crashes.slots import ReceivedSlot
 from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
-from tests.crashes.waiting import wait_for
 from tests.crashes.workload import Workload
 from tests.receiver.test_workers import Workers
+from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive
-from tests.crashes.proxy import Proxy
 from tests.crashes.slots import ReceivedSlot
 from tests.crashes.truth import assert_true_record
-from tests.crashes.waiting import wait_for
+from tests.support.proxy import Proxy
+from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 REFUSES = "ALTER TABLE change ADD CONSTRAINT poison CHECK (new ->> 'filler' IS DISTINCT FROM 'bad')"

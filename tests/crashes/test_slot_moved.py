@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.conftest import SOURCE_SETTINGS, SourceDatabase
 from tests.crashes.conftest import Receive, fresh_source
 from tests.crashes.slots import ReceivedSlot, create_slot
-from tests.crashes.waiting import wait_for
+from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 #: What beat has the workers do once in a while.

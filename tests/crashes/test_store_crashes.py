@@ -8,13 +8,13 @@ import pytest
 
 from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive
-from tests.crashes.proxy import Proxy
 from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
-from tests.crashes.waiting import wait_for
 from tests.crashes.workload import Workload
+from tests.support.proxy import Proxy
+from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ Every stored change is applied in the order of history; what comes out must be t
 from collections import defaultdict
 from typing import Any
 
-from tests.conftest import SourceDatabase
 from tests.crashes.slots import ReceivedSlot
+from tests.support.source_databases import SourceDatabase
 
 #: Table → the columns of its key.
 KEYS = {"t": ("id",), "ledger": ("writer", "n")}

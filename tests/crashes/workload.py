@@ -11,7 +11,7 @@ import time
 import psycopg
 import pytest
 
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 #: ``t`` has the rows, ``ledger`` one row for each transaction that was committed.
 TABLES = (
@@ -153,7 +153,7 @@ class Workload:
 
     def more(self, transactions: int, seconds: float = 60.0) -> None:
         """Wait until so many more were begun."""
-        from tests.crashes.waiting import wait_for
+        from tests.support.waiting import wait_for
 
         wanted = self.begun + transactions
         wait_for(lambda: self.begun >= wanted, seconds, "the workload goes on")

@@ -8,8 +8,8 @@ import psycopg
 from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
-from tests.conftest import SOURCE_SETTINGS
 from tests.support.copied_clusters import copied
+from tests.support.source_databases import SOURCE_SETTINGS
 
 WRAP = 1 << 32
 #: Transaction ids in one file of the commit log, and that file's size.

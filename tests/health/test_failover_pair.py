@@ -12,10 +12,10 @@ from replview.store.dsn import set_dsn
 from replview.store.failover_readiness import OnStandby, read_standbys
 from replview.store.models import Source
 from replview.store.retention.tidy import make_partitions
-from tests.crashes.standby import PHYSICAL_SLOT, Pair
-from tests.crashes.waiting import wait_for
 from tests.support.people import make_user
 from tests.support.sampling import sample_source
+from tests.support.standby import PHYSICAL_SLOT, Pair
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.pg(17)]
 

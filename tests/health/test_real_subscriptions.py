@@ -10,9 +10,9 @@ from replview.catalog.publications import read_subscription_columns, read_subscr
 from replview.store.dsn import set_dsn
 from replview.store.models import Source, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
-from tests.conftest import SourceDatabase, fresh_database
-from tests.crashes.waiting import wait_for
 from tests.support.sampling import sample_source
+from tests.support.source_databases import SourceDatabase, fresh_database
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from replview.catalog.plan import stamp_plan
 from replview.catalog.plan.stamp_plan import carry_stamp, plan_install
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 #: Everything of the stamp that a database can have.
 LEFT = """

@@ -8,10 +8,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from replview.store.models import Slot, Source
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import record as record  # a fixture
 from tests.support.baselines import take
 from tests.support.sampling import sample_source
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -22,10 +22,10 @@ from replview.features.onboarding.job import take_back_lost
 from replview.jobs import intentions
 from replview.store.models import AccessRecord, Slot, SlotIntention, Source, SourceDraft
 from tests.catalog.test_plan import left_on
-from tests.conftest import STORE, SourceDatabase
-from tests.crashes.waiting import wait_for
-from tests.support.copied_clusters import ROOT
+from tests.support.copied_clusters import ROOT, STORE
 from tests.support.people import make_user
+from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 MADE = ({"mine"}, {"mine"})

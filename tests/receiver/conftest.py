@@ -17,7 +17,7 @@ from replview.receiver.sessions.pump import Listeners
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.connecting import connect_store
 from replview.store.models import Change, Slot, Source, Transaction
-from tests.conftest import SourceDatabase, fresh_database
+from tests.support.source_databases import SourceDatabase, fresh_database
 
 _numbers = itertools.count(1)
 

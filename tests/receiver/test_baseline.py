@@ -13,9 +13,9 @@ from replview.receiver.baselines.storing import Lost
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
 from replview.store.retention import tidy
-from tests.conftest import SourceDatabase, fresh_database
 from tests.receiver.conftest import Recording, wait_for
 from tests.support.baselines import asked, begun, read, take
+from tests.support.source_databases import SourceDatabase, fresh_database
 
 EVERY_TYPE = """
     CREATE TYPE mood AS ENUM ('sad', 'happy');

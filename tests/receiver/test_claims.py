@@ -11,7 +11,7 @@ from replview.access.visibility import reading_session
 from replview.store.read import history
 from replview.store.read.changes.scan import ChangeScan
 from replview.store.read.changes.wanted import WantedChanges
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 ROWS = "CREATE TABLE rows (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, who text)"
 

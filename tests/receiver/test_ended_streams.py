@@ -4,8 +4,8 @@ import pytest
 from psycopg import errors
 
 from replview.receiver.sessions.walsender import ReplicationSession
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import wait_for
+from tests.support.source_databases import SourceDatabase
 
 
 def _reads_nothing(session: ReplicationSession) -> bool:

@@ -10,9 +10,9 @@ from psycopg import sql
 
 from replview.store.connecting import connect_store
 from replview.store.models import Relation
-from tests.conftest import SourceDatabase
-from tests.crashes.proxy import Proxy
 from tests.receiver.conftest import unused, wait_for
+from tests.support.proxy import Proxy
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

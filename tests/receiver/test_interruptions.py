@@ -7,9 +7,9 @@ import time
 import pytest
 
 from replview.store.connecting import connect_store
-from tests.conftest import SOURCE_SETTINGS, SourceDatabase
 from tests.receiver.conftest import wait_for
 from tests.support.copied_clusters import copied
+from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,9 @@ import pytest
 
 from replview.store.models import SlotEvent, Source, Transition
 from replview.store.retention.tidy import give_up_lost_ends
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 from tests.support.sampling import sample_source
+from tests.support.source_databases import SourceDatabase
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

@@ -16,10 +16,10 @@ from replview.receiver.run import receive
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotEvent, Source, Transaction
 from replview.store.retention.tidy import make_partitions
-from tests.conftest import SourceDatabase
-from tests.crashes.standby import PHYSICAL_SLOT, Pair
-from tests.crashes.waiting import wait_for
 from tests.support.sampling import sample_source
+from tests.support.source_databases import SourceDatabase
+from tests.support.standby import PHYSICAL_SLOT, Pair
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 

@@ -12,9 +12,9 @@ from decoder.scalars import LSN
 from replview.receiver.sessions import pacing
 from replview.store.connecting import connect_store
 from replview.store.models import Transaction, Transition
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
 from tests.support.pooler import pooler
+from tests.support.source_databases import SourceDatabase
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

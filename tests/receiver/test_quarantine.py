@@ -6,8 +6,8 @@ from django.db import connection
 
 from replview.store.models import Quarantine, SlotEvent, Transaction
 from replview.store.quarantine import decide, open_quarantine
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
+from tests.support.source_databases import SourceDatabase
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

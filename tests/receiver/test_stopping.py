@@ -10,8 +10,8 @@ import pytest
 
 from replview.store.connecting import connect_store
 from replview.store.write.lease import LEASE_SECONDS
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, leave_none, receiving, wait_for
+from tests.support.source_databases import SourceDatabase
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
 

@@ -14,8 +14,9 @@ from django.db import connections
 from replview.management.commands.up import check_store
 from replview.runtime.machine import StackProblem
 from replview.store.connecting import connect_store
-from tests.conftest import STORE, SourceDatabase
+from tests.support.copied_clusters import STORE
 from tests.support.pooler import pooler
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

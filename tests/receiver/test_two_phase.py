@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from replview.store.connecting import orm_connection
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

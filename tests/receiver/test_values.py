@@ -6,7 +6,7 @@ import pytest
 
 from replview.store.models import LargeValue, Relation, RelationVersion
 from replview.store.read.rows import signed_hash
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import pytest
 from psycopg import sql
 
 from replview.runtime.servers.server_user import pg_bin
-from tests.conftest import SourceDatabase
 from tests.crashes.conftest import Receive
 from tests.crashes.slots import ReceivedSlot
 from tests.crashes.stores import CrashStore
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

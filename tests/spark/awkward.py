@@ -8,7 +8,7 @@ import pyarrow as pa
 from replview.parquet.pg_values import convert
 from replview.parquet.slices import SliceTable
 from replview.store.models import Change, LargeValue, RelationVersion, Transaction
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 TYPES = """
     CREATE TYPE mood AS ENUM ('fine', 'sad');

@@ -17,8 +17,8 @@ from replview.catalog.problems import SourceProblem
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source, SourceDraft
 from replview.store.reachable import DSNError
-from tests.conftest import SourceDatabase
 from tests.support.people import make_user
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.django_db
 

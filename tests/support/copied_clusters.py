@@ -21,6 +21,8 @@ from tests.support import server_programs
 ROOT = Path(__file__).resolve().parents[2]
 #: In a copied store's cluster: a migrated database to copy with CREATE DATABASE … TEMPLATE.
 STORE_TEMPLATE = "template_store"
+#: The tests' store, a copy of it.
+STORE = "test_replview"
 #: Where the originals lie, for the workers and the processes that tests start.
 _FOLDER = "REPLVIEW_TEST_CLUSTERS"
 

@@ -15,7 +15,7 @@ import pytest
 
 from replview.runtime.machine import free_port
 from replview.runtime.servers.server_user import server_user
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 _PROGRAM = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from tests.conftest import SourceDatabase
+from tests.support.source_databases import SourceDatabase
 
 #: A value that is stored out of line, so that an update that leaves it alone does not send it.
 LONG = 3_000

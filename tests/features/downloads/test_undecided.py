@@ -12,9 +12,9 @@ from django.urls import reverse
 from replview.access.visibility import reading_session
 from replview.features.downloads.files import line_pieces
 from replview.store.read.changes.selections import Selection
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording
 from tests.receiver.conftest import record as record  # a fixture
+from tests.support.source_databases import SourceDatabase
 
 _WHERE = "long ~ xxx"
 _WORDS = "3 changes are left out: whether they matched is unknown, since the server did not send"

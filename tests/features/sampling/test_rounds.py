@@ -14,7 +14,7 @@ from replview.store import instance_settings
 from replview.store.dsn import set_dsn
 from replview.store.models import SlotSample, Source, SourceSample
 from replview.store.retention.tidy import make_partitions
-from tests.crashes.proxy import Proxy
+from tests.support.proxy import Proxy
 from tests.support.sampling import sample_source
 
 pytestmark = pytest.mark.django_db(transaction=True)

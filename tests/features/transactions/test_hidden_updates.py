@@ -9,9 +9,9 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import record as record  # a fixture
 from tests.support.people import said
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

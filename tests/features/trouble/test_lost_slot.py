@@ -12,9 +12,9 @@ from django.test import Client
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotSample, Source, WatchedSlot
 from replview.store.retention.tidy import make_partitions
-from tests.conftest import SourceDatabase
 from tests.support.people import make_user
 from tests.support.sampling import sample_source
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tests.conftest import SourceDatabase
 from tests.store.read.history_tables import (
     BETWEEN,
     BULK,
@@ -31,6 +30,7 @@ from tests.store.read.history_tables import (
     copied,
 )
 from tests.store.read.named_histories import TABLES, Named
+from tests.support.source_databases import SourceDatabase
 
 #: How often each of some things happens beside the others, and by which statements.
 Kinds = list[tuple[float, Callable[[], list[str]]]]

@@ -20,9 +20,9 @@ from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
 from replview.ui.versions import shape_of, summary
-from tests.conftest import SourceDatabase
 from tests.receiver.conftest import Recording, wait_for
 from tests.receiver.conftest import record as record  # a fixture
+from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 

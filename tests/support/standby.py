@@ -16,9 +16,9 @@ from replview.runtime.machine import StackProblem
 from replview.runtime.servers.cluster import run_program
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
-from tests.conftest import SOURCE_SETTINGS
-from tests.crashes.waiting import wait_for
 from tests.support.copied_clusters import copied
+from tests.support.source_databases import SOURCE_SETTINGS
+from tests.support.waiting import wait_for
 
 #: The physical slot by which the primary keeps WAL for the standby.
 PHYSICAL_SLOT = "standby"
