@@ -8,6 +8,7 @@ All of them are copies of clusters made once a run (``copied_clusters``).
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -25,6 +26,8 @@ from tests.support.copied_clusters import STORE, STORE_TEMPLATE, copied, origina
 from tests.support.slow_part import takes_its_time
 from tests.support.source_databases import SOURCE_SETTINGS, VERSIONS, SourceDatabase, fresh_database
 
+#: Fixtures that tests of many folders use.
+pytest_plugins = ["tests.support.recording"]
 #: Those that take the fixture ``spark``: each worker would start a JVM of its own.
 _SPARK_MODULES = {
     f"tests/spark/test_{name}.py"
@@ -191,6 +194,20 @@ def source_cluster_15(source_clusters: Callable[[int], EmbeddedPostgres]) -> Emb
     if debian_postgres15() is None:
         pytest.skip("PostgreSQL 15 is not installed (Debian's postgresql-15)")
     return source_clusters(15)
+
+
+@pytest.fixture
+def source_15(source_cluster_15: EmbeddedPostgres) -> Iterator[SourceDatabase]:
+    """A fresh database on PostgreSQL 15, with every output plugin that is installed allowed."""
+    with psycopg.connect(source_cluster_15.dsn(), autocommit=True) as session:
+        listed = "SELECT FROM pg_settings WHERE name = 'output_plugin_libraries'"
+        if session.execute(listed).fetchone():  # in the newest minor releases
+            session.execute(
+                "ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding, wal2json"
+            )
+            session.execute("SELECT pg_reload_conf()")
+            time.sleep(0.2)
+    yield from fresh_database(source_cluster_15)
 
 
 @pytest.fixture(scope="module", params=VERSIONS or None)

@@ -15,7 +15,7 @@ from tests.chaos.check import Verdict, check
 from tests.chaos.quiet import end_prepared
 from tests.chaos.sessions import Workload
 from tests.chaos.tables import schema
-from tests.receiver.conftest import Recording
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow

@@ -21,11 +21,10 @@ from replview.store.dsn import set_dsn
 from replview.store.models import Slot, Source, SourceLook
 from replview.store.retention.tidy import make_partitions
 from replview.ui.charts.figure import SlotValues
-from tests.receiver.conftest import record as record  # a fixture
-from tests.receiver.conftest import wait_for
 from tests.support.people import said
 from tests.support.sampling import sample_source
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 NOW = datetime(2026, 11, 20, 7, 57, 12, tzinfo=UTC)
 MB = 1 << 20

@@ -8,7 +8,6 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from replview.store.models import Slot, Source
-from tests.receiver.conftest import record as record  # a fixture
 from tests.support.baselines import take
 from tests.support.sampling import sample_source
 from tests.support.source_databases import SourceDatabase

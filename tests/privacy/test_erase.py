@@ -53,7 +53,6 @@ from replview.store.models import (
 from replview.store.read.row_history.history import row_history
 from replview.store.retention.tidy import make_partitions
 from replview.targets.policy import Refused
-from tests.receiver.conftest import record as record  # a fixture
 from tests.support.people import make_user
 from tests.support.recorded import iterate_changes
 from tests.support.searching import columns_holding, files_holding

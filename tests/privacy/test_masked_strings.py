@@ -22,11 +22,10 @@ from replview.store.models import (
     Transaction,
 )
 from tests.privacy.responses import Looker
-from tests.receiver.conftest import record as record  # a fixture
-from tests.receiver.conftest import wait_for
 from tests.support.baselines import take
 from tests.support.people import make_user
 from tests.support.searching import columns_holding
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

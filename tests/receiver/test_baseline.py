@@ -13,9 +13,10 @@ from replview.receiver.baselines.storing import Lost
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
 from replview.store.retention import tidy
-from tests.receiver.conftest import Recording, wait_for
 from tests.support.baselines import asked, begun, read, take
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase, fresh_database
+from tests.support.waiting import wait_for
 
 EVERY_TYPE = """
     CREATE TYPE mood AS ENUM ('sad', 'happy');

@@ -10,8 +10,8 @@ from replview.access.visibility import reading_session
 from replview.store.models import Baseline, Change, SlotIncarnation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.before_images import before_images
-from tests.receiver.conftest import Recording
 from tests.support.baselines import asked, begun, read, take
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow

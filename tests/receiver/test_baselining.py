@@ -8,8 +8,9 @@ from replview.features.baselines import job as baselining
 from replview.jobs import baselines, running
 from replview.store.dsn import set_dsn
 from replview.store.models import Baseline, Source, Transaction
-from tests.receiver.conftest import Recording, wait_for
 from tests.support.baselines import asked
+from tests.support.recording import Recording
+from tests.support.waiting import wait_for
 
 
 class Wakes:

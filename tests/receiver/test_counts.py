@@ -16,9 +16,10 @@ from replview.store.models import Transaction
 from replview.store.read.transactions.listing import find_transactions
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.sums import actor_sums, relation_sums
-from tests.receiver.conftest import Recording, wait_for
 from tests.support.people import make_user
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

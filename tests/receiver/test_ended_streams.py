@@ -4,8 +4,8 @@ import pytest
 from psycopg import errors
 
 from replview.receiver.sessions.walsender import ReplicationSession
-from tests.receiver.conftest import wait_for
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 
 def _reads_nothing(session: ReplicationSession) -> bool:

@@ -10,8 +10,8 @@ from replview.store.connecting import connect_store
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import Incarnation, read_slot, resume
 from replview.store.write.lease import Fenced
-from tests.receiver.conftest import wait_for
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 

@@ -10,9 +10,10 @@ from psycopg import sql
 
 from replview.store.connecting import connect_store
 from replview.store.models import Relation
-from tests.receiver.conftest import unused, wait_for
+from tests.receiver.conftest import unused
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

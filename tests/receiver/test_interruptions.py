@@ -7,9 +7,9 @@ import time
 import pytest
 
 from replview.store.connecting import connect_store
-from tests.receiver.conftest import wait_for
 from tests.support.copied_clusters import copied
 from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,9 @@ from replview.receiver.large_values import Pieces, put_back, read_large
 from replview.receiver.storing.encoding import message_document
 from replview.receiver.storing.table_plans import Aside
 from replview.store.models import LargeValue
-from tests.receiver.conftest import wait_for
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

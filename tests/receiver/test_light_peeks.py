@@ -6,8 +6,8 @@ import pytest
 
 from replview.receiver.sessions import slot_functions
 from replview.receiver.sessions.pacing import Pacing
-from tests.receiver.conftest import wait_for
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 
 from replview.store.models import SlotEvent, Source, Transition
 from replview.store.retention.tidy import give_up_lost_ends
-from tests.receiver.conftest import Recording
+from tests.support.recording import Recording
 from tests.support.sampling import sample_source
 from tests.support.source_databases import SourceDatabase
 

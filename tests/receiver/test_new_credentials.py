@@ -10,7 +10,8 @@ from replview.features.receiving.tasks import conninfo_of
 from replview.receiver.run import receive
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot
-from tests.receiver.conftest import Recording, wait_for
+from tests.support.recording import Recording
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -10,8 +10,8 @@ from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.rows import signed_hash
-from tests.receiver.conftest import wait_for
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

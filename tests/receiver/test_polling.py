@@ -12,9 +12,10 @@ from decoder.scalars import LSN
 from replview.receiver.sessions import pacing
 from replview.store.connecting import connect_store
 from replview.store.models import Transaction, Transition
-from tests.receiver.conftest import Recording, wait_for
 from tests.support.pooler import pooler
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

@@ -9,9 +9,10 @@ from decoder.reader import ProtocolError
 from decoder.scalars import LSN
 from replview.receiver.problems import name_trouble, pause_seconds
 from replview.runtime.logs import JSONFormatter
-from tests.receiver.conftest import unused, wait_for
+from tests.receiver.conftest import unused
 from tests.support.copied_clusters import copied
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 

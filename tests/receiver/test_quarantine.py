@@ -6,8 +6,9 @@ from django.db import connection
 
 from replview.store.models import Quarantine, SlotEvent, Transaction
 from replview.store.quarantine import decide, open_quarantine
-from tests.receiver.conftest import Recording, wait_for
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

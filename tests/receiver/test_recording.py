@@ -3,8 +3,8 @@
 import pytest
 
 from replview.store.read.days import IDS_PER_HOUR
-from tests.receiver.conftest import wait_for
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 SHOP = """
 CREATE TABLE orders (id int PRIMARY KEY, status text, note text);

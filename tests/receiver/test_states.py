@@ -15,8 +15,9 @@ from replview.store.models import (
 )
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.retention import tidy
-from tests.receiver.conftest import Recording, wait_for
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 #: Each takes its seconds; make test runs them all.
 pytestmark = pytest.mark.slow

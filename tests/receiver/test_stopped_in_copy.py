@@ -6,7 +6,7 @@ import pytest
 from replview.store.connecting import connect_store
 from replview.store.models import Slot, Source
 from replview.store.write import lease
-from tests.receiver.conftest import wait_for
+from tests.support.waiting import wait_for
 
 _LONG_AGO = "UPDATE slot SET heartbeat_at = clock_timestamp() - interval '1 minute' WHERE id = %s"
 

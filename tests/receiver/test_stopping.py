@@ -10,8 +10,9 @@ import pytest
 
 from replview.store.connecting import connect_store
 from replview.store.write.lease import LEASE_SECONDS
-from tests.receiver.conftest import Recording, leave_none, receiving, wait_for
+from tests.support.recording import Recording, leave_none, receiving
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, filler text)"
 

@@ -11,9 +11,9 @@ from itertools import count
 import pytest
 
 from replview.store.models import SlotEvent
-from tests.receiver.conftest import wait_for
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.pg(16)]
 

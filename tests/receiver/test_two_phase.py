@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from replview.store.connecting import orm_connection
-from tests.receiver.conftest import Recording, wait_for
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

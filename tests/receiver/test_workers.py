@@ -16,8 +16,8 @@ from django.db import connection
 
 from replview.runtime.servers.redis import EmbeddedRedis
 from replview.store.models import Slot
-from tests.receiver.conftest import wait_for
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 TABLE = "CREATE TABLE t (n int PRIMARY KEY, at timestamptz DEFAULT clock_timestamp())"

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.receiver.conftest import record as record  # a fixture
-
 #: The quickest start: no second compiler, one thread that collects.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dio.netty.tryReflectionSetAccessible=true"
 

@@ -12,7 +12,6 @@ from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import signed_hash
 from replview.store.write.partitions import ensure_partitions
-from tests.receiver.conftest import record as record  # a fixture
 from tests.support.baselines import take
 from tests.support.history_rows import History, insert
 from tests.support.row_ledger import Ledger

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from replview.spark.data_source import ReplviewDataSource
-from tests.receiver.conftest import wait_for
 from tests.support.history_rows import History
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,7 @@ from replview.store.read.changes.of_transaction import first_changes_whole
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import KEY_WORDS, identifier, literal, string
-from tests.receiver.conftest import Recording
-from tests.receiver.conftest import record as record  # a fixture
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow

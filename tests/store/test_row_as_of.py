@@ -9,7 +9,6 @@ from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import row_as_of
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.row_history.history import row_history
-from tests.receiver.conftest import record as record  # a fixture
 from tests.support.row_ledger import Ledger
 
 pytestmark = pytest.mark.slow

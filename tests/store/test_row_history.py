@@ -16,7 +16,6 @@ from replview.store.read.row_history.history import (
     row_history,
 )
 from replview.store.read.row_history.keys import tables_named
-from tests.receiver.conftest import record as record  # a fixture
 
 pytestmark = pytest.mark.slow
 

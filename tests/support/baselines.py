@@ -6,7 +6,7 @@ from replview.jobs import baselines
 from replview.receiver.baselines.baseline import Done, read_baseline
 from replview.store.connecting import connect_store
 from replview.store.models import Baseline, Transaction
-from tests.receiver.conftest import Recording
+from tests.support.recording import Recording
 
 
 def asked(recording: Recording, table: str, **more) -> Baseline:

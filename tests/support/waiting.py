@@ -10,14 +10,14 @@ Value = TypeVar("Value")
 
 
 def wait_for(
-    condition: Callable[[], Value], seconds: float = 40.0, what: str | Callable[[], str] = ""
+    condition: Callable[[], Value], seconds: float = 60.0, what: str | Callable[[], str] = ""
 ) -> Value:
     """The first true value of ``condition``; when the time is over the test fails with ``what``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
             return value
-        time.sleep(0.05)
+        time.sleep(0.02)
     said = what() if callable(what) else what
     pytest.fail(f"not within {seconds} s: {said or condition}")
 

@@ -12,8 +12,7 @@ from django.urls import reverse
 from replview.access.visibility import reading_session
 from replview.features.downloads.files import line_pieces
 from replview.store.read.changes.selections import Selection
-from tests.receiver.conftest import Recording
-from tests.receiver.conftest import record as record  # a fixture
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
 _WHERE = "long ~ xxx"

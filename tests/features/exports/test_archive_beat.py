@@ -10,10 +10,10 @@ from replview.store import instance_settings
 from replview.store.models import ArchiveMark, Transaction
 from replview.store.retention import archived
 from replview.store.write.partitions import ensure_partitions
-from tests.receiver.conftest import wait_for
 from tests.receiver.test_workers import Workers
 from tests.receiver.test_workers import workers as workers  # a fixture
 from tests.store.test_retention import Days, days_ago, row, today
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -23,12 +23,11 @@ from replview.store.models import (
     WatchedSlot,
 )
 from replview.store.retention.tidy import make_partitions, sweep_discarded
-from tests.receiver.conftest import record as record  # a fixture
-from tests.receiver.conftest import wait_for
 from tests.support.page_elements import spaced
 from tests.support.people import make_user, said
 from tests.support.sampling import sample_source
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -15,9 +15,9 @@ from replview.receiver.sessions.walsender import ReplicationSession
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.retention.tidy import make_partitions
-from tests.receiver.conftest import Recording, wait_for
-from tests.receiver.conftest import record as record  # a fixture
+from tests.support.recording import Recording
 from tests.support.sampling import sample_source
+from tests.support.waiting import wait_for
 
 MEGABYTE = 1024**2
 

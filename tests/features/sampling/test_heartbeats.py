@@ -6,8 +6,7 @@ from replview.features.sampling import heartbeats
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot
 from replview.store.retention.tidy import make_partitions
-from tests.receiver.conftest import record as record  # a fixture
-from tests.receiver.conftest import wait_for
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

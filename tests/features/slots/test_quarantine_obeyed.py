@@ -8,9 +8,8 @@ from django.test import Client
 
 from replview.store.models import Slot, SlotEvent, Transaction
 from replview.store.quarantine import open_quarantine
-from tests.receiver.conftest import record as record  # a fixture
-from tests.receiver.conftest import wait_for
 from tests.support.page_elements import spaced
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

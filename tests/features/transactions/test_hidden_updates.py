@@ -9,7 +9,6 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from tests.receiver.conftest import record as record  # a fixture
 from tests.support.people import said
 from tests.support.source_databases import SourceDatabase
 

@@ -25,7 +25,6 @@ from replview.store.read.row_history.history import history_of
 from replview.store.read.row_history.keys import TableRows, table_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.rows import ChangeRow
-from tests.receiver.conftest import Recording
 from tests.store.read.histories import Histories
 from tests.store.read.history_tables import (
     BETWEEN,
@@ -41,6 +40,7 @@ from tests.store.read.history_tables import (
 )
 from tests.store.read.replay import Replay
 from tests.support.recorded import iterate_changes
+from tests.support.recording import Recording
 
 #: What every table has from its creation to its end.
 _BASE = ("rid", "id", "part", "a", "n", "big")

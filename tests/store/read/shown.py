@@ -10,11 +10,11 @@ from django.test import Client
 from replview.store.dsn import set_dsn
 from replview.store.models import Transaction
 from replview.store.retention.tidy import make_partitions
-from tests.receiver.conftest import Recording
 from tests.store.read.answers import Played, of_table, perhaps
 from tests.store.read.histories import Open
 from tests.store.read.history_tables import Fact
 from tests.support.page_elements import Element, elements
+from tests.support.recording import Recording
 from tests.support.sampling import sample_source
 
 #: By the table's first name and operation.

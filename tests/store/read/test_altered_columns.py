@@ -20,9 +20,9 @@ from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import altered_since
 from replview.store.read.rows import ChangeRow
 from replview.ui.versions import shape_of, summary
-from tests.receiver.conftest import Recording, wait_for
-from tests.receiver.conftest import record as record  # a fixture
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,6 @@ from replview.access.visibility import reading_session
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
-from tests.receiver.conftest import record as record  # fixtures
-from tests.receiver.conftest import source_15 as source_15
 
 pytestmark = pytest.mark.slow
 

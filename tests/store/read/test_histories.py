@@ -18,11 +18,10 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.receiver.conftest import Recording
-from tests.receiver.conftest import record as record  # a fixture
 from tests.store.read.histories import Histories
 from tests.store.read.named_histories import Named, chosen
 from tests.support.baselines import take
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase, fresh_database
 from tests.ui.api.conftest import program as program  # a fixture
 from tests.ui.api.conftest import user as user  # a fixture

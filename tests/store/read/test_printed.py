@@ -5,7 +5,6 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, tables_named
-from tests.receiver.conftest import record as record  # a fixture
 
 pytestmark = pytest.mark.slow
 
