@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.crashes.stores import CrashStore
 from tests.receiver.test_workers import Workers
+from tests.support.crash_stores import CrashStore
 
 
 @contextmanager

@@ -10,14 +10,14 @@ import pytest
 
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.crashes.celery_processes import celery_processes
-from tests.crashes.conftest import Receive
-from tests.crashes.slots import ReceivedSlot
-from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
 from tests.receiver.test_workers import Workers
+from tests.support.crash_servers import Receive
+from tests.support.crash_stores import CrashStore
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 

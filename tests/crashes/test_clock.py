@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crashes.conftest import Receive
 from tests.crashes.truth import assert_true_record
+from tests.support.crash_servers import Receive
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 

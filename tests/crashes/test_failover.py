@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.crashes.conftest import Receive
-from tests.crashes.slots import ReceivedSlot
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import TABLES, Workload
+from tests.support.crash_servers import Receive
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 from tests.support.standby import PHYSICAL_SLOT, Pair
 from tests.support.waiting import wait_for
+from tests.support.workload import TABLES, Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.pg(17)]
 PREPARED = "BEGIN; INSERT INTO t VALUES ({}, {}, ''); PREPARE TRANSACTION '{}'"

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crashes.conftest import Receive
-from tests.crashes.slots import ReceivedSlot
-from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
+from tests.support.crash_servers import Receive
+from tests.support.crash_stores import CrashStore
 from tests.support.proxy import Proxy
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 #: ``wal_sender_timeout`` of the session.

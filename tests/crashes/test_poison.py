@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.crashes.conftest import Receive
-from tests.crashes.slots import ReceivedSlot
 from tests.crashes.truth import assert_true_record
+from tests.support.crash_servers import Receive
 from tests.support.proxy import Proxy
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 

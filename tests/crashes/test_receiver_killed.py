@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from tests.crashes.conftest import Receive
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
+from tests.support.crash_servers import Receive
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 KILLS = {"walsender": 5, "sql": 3}

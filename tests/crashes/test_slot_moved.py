@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.crashes.conftest import Receive, fresh_source
-from tests.crashes.slots import ReceivedSlot, create_slot
+from tests.support.crash_servers import Receive, fresh_source
+from tests.support.received_slots import ReceivedSlot, create_slot
 from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 from tests.support.waiting import wait_for
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crashes.conftest import Receive, fresh_source
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
 from tests.support.copied_clusters import copied
+from tests.support.crash_servers import Receive, fresh_source
 from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 

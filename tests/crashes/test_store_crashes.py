@@ -8,13 +8,13 @@ import pytest
 
 from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.crashes.conftest import Receive
-from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
+from tests.support.crash_servers import Receive
+from tests.support.crash_stores import CrashStore
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ import pytest
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
-from tests.crashes.conftest import Receive
-from tests.crashes.stores import CrashStore
 from tests.crashes.truth import assert_true_record
 from tests.support.copied_clusters import copy_cluster
+from tests.support.crash_servers import Receive
+from tests.support.crash_stores import CrashStore
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from tests.crashes.conftest import Receive
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
+from tests.support.crash_servers import Receive
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crashes.conftest import Receive, fresh_source
 from tests.crashes.truth import assert_true_record
-from tests.crashes.workload import Workload
 from tests.crashes.wraparound import WRAP, about_to_wrap
+from tests.support.crash_servers import Receive, fresh_source
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
+from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
 LEFT = 700

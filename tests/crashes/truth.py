@@ -6,7 +6,7 @@ Every stored change is applied in the order of history; what comes out must be t
 from collections import defaultdict
 from typing import Any
 
-from tests.crashes.slots import ReceivedSlot
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 
 #: Table → the columns of its key.

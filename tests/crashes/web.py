@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from replview.runtime.machine import free_port
-from tests.crashes.stores import ROOT, CrashStore
+from tests.support.crash_stores import ROOT, CrashStore
 
 USER, PASSWORD = "watcher", "watcher-password"
 

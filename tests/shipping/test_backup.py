@@ -9,9 +9,9 @@ import pytest
 from psycopg import sql
 
 from replview.runtime.servers.server_user import pg_bin
-from tests.crashes.conftest import Receive
-from tests.crashes.slots import ReceivedSlot
-from tests.crashes.stores import CrashStore
+from tests.support.crash_servers import Receive
+from tests.support.crash_stores import CrashStore
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import pg_bin
-from tests.crashes.stores import CrashStore
 from tests.support.copied_clusters import ROOT, copied
+from tests.support.crash_stores import CrashStore
 
 #: A store as the former migrations left it: its schema, and which of them it has.
 FORMER = (Path(__file__).parent / "former_migrations.sql").read_text()

@@ -16,8 +16,8 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.test import override_settings
 
-from tests.crashes.stores import CrashStore
 from tests.support.copied_clusters import ROOT, copied
+from tests.support.crash_stores import CrashStore
 from tests.support.waiting import wait_for
 
 #: An app that stands for a release to come: it has migrations of the large tables.

@@ -11,8 +11,8 @@ from django.db import connections, models
 
 from decoder.scalars import LSN
 from replview.store.models import Slot, Source
-from tests.crashes.receivers import ReceiverProcess
-from tests.crashes.stores import CrashStore
+from tests.support.crash_stores import CrashStore
+from tests.support.receiver_process import ReceiverProcess
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for, wait_while_it_moves
 

@@ -1,5 +1,5 @@
 """A receiver of one slot that takes the slot whenever it is free, as beat's proposals would have
-it: ``python -m tests.crashes.receiver_process SLOT_ID OWNER``. SIGTERM ends it.
+it: ``python -m tests.support.run_receiver SLOT_ID OWNER``. SIGTERM ends it.
 """
 
 import faulthandler

@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from tests.crashes.stores import ROOT, CrashStore
+from tests.support.crash_stores import ROOT, CrashStore
 
 
 class ReceiverProcess:
-    """``tests.crashes.receiver_process`` for one slot; takes the slot whenever it is free."""
+    """``tests.support.run_receiver`` for one slot; takes the slot whenever it is free."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class ReceiverProcess:
         self.log = log
         with open(log, "ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crashes.receiver_process", str(slot_id), owner],
+                [sys.executable, "-m", "tests.support.run_receiver", str(slot_id), owner],
                 cwd=ROOT,
                 env={**store.environment, **(environment or {})},
                 stdout=file,
