@@ -15,9 +15,9 @@ from django.conf import settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from replview.runtime.machine import free_port
-from tests.live.conftest import cookie as cookie  # a fixture
-from tests.live.conftest import feeder as feeder  # a fixture
-from tests.live.conftest import store_dsn
+from tests.support.fed_store import cookie as cookie  # a fixture
+from tests.support.fed_store import feeder as feeder  # a fixture
+from tests.support.fed_store import store_dsn
 from tests.support.feeder import Feeder
 
 #: Without a window of its own it takes a third of the time: Debian's chromium-headless-shell.

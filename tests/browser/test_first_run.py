@@ -21,8 +21,8 @@ from replview.store.retention.tidy import make_partitions
 from tests.browser.conftest import PATIENCE_MS, SESSIONS, Server, rows
 from tests.browser.test_accessibility import findings
 from tests.catalog.test_plan import left_on
-from tests.live.conftest import store_dsn
 from tests.receiver.test_workers import Workers
+from tests.support.fed_store import store_dsn
 from tests.support.people import make_user
 from tests.support.source_databases import SourceDatabase, fresh_database
 

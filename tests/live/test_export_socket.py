@@ -7,8 +7,8 @@ import pytest
 from replview.asgi import application
 from replview.live.publisher import Publisher
 from replview.store.models import Export
-from tests.live.conftest import Socket, WebsocketCommunicator
 from tests.support.history_rows import History
+from tests.support.sockets import Socket, WebsocketCommunicator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

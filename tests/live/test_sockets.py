@@ -12,8 +12,8 @@ from replview.access.accounts import change_password
 from replview.live import allowed
 from replview.live.hub import the_hub
 from replview.live.publisher import Publisher
-from tests.live.conftest import Socket, communicator, connected
 from tests.support.feeder import Feeder, NewChange, NewTransaction, single
+from tests.support.sockets import Socket, communicator, connected
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

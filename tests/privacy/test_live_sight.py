@@ -7,10 +7,11 @@ from django.test import Client
 
 from replview.access.mask_making import add_rule, unsaved_rule
 from replview.store.models import MaskRule, Source
-from tests.live.conftest import RecordingPublisher, communicator, connected, store_dsn
-from tests.live.conftest import quiet_feeder as quiet_feeder  # a fixture
+from tests.support.fed_store import RecordingPublisher, store_dsn
+from tests.support.fed_store import quiet_feeder as quiet_feeder  # a fixture
 from tests.support.feeder import Feeder, NewChange, NewTransaction
 from tests.support.people import make_user
+from tests.support.sockets import communicator, connected
 
 pytestmark = pytest.mark.asyncio
 

@@ -38,9 +38,9 @@ from replview.store.models import (
 )
 from replview.store.retention.tidy import make_partitions
 from replview.urls import api
-from tests.live.conftest import WebsocketCommunicator
 from tests.support.history_rows import History, insert
 from tests.support.people import make_user
+from tests.support.sockets import WebsocketCommunicator
 
 #: In a row of a table that nobody but the admin has a right on, and in one that the viewer has.
 HIDDEN, SHOWN = "planted-where-nobody-looks", "planted-for-the-viewer"
