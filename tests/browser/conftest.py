@@ -1,7 +1,6 @@
 """The live page in a real Chromium, served by a real uvicorn, fed through a real Redis."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -19,27 +18,13 @@ from tests.support.fed_store import cookie as cookie  # a fixture
 from tests.support.fed_store import feeder as feeder  # a fixture
 from tests.support.fed_store import store_dsn
 from tests.support.feeder import Feeder
+from tests.support.live_page import ARGUMENTS, CHROMIUM, PATIENCE_MS
 
-#: Without a window of its own it takes a third of the time: Debian's chromium-headless-shell.
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))),
-    None,
-)
 ROOT = Path(__file__).resolve().parents[2]
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 #: The server's sessions in the store are known by this name.
 SESSIONS = "replview-browser-test"
 #: Of its keys on Redis, where the test sends wake-ups too.
 INSTANCE = "browser"
-#: What a page is waited for: a busy machine may take its time.
-PATIENCE_MS = 20_000
 #: What the web server is waited for, unless it ends before: a start takes a second and a half of a
 #: processor, which a busy machine hands out in small pieces.
 START_SECONDS = 300
@@ -197,8 +182,3 @@ def page(kept_browser: Browser, server: Server, cookie: str) -> Iterator[Page]:
     yield page
     context.close()
     assert errors == []
-
-
-def rows(page: Page) -> Any:
-    """The transactions in the list."""
-    return page.locator("#rows > .row[data-id]")

@@ -3,8 +3,9 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server, rows
+from tests.browser.conftest import Server
 from tests.support.feeder import Feeder, NewChange, NewTransaction
+from tests.support.live_page import rows
 
 pytestmark = [
     pytest.mark.browser,

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server, rows
+from tests.browser.conftest import Server
 from tests.support.feeder import Feeder, NewTransaction, single
+from tests.support.live_page import rows
 
 pytestmark = [
     pytest.mark.browser,

@@ -4,8 +4,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from replview.ui.changes.drawer import PAGE_CHANGES
-from tests.browser.conftest import Server, rows
+from tests.browser.conftest import Server
 from tests.support.feeder import Feeder, NewChange, NewTransaction, single
+from tests.support.live_page import rows
 
 pytestmark = [
     pytest.mark.browser,

@@ -6,8 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.browser.conftest import Server, one_server, rows
+from tests.browser.conftest import Server, one_server
 from tests.support.feeder import Feeder, single
+from tests.support.live_page import rows
 
 pytestmark = [
     pytest.mark.browser,

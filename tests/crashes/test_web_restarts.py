@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.browser.conftest import ARGUMENTS, CHROMIUM, PATIENCE_MS, rows
 from tests.crashes.web import PASSWORD, USER, WebServer
 from tests.support.crash_servers import Receive
 from tests.support.crash_stores import CrashStore
+from tests.support.live_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, rows
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

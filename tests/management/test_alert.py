@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
-from tests.features.alerts.conftest import GB, Sampled, sampled
-from tests.features.alerts.test_delivery import Hook, hook
+from tests.support.alerted_source import GB, Sampled, sampled
+from tests.support.webhook_server import Hook, hook
 
 __all__ = ["hook", "sampled"]
 

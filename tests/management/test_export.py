@@ -12,7 +12,7 @@ from replview.management.commands.export import Command
 from replview.spark.options import Options
 from replview.store.models import Export
 from replview.targets.policy import Refused
-from tests.features.exports.conftest import history as history  # a fixture
+from tests.support.exported_history import history as history  # a fixture
 from tests.support.history_rows import History, insert
 
 SLOT = "shop/replview"

@@ -13,8 +13,8 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.archive_streaming import archive
-from tests.features.exports.conftest import history as history  # a fixture
 from tests.features.exports.test_archiving import files
+from tests.support.exported_history import history as history  # a fixture
 from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.slow

@@ -31,7 +31,7 @@ from replview.access.rights import (
 from replview.access.session_policy import forget_ended
 from replview.access.tokens import good_token, make_token
 from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
-from tests.management.conftest import run  # noqa: F401
+from tests.support.commands import run  # noqa: F401
 from tests.support.people import make_user
 from tests.support.searching import columns_holding
 

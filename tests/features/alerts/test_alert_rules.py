@@ -13,10 +13,8 @@ from replview.features.alerts.built_in import BUILT_IN, ensure
 from replview.features.alerts.rule_views import RuleForm
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
-from tests.features.alerts.conftest import GB, Sampled, sampled
 from tests.features.alerts.test_alerts import page
-
-__all__ = ["sampled"]
+from tests.support.alerted_source import GB, Sampled
 
 
 def sent(rule: AlertRule, **changed: str) -> dict[str, str]:

@@ -11,10 +11,8 @@ from django.utils import timezone
 from replview.runtime import celery_settings
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
-from tests.features.alerts.conftest import GB, Sampled, sampled
+from tests.support.alerted_source import GB, Sampled
 from tests.support.people import make_user
-
-__all__ = ["sampled"]
 
 
 def page(client, url: str, status: int = 200) -> str:

@@ -2,9 +2,7 @@
 
 from django.template import engines
 
-from tests.features.alerts.conftest import GB, Sampled, sampled
-
-__all__ = ["sampled"]
+from tests.support.alerted_source import GB, Sampled
 
 
 def test_the_strip_has_what_fires_before_what_is_over(sampled: Sampled) -> None:

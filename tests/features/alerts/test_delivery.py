@@ -5,8 +5,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -24,45 +22,9 @@ from replview.features.alerts.webhooks import (
     signature,
 )
 from replview.store.models import AccessRecord, Delivery, Webhook
-from tests.features.alerts.conftest import GB, Sampled
-
-
-class Hook(ThreadingHTTPServer):
-    """Keeps what it was sent and answers what it was told to."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.received: list[tuple[dict[str, str], bytes]] = []
-        self.statuses: list[int] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hooks/T0/secret?a=b"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hook
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.received.append((dict(self.headers), body))
-        status = self.server.statuses.pop(0) if self.server.statuses else 204
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", "/elsewhere")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    with Hook() as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield server
-        server.shutdown()
+from tests.support.alerted_source import GB, Sampled
+from tests.support.webhook_server import Hook
+from tests.support.webhook_server import hook as hook
 
 
 def add(hook: Hook, **values) -> tuple[Webhook, str]:

@@ -18,7 +18,8 @@ from replview.store.models import (
     Source,
     WatchedSlot,
 )
-from tests.features.alerts.conftest import GB, START, Sampled, only
+from tests.features.alerts.conftest import only
+from tests.support.alerted_source import GB, START, Sampled
 
 SEVEN = dt.timedelta(minutes=7)
 

@@ -7,7 +7,7 @@ import pytest
 from replview.features.alerts.evaluation import evaluate
 from replview.features.slots.facts import same_slot
 from replview.store.models import Alert, AlertRule, Source, SourceLook, WatchedSlot
-from tests.features.alerts.conftest import GB, START, Sampled
+from tests.support.alerted_source import GB, START, Sampled
 
 HALF, NEAR = "Retained WAL over half its limit", "Retained WAL near its limit"
 STARTED = "2026-11-19T06:00:00+00:00"

@@ -33,8 +33,8 @@ from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from tests.features.exports.test_archiving import files
-from tests.management.conftest import an_instance as an_instance  # a fixture
-from tests.management.conftest import run as run  # a fixture
+from tests.support.commands import an_instance as an_instance  # a fixture
+from tests.support.commands import run as run  # a fixture
 from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from django.test import Client
 from replview.access.visibility import forget
 from replview.features.exports import files
 from replview.store.models import AccessRecord, Export, MaskRule
-from tests.management.conftest import an_instance as an_instance  # a fixture
-from tests.management.conftest import run as run  # a fixture
+from tests.support.commands import an_instance as an_instance  # a fixture
+from tests.support.commands import run as run  # a fixture
 from tests.support.history_rows import History
 from tests.support.people import make_user
 

@@ -18,8 +18,8 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
-from tests.management.conftest import an_instance as an_instance  # a fixture
-from tests.management.conftest import run as run  # a fixture
+from tests.support.commands import an_instance as an_instance  # a fixture
+from tests.support.commands import run as run  # a fixture
 from tests.support.export_endings import disk_full, killed, write
 from tests.support.history_rows import History, insert
 

@@ -32,8 +32,8 @@ from replview.runtime.machine import free_port
 from replview.spark.sessions import SparkProblem, naming_connectors
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
-from tests.spark.conftest import spark as spark  # a fixture
 from tests.support.history_rows import WHEN, History, insert
+from tests.support.spark_session import spark as spark  # a fixture
 
 # Most machines have no such server: where there is one the tests are worth their seconds.
 pytestmark = [pytest.mark.slow, pytest.mark.long]

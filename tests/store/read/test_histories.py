@@ -20,11 +20,11 @@ from decoder.scalars import LSN
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from tests.store.read.histories import Histories
 from tests.store.read.named_histories import Named, chosen
+from tests.support.api_program import program as program  # a fixture
+from tests.support.api_program import user as user  # a fixture
 from tests.support.baselines import take
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase, fresh_database
-from tests.ui.api.conftest import program as program  # a fixture
-from tests.ui.api.conftest import user as user  # a fixture
 
 pytest.register_assert_rewrite("tests.store.read.answers", "tests.store.read.shown")
 from tests.store.read import answers, shown  # noqa: E402

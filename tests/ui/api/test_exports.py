@@ -6,7 +6,7 @@ from django.test import Client
 
 from replview.store import instance_settings
 from replview.store.models import Export
-from tests.features.exports.conftest import history as history  # a fixture
+from tests.support.exported_history import history as history  # a fixture
 from tests.support.history_rows import History
 
 JSON = "application/json"
