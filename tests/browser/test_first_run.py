@@ -20,12 +20,12 @@ from replview.store.models import AccessRecord, Slot, Source, SourceDraft
 from replview.store.retention.tidy import make_partitions
 from tests.browser.conftest import SESSIONS, Server
 from tests.browser.test_accessibility import findings
-from tests.catalog.test_plan import left_on
-from tests.receiver.test_workers import Workers
+from tests.support.celery_workers import Workers
 from tests.support.fed_store import store_dsn
 from tests.support.live_page import PATIENCE_MS, rows
 from tests.support.people import make_user
 from tests.support.source_databases import SourceDatabase, fresh_database
+from tests.support.source_traces import left_on
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -12,6 +12,7 @@ from replview.catalog.plan.plan import carry_out, undo
 from replview.catalog.plan.slot_request import SlotRequest, parse_columns
 from replview.catalog.problems import SourceProblem
 from replview.text.parsing import table_text
+from tests.support.source_traces import left_on
 
 
 def plan_for(source, name: str = "shop", **request) -> SlotPlan:
@@ -23,16 +24,6 @@ def refusal(source, name: str = "shop", **request) -> str:
     with pytest.raises(SourceProblem) as caught:
         plan_for(source, name, **request)
     return caught.value.code
-
-
-def left_on(source) -> tuple[set[str], set[str]]:
-    """Publications of the database and its slots."""
-    with source.connect() as connection:
-        publications = connection.execute("SELECT pubname FROM pg_publication").fetchall()
-        slots = connection.execute(
-            "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
-        ).fetchall()
-    return {name for (name,) in publications}, {name for (name,) in slots}
 
 
 def test_tables_without_identity_get_a_publication_of_their_own(any_shop) -> None:

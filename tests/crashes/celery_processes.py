@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from replview.runtime.servers.redis import EmbeddedRedis
-from tests.receiver.test_workers import Workers
+from tests.support.celery_workers import Workers
 from tests.support.crash_stores import CrashStore
 
 

@@ -11,7 +11,7 @@ import pytest
 from replview.runtime.servers.redis import EmbeddedRedis
 from tests.crashes.celery_processes import celery_processes
 from tests.crashes.truth import assert_true_record
-from tests.receiver.test_workers import Workers
+from tests.support.celery_workers import Workers
 from tests.support.crash_servers import Receive
 from tests.support.crash_stores import CrashStore
 from tests.support.received_slots import ReceivedSlot

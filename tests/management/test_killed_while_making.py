@@ -21,10 +21,10 @@ from replview.catalog.server import read_position
 from replview.features.onboarding.job import take_back_lost
 from replview.jobs import intentions
 from replview.store.models import AccessRecord, Slot, SlotIntention, Source, SourceDraft
-from tests.catalog.test_plan import left_on
 from tests.support.copied_clusters import ROOT, STORE
 from tests.support.people import make_user
 from tests.support.source_databases import SourceDatabase
+from tests.support.source_traces import left_on
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from replview.store.dsn import full_conninfo
 from replview.store.models import AccessRecord, Slot, SlotEvent, Source, Webhook
 from replview.store.secrets import SecretKeyChanged, seal, unseal
-from tests.catalog.test_plan import left_on
+from tests.support.source_traces import left_on
 
 
 def test_tables_are_added_and_removed(run, registered, shop) -> None:

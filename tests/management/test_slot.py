@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from replview.store.models import Slot, SlotEvent
-from tests.catalog.test_plan import left_on
+from tests.support.source_traces import left_on
 
 
 def test_add_shows_every_statement_and_makes_it(run, registered, shop) -> None:

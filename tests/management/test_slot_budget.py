@@ -4,7 +4,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from replview.store.models import Setting, Slot, SlotEvent
-from tests.catalog.test_plan import left_on
+from tests.support.source_traces import left_on
 
 
 def test_the_plan_says_the_budget_and_what_follows(run, registered, shop) -> None:

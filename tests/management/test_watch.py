@@ -12,7 +12,7 @@ from django.db import connection
 
 from replview.store.models import Change, Slot, Source
 from replview.store.retention.tidy import make_partitions
-from tests.catalog.test_plan import left_on
+from tests.support.source_traces import left_on
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.archive_streaming import archive
-from tests.features.exports.test_archiving import files
+from tests.support.digests import digests
 from tests.support.exported_history import history as history  # a fixture
 from tests.support.history_rows import History, insert
 
@@ -26,7 +26,7 @@ def rows(root: Path, dataset: str) -> list[dict[str, Any]]:
 
 
 def parquet(root: Path) -> dict[str, str]:
-    return {name: digest for name, digest in files(root).items() if name.endswith(".parquet")}
+    return {name: digest for name, digest in digests(root).items() if name.endswith(".parquet")}
 
 
 @pytest.mark.own_jvm

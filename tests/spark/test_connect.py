@@ -22,7 +22,7 @@ from replview.runtime.machine import free_port
 from replview.spark.sessions import SparkProblem, session
 from tests.spark.test_job import ended
 from tests.spark.test_job import job as job  # a fixture
-from tests.spark.test_writing import digests
+from tests.support.digests import digests
 from tests.support.history_rows import History, insert
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_jvm]

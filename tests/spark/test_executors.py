@@ -26,8 +26,8 @@ from replview.parquet.writing.targets import Target
 from replview.spark import archive_job
 from replview.spark.export_tasks import write_parts
 from replview.store.write.partitions import ensure_partitions
-from tests.spark.test_writing import digests
-from tests.store.test_retention import Days, days_ago, today
+from tests.support.days import Days, days_ago, today
+from tests.support.digests import digests
 from tests.support.history_rows import insert
 
 pytestmark = pytest.mark.slow

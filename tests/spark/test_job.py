@@ -17,7 +17,7 @@ import pytest
 
 from replview.parquet import reading
 from replview.store.write.partitions import ensure_partitions
-from tests.spark.test_writing import digests
+from tests.support.digests import digests
 from tests.support.history_rows import History, insert
 
 pytestmark = pytest.mark.slow

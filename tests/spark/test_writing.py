@@ -26,6 +26,7 @@ from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.export_tasks import write_parts
 from tests.spark.awkward import expected_rows, write_awkward
+from tests.support.digests import digests
 
 pytestmark = pytest.mark.slow
 
@@ -37,15 +38,6 @@ def whole(source, record, store_dsn) -> Slice:
     recording.end()
     with reading.connect(store_dsn) as store:
         return reading.resolve(store, slot=recording.slot.name)
-
-
-def digests(root: Path) -> dict[str, str]:
-    """Every file below a root."""
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
 
 
 def in_order(rows: list[dict]) -> list[dict]:

@@ -26,7 +26,8 @@ from replview.store.retention import size as store_size
 from replview.store.retention.archive import Counts, counts_of, difference, fail, move, next_step
 from replview.text.formats import day_second_words
 from replview.ui.templatetags.evidence import coverage_words
-from tests.store.test_retention import Days, days_ago, history, the  # noqa: F401 (a fixture)
+from tests.support.days import Days, days_ago, the
+from tests.support.days import history as history  # a fixture
 from tests.support.history_rows import insert
 from tests.support.people import make_user
 
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def days(history: Days) -> Days:  # noqa: F811 (the fixture)
+def days(history: Days) -> Days:
     """Five days of four transactions, stored when they were committed, with an archive."""
     lately = timezone.now() - dt.timedelta(seconds=1)
     for row in Transaction.objects.all():
@@ -208,7 +209,7 @@ def test_the_budget_waits_for_the_archive_and_says_so(days: Days) -> None:
 
 
 def test_the_command_chooses_a_target_once_it_was_written_to(
-    history: Days, settings, tmp_path  # noqa: F811 (the fixture)
+    history: Days, settings, tmp_path
 ) -> None:  # fmt: skip
     def run(*words: str) -> str:
         out = StringIO()

@@ -44,7 +44,7 @@ from replview.store.retention.policy import (
 )
 from replview.store.sums import activity
 from replview.store.write.partitions import ensure_partitions
-from tests.store.test_retention import Days, days_ago, row, the, today
+from tests.support.days import Days, days_ago, row, the, today
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.django_db

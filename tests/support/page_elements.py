@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 
 #: Elements without content, which nothing ends.
 _EMPTY = {"br", "col", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+#: Text that a page must escape.
+EVIL = "<img src=x onerror=\"alert('1')\">"
 
 
 def spaced(page: str) -> str:
@@ -87,3 +89,13 @@ class _Reader(HTMLParser):
 
     def handle_data(self, text: str) -> None:
         self.open[-1].content.append(text)
+
+
+def text_of(response) -> str:
+    return spaced(response.content.decode())
+
+
+def plain(response) -> str:
+    """What a reader sees, without tags and with single spaces."""
+    text = re.sub(r"<[^>]+>", " ", text_of(response)).replace("\xa0", " ")
+    return re.sub(r"\s+", " ", text)

@@ -5,13 +5,10 @@ import re
 import pytest
 from django.test import Client
 
+from tests.support.content_policy import directives
 from tests.support.scene import Scene
 
 PAGES = ["/", "/sources/", "/slots/", "/components/", "/live/"]
-
-
-def directives(header: str) -> dict[str, str]:
-    return dict(part.strip().split(" ", 1) for part in header.split(";"))
 
 
 @pytest.mark.parametrize("page", ["/login/", *PAGES, "/nowhere/"])

@@ -17,7 +17,7 @@ from replview.store.models import Transaction
 from replview.store.read.rows import signed_hash
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
-from tests.store.test_retention import Days, days_ago, row, the, today
+from tests.support.days import Days, days_ago, row, the, today
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.slow

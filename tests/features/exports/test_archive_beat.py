@@ -10,9 +10,9 @@ from replview.store import instance_settings
 from replview.store.models import ArchiveMark, Transaction
 from replview.store.retention import archived
 from replview.store.write.partitions import ensure_partitions
-from tests.receiver.test_workers import Workers
-from tests.receiver.test_workers import workers as workers  # a fixture
-from tests.store.test_retention import Days, days_ago, row, today
+from tests.support.celery_workers import Workers
+from tests.support.celery_workers import workers as workers  # a fixture
+from tests.support.days import Days, days_ago, row, today
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -25,7 +25,7 @@ from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
-from tests.store.test_retention import Days, days_ago, the, today
+from tests.support.days import Days, days_ago, the, today
 from tests.support.history_rows import insert
 
 pytestmark = pytest.mark.slow

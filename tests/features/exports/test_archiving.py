@@ -1,6 +1,5 @@
 """What is due goes to the archive by job processes, is counted there, and can be gone on with."""
 
-import hashlib
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from replview.spark import archive_job as job
 from replview.store import instance_settings
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import archive
+from tests.support.digests import digests
 from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
@@ -51,14 +51,6 @@ def store_dsn_of_test() -> str:
     from replview.store.connecting import store_conninfo
 
     return store_conninfo()
-
-
-def files(root: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
 
 
 def work_off_once() -> bool:
@@ -119,11 +111,11 @@ def test_after_a_crash_the_same_slice_is_written_once(
         patch.setattr(archive, "move", killed)
         with pytest.raises(Killed):
             work_off()
-    whole = files(archived)
+    whole = digests(archived)
     assert {path: path.stat().st_mtime_ns for path in archived.rglob("*.parquet")} == left
 
     assert work_off() == 2
-    assert {name: digest for name, digest in files(archived).items() if name in whole
+    assert {name: digest for name, digest in digests(archived).items() if name in whole
             and "_manifest.json" not in name and "_schema" not in name} == {
         name: digest for name, digest in whole.items()
         if "_manifest.json" not in name and "_schema" not in name

@@ -32,9 +32,9 @@ from replview.spark.archive_job import count
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
-from tests.features.exports.test_archiving import files
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
+from tests.support.digests import digests
 from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ def test_a_day_of_a_table_becomes_a_file_of_each_shape(archive: tuple[Target, Sl
     made = compacted(target, chain)
     assert size_bytes(target) == size + made.grown
     assert (told(target), counts(target)) == (rows, number)
-    paths = [path for path in files(Path(target.url)) if path.endswith(".parquet")]
+    paths = [path for path in digests(Path(target.url)) if path.endswith(".parquet")]
     assert len(paths) == made.after < made.before
     there = Counter(path.removeprefix(f"{FOLDER}/").rpartition("/")[0] for path in paths)
     assert there == {
@@ -139,7 +139,7 @@ def test_a_day_of_a_table_becomes_a_file_of_each_shape(archive: tuple[Target, Sl
     }  # fmt: skip
     assert Chain.of(target, chain).within(chain) == [chain]
     assert target.size(f"{FOLDER}/_SUCCESS") == 0
-    assert not [path for path in files(Path(target.url)) if "_compacting" in path]
+    assert not [path for path in digests(Path(target.url)) if "_compacting" in path]
     assert compacted(target, chain) == Compacted()
     # The next slice goes on after it, and the day before is over.
     assert Chain.of(target, chain).reached() == chain.through_seq
@@ -157,7 +157,7 @@ def test_whatever_is_killed_readers_have_the_old_files_or_the_new_ones(
     former = tmp_path / "former"
     shutil.copytree(target.url, former)
     compacted(target, chain)
-    whole = files(Path(target.url))
+    whole = digests(Path(target.url))
     left = 0
 
     def killing(name: str) -> Callable[..., Any]:
@@ -187,7 +187,7 @@ def test_whatever_is_killed_readers_have_the_old_files_or_the_new_ones(
                 break
         assert told(target) == rows, steps
         compacted(target, chain)
-        assert files(Path(target.url)) == whole, steps
+        assert digests(Path(target.url)) == whole, steps
     assert steps > 40
 
 
@@ -258,12 +258,12 @@ def test_what_is_erased_meanwhile_does_not_come_back(
         patch.setattr(compacting, "_united", killed)
         with pytest.raises(Killed):
             compacted(target, chain)
-    assert [path for path in files(Path(target.url)) if "_compacting" in path]
+    assert [path for path in digests(Path(target.url)) if "_compacting" in path]
     span = Span({"id": "11"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
     wanted = FileErasure(erasure=1, day="2026-11-22", homes=[("shop", "replview")],
                          tables={16384: [span]})  # fmt: skip
     assert Root.of(target.url, wanted).erase().rows == 1
-    assert not [path for path in files(Path(target.url)) if "_compacting" in path]
+    assert not [path for path in digests(Path(target.url)) if "_compacting" in path]
     compacted(target, chain)
     orders = [row for path, rows in told(target).items() if "orders" in path for row in rows]
     assert "11" not in [row["id"] for row in orders]
@@ -312,9 +312,9 @@ def test_a_worker_does_it_by_the_way_and_a_command_at_once(
     data = bytearray(broken.read_bytes())
     data[40] ^= 1
     broken.write_bytes(data)
-    before = files(Path(target.url))
+    before = digests(Path(target.url))
     assert archiving.work_off(stop) == 1
-    after = files(Path(target.url))
+    after = digests(Path(target.url))
     assert all(after[path] == sha for path, sha in before.items() if path.endswith(".parquet"))
     event = SlotEvent.objects.filter(kind="archive").latest("pk")
     assert "a file of the archive is missing or not as it was written" in event.message

@@ -20,20 +20,8 @@ from replview.store.models import (
     Transaction,
     Transition,
 )
-from tests.support.page_elements import spaced
+from tests.support.page_elements import EVIL, plain, text_of
 from tests.support.scene import MB, Scene
-
-EVIL = "<img src=x onerror=\"alert('1')\">"
-
-
-def text_of(response) -> str:
-    return spaced(response.content.decode())
-
-
-def plain(response) -> str:
-    """What a reader sees, without tags and with single spaces."""
-    text = re.sub(r"<[^>]+>", " ", text_of(response)).replace("\xa0", " ")
-    return re.sub(r"\s+", " ", text)
 
 
 def look(scene: Scene, source: str, **values) -> SourceLook:

@@ -26,9 +26,9 @@ from replview.store.models import (
     WatchedSlot,
 )
 from replview.ui.charts.query import CHARTS, RANGES, LagQuery
+from tests.support.content_policy import directives
 from tests.support.scene import GB, Scene
 from tests.support.watched_scene import watch
-from tests.ui.test_security import directives
 
 SECOND = dt.timedelta(seconds=1)
 

@@ -31,11 +31,11 @@ from replview.features.onboarding.job import Work, take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft
-from tests.catalog.test_plan import left_on
 from tests.support.page_elements import spaced
 from tests.support.people import make_user
 from tests.support.pooler import pooler
 from tests.support.source_databases import SourceDatabase
+from tests.support.source_traces import left_on
 
 pytestmark = pytest.mark.django_db
 

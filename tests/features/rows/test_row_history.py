@@ -14,9 +14,9 @@ from django.utils import timezone
 from replview.store.models import Slot, Transaction
 from replview.store.write.partitions import ensure_partitions
 from replview.text.addresses import row_url
-from tests.store import test_coverage as coverage
-from tests.store.test_coverage import history as history  # a fixture
+from tests.support import vouched_history
 from tests.support.history_rows import History, insert
+from tests.support.vouched_history import history as history  # a fixture
 
 URL = "/rows/"
 
@@ -173,9 +173,9 @@ def test_a_row_never_seen_is_not_said_to_be_unchanged(signed_in, shop) -> None:
 
 
 def test_a_gap_before_a_time_without_a_change_is_said_to_be_before_it(signed_in, history) -> None:
-    coverage.published(history, coverage.ago(9))
-    history.commit(insert(2), commit_time=coverage.ago(5))
-    coverage.gap(history, coverage.ago(4.45))
+    vouched_history.published(history, vouched_history.ago(9))
+    history.commit(insert(2), commit_time=vouched_history.ago(5))
+    vouched_history.gap(history, vouched_history.ago(4.45))
     text = signed_in.get(row_url(history.slot, "public", "orders", {"id": "7"})).content.decode()
 
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text.replace("\xa0", " ")))

@@ -20,10 +20,10 @@ from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
 from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
-from tests.catalog.test_plan import left_on
 from tests.support.page_elements import spaced
 from tests.support.people import make_user
 from tests.support.sampling import sample_source
+from tests.support.source_traces import left_on
 
 pytestmark = pytest.mark.django_db
 

@@ -10,8 +10,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from replview.store.models import Relation, SavedFilter, SlotEvent, Transaction
-from tests.features.in_flight.test_in_flight import EVIL, plain, text_of
 from tests.support.history_rows import WHEN, History, insert
+from tests.support.page_elements import EVIL, plain, text_of
 from tests.support.people import make_user
 
 
