@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from tests.demo.running_demo import RunningDemo
+from tests.support.running_demo import RunningDemo
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 CHROMIUM = next(

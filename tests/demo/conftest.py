@@ -23,19 +23,6 @@ def reachable_folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def processes_naming(path: Path) -> list[str]:
-    """The command lines of all live processes in which the path occurs."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(path) in line:
-            found.append(line)
-    return found
-
-
 def shared_memory() -> set[str]:
     """The System V segments on this machine, and PostgreSQL's POSIX ones."""
     listed = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout

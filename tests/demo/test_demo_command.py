@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from replview.runtime.machine import MARK, is_running, marked_processes
-from tests.demo.conftest import processes_naming, reachable_folder, shared_memory, shared_memory_of
-from tests.demo.running_demo import RunningDemo, wait_until_over
+from tests.demo.conftest import reachable_folder, shared_memory, shared_memory_of
+from tests.support.processes import processes_naming
+from tests.support.running_demo import RunningDemo, wait_until_over
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from replview.runtime.machine import StackProblem, free_port
 from replview.runtime.narration import Narration
 from replview.runtime.stack import Stack
 from replview.runtime.supervisor import Supervisor
-from tests.demo.conftest import processes_naming
+from tests.support.processes import processes_naming
 
 
 def quiet_stack(folder: Path) -> Stack:

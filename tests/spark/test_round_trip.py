@@ -19,11 +19,11 @@ from replview.parquet.writing.datasets import roots_of
 from replview.parquet.writing.targets import Target
 from replview.spark.snippets import Snippet, snippets
 from tests.spark.test_writing_snippets import as_arrow, run
-from tests.store.read.histories import Histories
-from tests.store.read.history_tables import Row, Table
-from tests.store.read.named_histories import Named
 from tests.support.baselines import take
 from tests.support.export_endings import killed, write
+from tests.support.histories import Histories
+from tests.support.history_tables import Row, Table
+from tests.support.named_histories import Named
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow

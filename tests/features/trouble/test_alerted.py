@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.running_demo import RunningDemo
 from tests.features.trouble.demo_store import DemoStore
+from tests.support.running_demo import RunningDemo
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,9 @@ from replview.store.read.row_history.history import history_of
 from replview.store.read.row_history.keys import TableRows, table_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.rows import ChangeRow
-from tests.store.read.histories import Histories
-from tests.store.read.history_tables import (
+from tests.store.read.replay import Replay
+from tests.support.histories import Histories
+from tests.support.history_tables import (
     BETWEEN,
     KEYS,
     Commit,
@@ -38,7 +39,6 @@ from tests.store.read.history_tables import (
     copied,
     literal,
 )
-from tests.store.read.replay import Replay
 from tests.support.recorded import iterate_changes
 from tests.support.recording import Recording
 

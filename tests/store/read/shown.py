@@ -11,8 +11,8 @@ from replview.store.dsn import set_dsn
 from replview.store.models import Transaction
 from replview.store.retention.tidy import make_partitions
 from tests.store.read.answers import Played, of_table, perhaps
-from tests.store.read.histories import Open
-from tests.store.read.history_tables import Fact
+from tests.support.histories import Open
+from tests.support.history_tables import Fact
 from tests.support.page_elements import Element, elements
 from tests.support.recording import Recording
 from tests.support.sampling import sample_source

@@ -18,11 +18,11 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from tests.store.read.histories import Histories
-from tests.store.read.named_histories import Named, chosen
 from tests.support.api_program import program as program  # a fixture
 from tests.support.api_program import user as user  # a fixture
 from tests.support.baselines import take
+from tests.support.histories import Histories
+from tests.support.named_histories import Named, chosen
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase, fresh_database
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.read.named_histories import Named, chosen
+from tests.support.named_histories import Named, chosen
 
 
 @pytest.mark.parametrize("name", ["401", "401:2,5", "7::0-63,70", "7:0:299"])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tests.store.read.history_tables import (
+from tests.support.history_tables import (
     BETWEEN,
     BULK,
     KEYS,
@@ -29,7 +29,7 @@ from tests.store.read.history_tables import (
     apply,
     copied,
 )
-from tests.store.read.named_histories import TABLES, Named
+from tests.support.named_histories import TABLES, Named
 from tests.support.source_databases import SourceDatabase
 
 #: How often each of some things happens beside the others, and by which statements.

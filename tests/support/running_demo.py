@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from replview.runtime.machine import free_port, is_running
-from tests.demo.conftest import processes_naming
+from tests.support.processes import processes_naming
 
 _CODE = Path(__file__).parents[2]
 
