@@ -8,7 +8,6 @@ import datetime as dt
 from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth import get_user_model
 from django.db import connection
 from django.urls import reverse
@@ -34,6 +33,7 @@ from replview.text.addresses import (
     stream_url,
     transactions_url,
 )
+from tests.browser.axe import OPTIONS, findings
 from tests.browser.conftest import Server
 from tests.browser.health_story import OTHER, tell_health
 from tests.support.feeder import Feeder, NewChange, NewTransaction, single
@@ -45,8 +45,6 @@ pytestmark = [
 ]
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-#: What the Web Content Accessibility Guidelines ask for, and axe's own good practice.
-OPTIONS = {"resultTypes": ["violations"]}
 #: What can differ between themes and widths; all else was asked of the same page before.
 OF_LOOKS = {
     **OPTIONS,
@@ -202,17 +200,6 @@ def _evidence(slot: Slot) -> None:
         )  # fmt: skip
     for kind in ("gap", "schema", "connected"):
         SlotEvent.objects.create(slot=slot, incarnation=slot.incarnation, kind=kind, message=kind)
-
-
-def findings(page: Page, options: dict[str, object] = OPTIONS) -> list[str]:
-    """What axe calls serious or critical on the page as it stands, with where it is."""
-    found = Axe().run(page, options=options).response["violations"]
-    return [
-        f"{violation['id']} ({violation['impact']}): {violation['help']}: "
-        + "; ".join(" ".join(node["target"]) for node in violation["nodes"][:5])
-        for violation in found
-        if violation["impact"] in ("serious", "critical")
-    ]
 
 
 # Each scheme and each size once: the other two pairs are made of the same rules.

@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from replview.store.models import AccessRecord, Slot, Source, SourceDraft
 from replview.store.retention.tidy import make_partitions
+from tests.browser.axe import findings
 from tests.browser.conftest import SESSIONS, Server
-from tests.browser.test_accessibility import findings
 from tests.support.celery_workers import Workers
 from tests.support.fed_store import store_dsn
 from tests.support.live_page import PATIENCE_MS, rows

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from replview.store.models import Relation, RelationVersion, SlotEvent
-from tests.receiver.test_tampered_streams import HEAD, Tampering, data
+from tests.receiver.tampering import HEAD, Tampering, data
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for

@@ -13,7 +13,7 @@ from replview.receiver import peek as peeking
 from replview.receiver.peek import peek
 from replview.receiver.peek_findings import VALUE_CHARACTERS
 from replview.receiver.sessions import slot_functions as functions
-from tests.receiver import test_claims as claims
+from tests.receiver import claims
 from tests.support.pooler import pooler
 from tests.support.source_databases import SourceDatabase
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.spark_session import spark as spark
 
+pytest.register_assert_rewrite("tests.spark.export_job", "tests.spark.streaming")
+
 
 @pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
 def engine(request, tmp_path) -> Iterator[Any]:

@@ -20,8 +20,8 @@ from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.runtime.machine import free_port
 from replview.spark.sessions import SparkProblem, session
-from tests.spark.test_job import ended
-from tests.spark.test_job import job as job  # a fixture
+from tests.spark.export_job import ended
+from tests.spark.export_job import job as job  # a fixture
 from tests.support.digests import digests
 from tests.support.history_rows import History, insert
 

@@ -1,13 +1,11 @@
 """``format("replview")``: the record in Spark, as a batch and as a stream."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from pyspark.errors import PySparkException
 
 from replview.parquet import reading
 from tests.spark.awkward import expected_rows, write_awkward
+from tests.spark.streaming import stream_into
 
 pytestmark = pytest.mark.slow
 
@@ -85,22 +83,6 @@ def test_errors_say_what_to_do(source, record, frame, spark) -> None:
         spark.read.format("replview").option("dsn", "postgresql://u:hush@127.0.0.1:1/x").load()
     assert "nothing answers at the store's address" in str(caught.value)
     assert "hush" not in str(caught.value)
-
-
-def stream_into(spark: Any, folder: Path, **options: str) -> list[int]:
-    """Stream what there is into ``out``, from the folder's checkpoint on; each batch's rows."""
-    stream = (
-        spark.readStream.format("replview")
-        .options(**options)
-        .load()
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "out"))
-    )
-    assert stream.awaitTermination(120)
-    assert stream.exception() is None
-    return [each.numInputRows for each in stream.recentProgress if each.numInputRows]
 
 
 @pytest.mark.own_jvm

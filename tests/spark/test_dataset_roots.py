@@ -1,6 +1,5 @@
 """Columns become of other types in mid-history: the archive goes on in a root of its own."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,14 @@ import pyarrow.dataset as pads
 import pytest
 
 from replview.parquet import reading
-from replview.parquet.archive.increments import write_next
 from replview.parquet.archive.reading import ArchivedIncarnation
 from replview.parquet.erasure.finding import FileErasure, Span
 from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import Slice
-from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.datasets import newly_opened
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.layout import incarnation_folder
-from replview.parquet.writing.manifests import Manifest, mark_unfinished, path_of
+from replview.parquet.writing.manifests import mark_unfinished, path_of
 from replview.parquet.writing.targets import Target
 from replview.spark.archive_job import count
 from replview.spark.history.activity import who_changed
@@ -29,6 +26,7 @@ from replview.spark.sessions import SparkProblem
 from replview.spark.snippets import snippets
 from replview.store.models import Relation
 from replview.store.retention.archive import Counts, counts_of, difference
+from tests.spark.exporting import archived
 
 pytestmark = pytest.mark.slow
 
@@ -69,14 +67,6 @@ def whole(source, record, store_dsn) -> Slice:
     recording.end()
     with reading.connect(store_dsn) as store:
         return reading.resolve(store, slot=recording.slot.name)
-
-
-def archived(whole: Slice, root: Path, dsn: str) -> list[Manifest]:
-    """Slice after slice, as the archive writes them."""
-    target, found = Target.of(str(root)), []
-    while (reached := Chain.of(target, whole).reached()) < whole.through_seq:
-        found.append(write_next(replace(whole, after_seq=reached), target, dsn=dsn))
-    return found
 
 
 def roots(root: Path, whole: Slice) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from replview.store.retention import archive, deletion
 from replview.store.retention.deletion import drop_day
 from replview.store.write.partitions import ensure_partitions
 from tests.spark.awkward import write_awkward
-from tests.spark.test_data_source import stream_into
+from tests.spark.streaming import stream_into
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,8 @@ from replview.spark.history.results import as_json, write
 from replview.spark.history.snapshots import as_of
 from replview.spark.processes import JobProcess
 from replview.spark.sessions import SparkProblem
-from tests.spark.test_history_as_of import exported
-from tests.spark.test_writing_snippets import ODD, statements
+from tests.spark.exporting import exported
+from tests.spark.printed_programs import ODD, statements
 from tests.support.written_history import V1, History, column
 
 TABLE = (

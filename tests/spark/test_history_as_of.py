@@ -5,25 +5,13 @@ import random
 import pytest
 
 from decoder.scalars import LSN
-from replview.parquet import reading
-from replview.parquet.writing.exporting import export
-from replview.parquet.writing.targets import Target
 from replview.spark.history.datasets import Dataset, Moment
 from replview.spark.history.snapshots import as_of
+from tests.spark.exporting import exported
 from tests.support.baselines import take
 from tests.support.row_ledger import Ledger
 
 pytestmark = pytest.mark.slow
-
-
-def exported(store_dsn, recording, root, *, after: int = 0, through: int | None = None) -> int:
-    """Write what is recorded below a root; gives the last transaction's place."""
-    with reading.connect(store_dsn) as store:
-        part = reading.resolve(
-            store, slot=recording.slot.name, after_seq=after, through_seq=through
-        )
-    export(part, Target.of(str(root)), dsn=store_dsn)
-    return part.through_seq
 
 
 def held(result) -> dict[str, dict]:

@@ -15,7 +15,7 @@ from decoder.scalars import LSN
 from replview.features.history import job as history_running
 from replview.jobs import running
 from replview.store.models import Export, HistoryJob
-from tests.spark.test_history_as_of import exported
+from tests.spark.exporting import exported
 from tests.support.people import make_user
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from replview.spark.history.activity import churn, hot_rows, who_changed
 from replview.spark.history.datasets import Dataset, Incarnation, Moment
 from replview.spark.history.snapshots import as_of, row_versions
 from replview.spark.sessions import SparkProblem
-from tests.spark.test_dataset_roots import archived
+from tests.spark.exporting import archived
 from tests.support.written_history import V1, History
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_jvm]

@@ -18,7 +18,7 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.datasets import roots_of
 from replview.parquet.writing.targets import Target
 from replview.spark.snippets import Snippet, snippets
-from tests.spark.test_writing_snippets import as_arrow, run
+from tests.spark.printed_programs import as_arrow, run
 from tests.support.baselines import take
 from tests.support.export_endings import killed, write
 from tests.support.histories import Histories

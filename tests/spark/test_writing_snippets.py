@@ -18,45 +18,11 @@ from replview.parquet.writing.datasets import table_document
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
 from replview.spark.reading_programs import below
-from replview.spark.snippets import Snippet, snippets, why_no_table
+from replview.spark.snippets import snippets, why_no_table
+from tests.spark.printed_programs import LONG, ODD, as_arrow, run, statements
 from tests.support.baselines import take
 
-ODD = "a \"b`.c'\\"
-LONG = "repeat('long', 3000)"
 PROGRAMS = ("pandas", "polars", "duckdb", "spark", "delta", "iceberg")
-
-
-def statements() -> list[str]:
-    """Keys beyond 2^53 that move, unchanged TOAST, deletes, TRUNCATE, identities, new columns."""
-    odd = '"' + ODD.replace('"', '""') + '"'
-    big = 9007199254740993
-    return [
-        f"INSERT INTO t (id, mail, {odd}, big) SELECT n, 'm' || n, 'x' || n, {LONG} || n"
-        " FROM generate_series(1, 20) n",
-        "UPDATE t SET price = 'NaN' WHERE id <= 2",
-        "TRUNCATE t",
-        f"INSERT INTO t (id, mail, {odd}, big, price) SELECT n, 'm' || n, 'x' || n, {LONG} || n, n"
-        " FROM generate_series(1, 30) n",
-        f"INSERT INTO t (id, mail, big) VALUES ({big}, 'far', {LONG}), ({big} + 2, 'farther', 'b')",
-        "UPDATE t SET price = price + 1 WHERE id <= 5",
-        "UPDATE t SET price = 'NaN', at = 'infinity' WHERE id IN (1, 7)",
-        # A key that moves, with a value that is not sent, and its place taken by another row.
-        "BEGIN; UPDATE t SET id = 1000 WHERE id = 3; UPDATE t SET id = 3 WHERE id = 4; COMMIT",
-        f"UPDATE t SET id = {big} + 4 WHERE id = {big}",
-        "UPDATE t SET mail = 'moved' || id WHERE id IN (5, 6, 1000)",
-        "DELETE FROM t WHERE id IN (8, 9)",
-        "INSERT INTO t (id, mail, big) VALUES (9, 'again', NULL)",
-        "ALTER TABLE t REPLICA IDENTITY FULL",
-        "UPDATE t SET price = 3 WHERE id IN (10, 11)",
-        "UPDATE t SET id = 2000 WHERE id = 12",
-        "DELETE FROM t WHERE id = 13",
-        "ALTER TABLE t ADD COLUMN extra text",
-        "UPDATE t SET extra = 'e' WHERE id IN (14, 15)",
-        "ALTER TABLE t REPLICA IDENTITY USING INDEX t_mail",
-        "UPDATE t SET price = 5, mail = 'm' || mail WHERE id IN (16, 17)",
-        "DELETE FROM t WHERE id IN (18, 2000)",
-        "UPDATE t SET price = 6 WHERE id IN (19, 1000)",
-    ]
 
 
 def held(source: Any) -> dict[str, dict[str, str | None]]:
@@ -78,29 +44,6 @@ def exported(store_dsn: str, slot: str, root: Path, **chosen: Any) -> tuple[str,
     [schema] = root.glob("*/*/public.t/_schema.json")
     document = orjson.loads(schema.read_bytes())
     return str(schema.parent), document, list(manifest.document["tables"])
-
-
-def run(program: Snippet, spark: Any = None) -> Any:
-    """What a program leaves in ``rows``, or ``changes``."""
-    if program.name.startswith("duckdb"):
-        duckdb = pytest.importorskip("duckdb")
-        with duckdb.connect() as session:
-            session.execute("SET timezone = 'UTC'")
-            return session.sql(program.text).to_arrow_table()
-    names: dict[str, Any] = {"spark": spark}
-    exec(compile(program.text, program.name, "exec"), names)
-    return names["changes" if program.purpose == "changes" else "rows"]
-
-
-def as_arrow(found: Any) -> pa.Table:
-    """The rows of any engine."""
-    if isinstance(found, pa.Table):
-        return found
-    if hasattr(found, "toArrow"):
-        return found.toArrow()
-    if hasattr(found, "to_arrow"):
-        return found.to_arrow()
-    return pa.Table.from_pandas(found, preserve_index=False)
 
 
 def in_words(table: pa.Table) -> tuple[dict[str, dict[str, str | None]], dict[str, list[str]]]:

@@ -16,7 +16,7 @@ from django.urls import Resolver404, resolve
 from replview.access.page import EVERYONE
 from replview.access.rights import Role
 from replview.store.models import Baseline, HistoryJob, Quarantine
-from tests.features.accounts.test_matrix import Tried, addresses, body_of, build, needed, said_of
+from tests.features.accounts.matrix import Tried, addresses, body_of, build, needed, said_of
 
 #: These end what is walked with.
 ENDING = {"logout", "me-sign-out", "me-password"}

@@ -13,3 +13,9 @@ def only(kind: str, **values: Any) -> AlertRule:
     evaluate(START)
     AlertRule.objects.update(enabled=False)
     return AlertRule.objects.create(kind=kind, name=kind, **{"severity": "look", **values})
+
+
+def page(client, url: str, status: int = 200) -> str:
+    answer = client.get(url)
+    assert answer.status_code == status, answer.status_code
+    return " ".join(answer.content.decode().split())

@@ -13,7 +13,7 @@ from replview.features.alerts.built_in import BUILT_IN, ensure
 from replview.features.alerts.rule_views import RuleForm
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
-from tests.features.alerts.test_alerts import page
+from tests.features.alerts.conftest import page
 from tests.support.alerted_source import GB, Sampled
 
 

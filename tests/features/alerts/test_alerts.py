@@ -11,14 +11,9 @@ from django.utils import timezone
 from replview.runtime import celery_settings
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
+from tests.features.alerts.conftest import page
 from tests.support.alerted_source import GB, Sampled
 from tests.support.people import make_user
-
-
-def page(client, url: str, status: int = 200) -> str:
-    answer = client.get(url)
-    assert answer.status_code == status, answer.status_code
-    return " ".join(answer.content.decode().split())
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow.dataset as ds
 import pytest
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.problems import TargetProblem
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export
+from tests.features.exports.conftest import ids
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
 from tests.support.export_endings import disk_full, killed, write
@@ -33,12 +33,6 @@ FIRST, ALL = ["1", "2", "3", "3"], ["1", "2", "3", "3", "9"]
 def slice_of(**words: Any) -> Slice:
     with reading.connect(store_conninfo()) as store:
         return reading.resolve(store, **words)
-
-
-def ids(root: Path) -> list[str]:
-    folder = root / "shop" / "replview-1" / "public.orders"
-    found = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
-    return sorted(found.column("id").to_pylist())
 
 
 def assert_whole(root: Path, wanted: list[str]) -> None:

@@ -18,7 +18,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.manifests import gaps_of
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, SlotEvent, Transaction
-from tests.features.exports.test_going_on import ids
+from tests.features.exports.conftest import ids
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
 from tests.support.history_rows import WHEN, History, insert
