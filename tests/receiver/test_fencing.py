@@ -10,12 +10,14 @@ from replview.store.connecting import connect_store
 from replview.store.write import lease as leases
 from replview.store.write.incarnations import Incarnation, read_slot, resume
 from replview.store.write.lease import Fenced
+from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 
 
+@BOTH_INTERFACES
 def test_a_second_receiver_finds_the_slot_taken(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source)
@@ -30,6 +32,7 @@ def test_a_second_receiver_finds_the_slot_taken(source: SourceDatabase, record) 
     assert took is False
 
 
+@BOTH_INTERFACES
 def test_a_receiver_that_was_taken_over_stops_and_writes_nothing(
     source: SourceDatabase, record
 ) -> None:
@@ -151,6 +154,7 @@ def test_a_stopped_slot_is_not_taken(source: SourceDatabase, record) -> None:
         assert leases.take(store, slot.pk, "anyone") is None
 
 
+@BOTH_INTERFACES
 def test_stopping_the_slot_ends_its_receiver(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source)

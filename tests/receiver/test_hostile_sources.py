@@ -10,7 +10,7 @@ from psycopg import sql
 
 from replview.store.connecting import connect_store
 from replview.store.models import Relation
-from tests.receiver.conftest import unused
+from tests.receiver.conftest import BOTH_INTERFACES, unused
 from tests.support.proxy import Proxy
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
@@ -18,6 +18,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.slow
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 def test_a_value_not_sent_with_an_insert_is_absent(source: SourceDatabase, record) -> None:
     """A row filter makes an insert of an update, whose unchanged TOAST is not sent."""
@@ -34,6 +35,7 @@ def test_a_value_not_sent_with_an_insert_is_absent(source: SourceDatabase, recor
     assert (change.op, change.new) == ("I", {"id": "20"})
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(14)
 def test_no_context_is_too_deep_or_too_long(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
@@ -54,6 +56,7 @@ def test_no_context_is_too_deep_or_too_long(source: SourceDatabase, record) -> N
     assert 0 < len(str(many.context)) <= 70_000
 
 
+@BOTH_INTERFACES
 @pytest.mark.parametrize(("code", "named"), [("53100", "store_full"), ("54000", "store_refused")])
 def test_a_store_that_refuses_is_named_and_not_asked_again_at_once(
     source: SourceDatabase, record, code: str, named: str
@@ -91,6 +94,7 @@ def _is_free(source: SourceDatabase, slot_name: str) -> bool:
     return not active
 
 
+@BOTH_INTERFACES
 def test_bytes_that_are_no_text_in_the_sources_encoding_are_kept_marked(
     source_cluster_18, record
 ) -> None:
@@ -115,6 +119,7 @@ def test_bytes_that_are_no_text_in_the_sources_encoding_are_kept_marked(
     source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(14)
 def test_odd_shapes_and_names_are_stored_as_they_are(source: SourceDatabase, record) -> None:
     name = "a\"b'c.d%s{}\\\n" + "é" * 24
@@ -150,6 +155,7 @@ def test_odd_shapes_and_names_are_stored_as_they_are(source: SourceDatabase, rec
     assert (stored.schema, stored.table) == (name, name)
 
 
+@BOTH_INTERFACES
 def test_a_database_without_an_encoding_is_stored_whole(source_cluster_18, record) -> None:
     name = unused("bytes")
     with psycopg.connect(source_cluster_18.dsn(), autocommit=True) as session:
@@ -182,6 +188,7 @@ def test_a_database_without_an_encoding_is_stored_whole(source_cluster_18, recor
     source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
 
 
+@BOTH_INTERFACES
 @pytest.mark.slow
 def test_very_many_subtransactions_are_stored_in_bounded_time(
     source: SourceDatabase, record

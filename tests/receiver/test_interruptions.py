@@ -7,6 +7,7 @@ import time
 import pytest
 
 from replview.store.connecting import connect_store
+from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.copied_clusters import copied
 from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 from tests.support.waiting import wait_for
@@ -34,6 +35,7 @@ def test_keepalives_are_answered_while_the_store_hangs(source: SourceDatabase, r
     assert [t.commit_seq for t in recording.transactions()] == [1]
 
 
+@BOTH_INTERFACES
 def test_a_store_that_drops_the_connection_gets_everything_once(
     source: SourceDatabase, record
 ) -> None:
@@ -90,6 +92,7 @@ def test_twenty_reconnections_leave_no_descriptor_and_no_thread(
     assert [t.commit_seq for t in recording.transactions()] == list(range(1, 23))
 
 
+@BOTH_INTERFACES
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [pytest.param("fast", marks=pytest.mark.long), "immediate"])
 def test_a_source_that_restarts_sends_nothing_twice_into_the_record(record, mode: str) -> None:
@@ -113,6 +116,7 @@ def test_a_source_that_restarts_sends_nothing_twice_into_the_record(record, mode
         recording.end()
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(14)
 def test_what_a_crash_left_half_received_is_hidden_and_received_anew(
     source: SourceDatabase, record

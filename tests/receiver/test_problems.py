@@ -9,7 +9,7 @@ from decoder.reader import ProtocolError
 from decoder.scalars import LSN
 from replview.receiver.problems import name_trouble, pause_seconds
 from replview.runtime.logs import JSONFormatter
-from tests.receiver.conftest import unused
+from tests.receiver.conftest import BOTH_INTERFACES, unused
 from tests.support.copied_clusters import copied
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
@@ -17,6 +17,7 @@ from tests.support.waiting import wait_for
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 
 
+@BOTH_INTERFACES
 def test_a_slot_in_use_is_named_and_taken_when_it_is_free(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source, start=False)
@@ -38,6 +39,7 @@ def test_a_slot_in_use_is_named_and_taken_when_it_is_free(source: SourceDatabase
     assert recording.slot.problem_code == ""
 
 
+@BOTH_INTERFACES
 def test_a_wrong_password_is_named_without_being_repeated(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source, start=False)
@@ -49,6 +51,7 @@ def test_a_wrong_password_is_named_without_being_repeated(source: SourceDatabase
     assert "not-the-password" not in slot.problem_cause + slot.problem_remedy
 
 
+@BOTH_INTERFACES
 def test_an_unreachable_host_is_named(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source, start=False)
@@ -59,6 +62,7 @@ def test_an_unreachable_host_is_named(source: SourceDatabase, record) -> None:
     assert "127.0.0.1" in recording.problem("unreachable").problem_cause
 
 
+@BOTH_INTERFACES
 def test_a_role_without_replication_is_named(source: SourceDatabase, record) -> None:
     source.run(TABLE, "CREATE ROLE reader LOGIN PASSWORD 'reader'")
     recording = record(source, start=False)
@@ -71,6 +75,7 @@ def test_a_role_without_replication_is_named(source: SourceDatabase, record) -> 
     source.run("DROP ROLE reader")
 
 
+@BOTH_INTERFACES
 def test_a_slot_that_is_gone_is_named(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source, start=False)
@@ -82,6 +87,7 @@ def test_a_slot_that_is_gone_is_named(source: SourceDatabase, record) -> None:
     assert recording.problem("slot_missing").state == "failed"
 
 
+@BOTH_INTERFACES
 def test_a_missing_publication_is_named_on_16(source_cluster_16, record) -> None:
     source = SourceDatabase(source_cluster_16, unused("without_publication"))
     source_cluster_16.create_database(source.name)
@@ -115,6 +121,7 @@ def test_a_terminated_walsender_is_only_an_interruption(source: SourceDatabase, 
     assert [t.commit_seq for t in recording.transactions()] == [1, 2]
 
 
+@BOTH_INTERFACES
 def test_what_ended_a_stream_is_named_though_data_came_just_before(
     source_cluster_16, record
 ) -> None:
@@ -140,6 +147,7 @@ def test_what_ended_a_stream_is_named_though_data_came_just_before(
     source.run(f"SELECT pg_drop_replication_slot('{recording.slot.name}')")
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 def test_a_value_that_ends_the_stream_is_in_no_message(
     source: SourceDatabase, record, caplog
@@ -163,6 +171,7 @@ def test_a_value_that_ends_the_stream_is_in_no_message(
     assert 0 < LSN.parse(last["lsn"]) <= slot.checkpoint_lsn
 
 
+@BOTH_INTERFACES
 def test_a_server_restored_from_an_older_copy_begins_a_new_record(
     source: SourceDatabase, record
 ) -> None:
@@ -185,6 +194,7 @@ def test_a_server_restored_from_an_older_copy_begins_a_new_record(
     assert recording.slot.events.filter(kind="gap").count() == 1
 
 
+@BOTH_INTERFACES
 @pytest.mark.slow
 def test_wal_level_and_a_lost_slot_are_named(record) -> None:
     settings = {"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB"}

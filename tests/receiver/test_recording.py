@@ -3,6 +3,7 @@
 import pytest
 
 from replview.store.read.days import IDS_PER_HOUR
+from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 
@@ -12,6 +13,7 @@ CREATE TABLE audit (line text);
 """
 
 
+@BOTH_INTERFACES
 def test_a_commit_is_stored_with_its_changes_in_order(any_source: SourceDatabase, record) -> None:
     any_source.run(SHOP)
     recording = record(any_source)
@@ -57,6 +59,7 @@ def test_bytes_are_counted_and_a_receiver_tells_of_its_batches(
     assert facts["memory_bytes"] > 1 << 20
 
 
+@BOTH_INTERFACES
 def test_a_second_receiver_resumes_where_the_first_ended(source: SourceDatabase, record) -> None:
     source.run(SHOP)
     recording = record(source)
@@ -89,6 +92,7 @@ def test_a_clock_that_was_set_back_is_noted(source: SourceDatabase, record, hour
     assert incarnation.last_hour >= first_id // IDS_PER_HOUR + hours
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(14)
 def test_a_streamed_transaction_is_seen_before_it_ends(source: SourceDatabase, record) -> None:
     source.run(SHOP)
@@ -112,6 +116,7 @@ def test_a_streamed_transaction_is_seen_before_it_ends(source: SourceDatabase, r
     assert transaction.updates == 0
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(14)
 def test_a_streamed_transaction_that_aborts_says_so(source: SourceDatabase, record) -> None:
     source.run(SHOP)
@@ -128,6 +133,7 @@ def test_a_streamed_transaction_that_aborts_says_so(source: SourceDatabase, reco
     assert transaction.commit_seq is None
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
 def test_a_prepared_transaction_waits_and_ends(source: SourceDatabase, record, ending) -> None:
@@ -148,6 +154,7 @@ def test_a_prepared_transaction_waits_and_ends(source: SourceDatabase, record, e
     assert len(recording.changes(ended)) == 1
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(14)
 def test_a_message_names_the_actor(source: SourceDatabase, record) -> None:
     source.run(SHOP)
@@ -169,6 +176,7 @@ def test_a_message_names_the_actor(source: SourceDatabase, record) -> None:
     assert message.new == {"prefix": "ping", "content": "pong", "transactional": False}
 
 
+@BOTH_INTERFACES
 def test_an_idle_slot_holds_no_wal(source: SourceDatabase, record) -> None:
     source.run(SHOP, "CREATE TABLE unpublished_elsewhere (n int)")
     recording = record(source)

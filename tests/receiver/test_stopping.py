@@ -10,6 +10,7 @@ import pytest
 
 from replview.store.connecting import connect_store
 from replview.store.write.lease import LEASE_SECONDS
+from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.recording import Recording, leave_none, receiving
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
@@ -23,6 +24,7 @@ def _seconds_to_stop(recording: Recording) -> float:
     return time.monotonic() - started
 
 
+@BOTH_INTERFACES
 def test_while_a_host_does_not_answer(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source, start=False)
@@ -36,6 +38,7 @@ def test_while_a_host_does_not_answer(source: SourceDatabase, record) -> None:
     assert (recording.slot.lease_owner, recording.slot.state) == ("", "stopped")
 
 
+@BOTH_INTERFACES
 def test_while_waiting_out_a_pause(source: SourceDatabase, record) -> None:
     source.run(TABLE)
     recording = record(source, start=False)
@@ -46,6 +49,7 @@ def test_while_waiting_out_a_pause(source: SourceDatabase, record) -> None:
     assert _seconds_to_stop(recording) < 2
 
 
+@BOTH_INTERFACES
 @pytest.mark.slow
 def test_while_the_store_hangs(source: SourceDatabase, record) -> None:
     source.run(TABLE)
@@ -83,6 +87,7 @@ def test_one_that_is_left_to_itself_does_not_outlive_its_test(transactional_db: 
     assert not receiving()
 
 
+@BOTH_INTERFACES
 @pytest.mark.slow
 def test_in_the_middle_of_a_flood(source: SourceDatabase, record) -> None:
     source.run(TABLE)

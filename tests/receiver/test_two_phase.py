@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from replview.store.connecting import orm_connection
+from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
@@ -36,6 +37,7 @@ def _begin(session: psycopg.Connection, number: int) -> int:
     return int(xid)
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 def test_a_transaction_prepared_before_the_slot_was_ready_comes_whole_with_its_commit(
     any_source: SourceDatabase, record
@@ -72,6 +74,7 @@ def test_a_transaction_prepared_before_the_slot_was_ready_comes_whole_with_its_c
     assert later.commit_seq == 2
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 def test_a_gid_used_again_in_one_batch_names_two_transactions(
     any_source: SourceDatabase, record
@@ -94,6 +97,7 @@ def test_a_gid_used_again_in_one_batch_names_two_transactions(
     assert [recording.changes(t)[0].new["n"] for t in stored] == ["1", "3", "2"]
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 def test_a_streamed_transaction_that_is_prepared_ends_in_a_later_session(
     any_source: SourceDatabase, record

@@ -6,11 +6,13 @@ import pytest
 
 from replview.store.models import LargeValue, Relation, RelationVersion
 from replview.store.read.rows import signed_hash
+from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.source_databases import SourceDatabase
 
 pytestmark = pytest.mark.slow
 
 
+@BOTH_INTERFACES
 def test_unchanged_toast_is_absent_from_the_new_row(source: SourceDatabase, record) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, n int, long text)",
@@ -25,6 +27,7 @@ def test_unchanged_toast_is_absent_from_the_new_row(source: SourceDatabase, reco
     assert change.new == {"id": "1", "n": "2"}
 
 
+@BOTH_INTERFACES
 def test_a_moved_key_is_found_under_both_keys(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
     recording = record(source)
@@ -36,6 +39,7 @@ def test_a_moved_key_is_found_under_both_keys(source: SourceDatabase, record) ->
     assert change.old_key_hash == signed_hash(["1"])
 
 
+@BOTH_INTERFACES
 def test_under_full_the_key_is_the_primary_key_of_the_catalog(
     source: SourceDatabase, record
 ) -> None:
@@ -81,6 +85,7 @@ def test_part_of_a_primary_key_is_no_key(source: SourceDatabase, record) -> None
     assert RelationVersion.objects.get(pk=change.version_id).key_columns == []
 
 
+@BOTH_INTERFACES
 def test_a_message_too_long_for_jsonb_goes_aside(source, record, settings) -> None:
     settings.VALUE_ASIDE_BYTES = 100_000
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
@@ -96,6 +101,7 @@ def test_a_message_too_long_for_jsonb_goes_aside(source, record, settings) -> No
         assert (piece.side, piece.column, piece.content) == ("new", "content", "m" * 200_000)
 
 
+@BOTH_INTERFACES
 @pytest.mark.pg(15)
 def test_times_that_no_calendar_has_are_left_out(source: SourceDatabase, record) -> None:
     source.run(
@@ -119,6 +125,7 @@ def test_times_that_no_calendar_has_are_left_out(source: SourceDatabase, record)
     assert [t.state for t in stored] == ["committed", "rolled back"]
 
 
+@BOTH_INTERFACES
 def test_dropped_and_masked_columns_are_never_kept(source: SourceDatabase, record) -> None:
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, card text, mail text)",
@@ -224,6 +231,7 @@ def test_each_shape_is_a_version_and_a_flip_back_is_none(source: SourceDatabase,
     assert len(versions[1].intervals) == 2
 
 
+@BOTH_INTERFACES
 def test_shapes_that_flip_within_one_batch_stay_with_their_rows(
     any_source: SourceDatabase, record
 ) -> None:
