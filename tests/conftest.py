@@ -22,7 +22,8 @@ from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
 from replview.runtime.servers.server_user import debian_postgres15
 from tests.support import server_programs
-from tests.support.copied_clusters import STORE, STORE_TEMPLATE, copied, originals
+from tests.support.copied_clusters import STORE, STORE_TEMPLATE, copied
+from tests.support.run_folder import run_folder
 from tests.support.slow_part import takes_its_time
 from tests.support.source_databases import SOURCE_SETTINGS, VERSIONS, SourceDatabase, fresh_database
 
@@ -56,11 +57,11 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
-    _run.enter_context(originals())
+    _run.enter_context(run_folder())
 
 
 def pytest_unconfigure() -> None:
-    """The originals go; in a worker that is the run's business."""
+    """Remove the run's folder; a worker leaves that to the run."""
     _run.close()
 
 
@@ -86,9 +87,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with long tests first: side by side, none of them is what all wait for at the end."""
-    others = [item for item in items if not _of_its_version(item)]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
+    chosen = [item for item in items if _of_its_version(item)]
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = chosen
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
     for item in items:

@@ -26,11 +26,11 @@ def main() -> int:
     _set_django_up()
     from tests.chaos.report import line, summary
     from tests.chaos.seed_run import run_seed
-    from tests.support.copied_clusters import originals
+    from tests.support.run_folder import run_folder
 
     outcomes = []
     try:
-        with originals():
+        with run_folder():
             for seed in options.seed or _numbers(options.seeds):
                 combination = _combination(seed, options)
                 _say(f"{combination.arguments}")

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,33 +16,13 @@ from pathlib import Path
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.server_user import server_user
 from tests.support import server_programs
+from tests.support.run_folder import RUN_FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 #: In a copied store's cluster: a migrated database to copy with CREATE DATABASE … TEMPLATE.
 STORE_TEMPLATE = "template_store"
 #: The tests' store, a copy of it.
 STORE = "test_replview"
-#: Where the originals lie, for the workers and the processes that tests start.
-_FOLDER = "REPLVIEW_TEST_CLUSTERS"
-
-
-@contextmanager
-def originals() -> Iterator[None]:
-    """Choose a place for this run's originals, before its workers start; removed in the end.
-
-    Whoever runs inside a run, as a process that a test starts, takes that run's.
-    """
-    if _FOLDER in os.environ:
-        yield
-        return
-    folder = Path(tempfile.mkdtemp(prefix="replview-pg-originals-"))
-    folder.chmod(0o711)
-    os.environ[_FOLDER] = str(folder)
-    try:
-        yield
-    finally:
-        del os.environ[_FOLDER]
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def copied(
@@ -74,12 +53,14 @@ def copy_cluster(data_dir: Path, version: int = 18, *, store: bool = False) -> N
 
 def _original(version: int, *, store: bool) -> EmbeddedPostgres:
     """The cluster to copy, made by whoever needs it first; others wait until it is whole."""
-    folder = Path(os.environ[_FOLDER]) / (f"{version}-store" if store else str(version))
+    clusters = Path(os.environ[RUN_FOLDER]) / "clusters"
+    folder = clusters / (f"{version}-store" if store else str(version))
+    folder.mkdir(exist_ok=True, parents=True)
     with _locked(folder.with_suffix(".lock")):
         whole = folder / "whole"
-        folder.mkdir(exist_ok=True)
         if server_user():
             folder.chmod(0o711)
+            clusters.chmod(0o711)
         server = EmbeddedPostgres(folder / "data", version=version, fast=True)
         if not whole.exists():
             if store:

@@ -1,0 +1,92 @@
+"""A test run that is killed leaves servers behind: the next run stops them."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from replview.runtime.servers.cluster import postmaster_pid
+from tests.support.run_folder import RUN_FOLDER, remove_dead_runs
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+RUN = """
+import subprocess, sys, time
+from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.redis import EmbeddedRedis
+from tests.support.run_folder import run_folder
+
+with run_folder() as folder, EmbeddedPostgres.temporary() as server, EmbeddedRedis.temporary():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print(folder, server.data_dir, child.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def run():
+    """Start a run with servers; return its process, its folder, a data folder and a child's pid."""
+    variables = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
+    # Like the system's folder for temporary files, it is open to the servers' user.
+    shared = Path(tempfile.mkdtemp(dir=os.environ[RUN_FOLDER]))
+    shared.chmod(0o1777)
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN],
+        cwd=ROOT, env={**variables, "TMPDIR": str(shared)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    folder, data, child = process.stdout.readline().split()
+    yield process, Path(folder), Path(data), int(child)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    remove_dead_runs(shared)
+    assert list(shared.iterdir()) == []
+
+
+def processes_of(folder: Path) -> list[list[str]]:
+    """Return the arguments of all processes that name the folder."""
+    commands = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    return [command for command in commands if str(folder) in " ".join(command)]
+
+
+def test_the_next_run_stops_what_a_killed_run_left(run) -> None:
+    process, folder, data, child = run
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    server = postmaster_pid(data)
+    assert server is not None
+    assert psutil.pid_exists(child)
+
+    remove_dead_runs(folder.parent)
+    assert not folder.exists()
+    assert processes_of(folder) == []
+    assert not psutil.pid_exists(child)
+    assert not psutil.pid_exists(server)
+
+
+def test_a_run_that_lives_is_left_alone(run) -> None:
+    process, folder, data, child = run
+    remove_dead_runs(folder.parent)
+    assert process.poll() is None
+    assert folder.exists()
+    assert postmaster_pid(data) is not None
+    assert psutil.pid_exists(child)
+
+
+def test_an_interrupted_run_stops_its_own(run) -> None:
+    process, folder, _, child = run
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    assert not folder.exists()
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(folder) == []
