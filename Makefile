@@ -12,6 +12,10 @@ override DEMO_ARGS += $(if $(PORT),--port $(PORT)) $(if $(RATE),--rate $(RATE)) 
 PYTEST_WORKERS ?= 4
 PYTEST_ARGS ?=
 override PYTEST_ARGS += -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
+# make test RETRY=1: run tests that failed once more, alone, as CI does.
+PYTEST := $(BIN)/$(if $(RETRY),python -m tests.support.retrying,pytest)
+# make test-share SHARE=3: another day's.
+SHARE ?= today
 # make test-versions VERSIONS=12,14
 VERSIONS ?= 12,13,14,15,16,17,18
 VERSION_TESTS := tests/receiver tests/catalog tests/features/sampling tests/health/test_failover_pair.py \
@@ -20,7 +24,7 @@ BENCH_ARGS ?=
 # make chaos CHAOS_ARGS="--seeds 1-4", or "--seed 7" to repeat one
 CHAOS_ARGS ?=
 
-.PHONY: help install install-test demo test test-fast lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
+.PHONY: help install install-test demo test test-share test-fast lint lock audit bench bench-pages bench-lag bench-spark chaos test-versions spark-artefact histories round-trips wheel screenshots reference clean chromium
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -31,8 +35,11 @@ install: .venv/installed ## Create .venv and install replview into it
 demo: .venv/installed ## Start everything and a shop to watch; Ctrl-C stops it (PORT= RATE= DATA= DEMO_ARGS=)
 	@exec $(BIN)/replview demo $(DEMO_ARGS)
 
-test: install-test chromium ## Run all tests (PYTEST_ARGS=)
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: install-test chromium ## Run all tests (PYTEST_ARGS= RETRY=1)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-share: install-test chromium ## Run one of seven shares of the tests that CI leaves out (SHARE= RETRY=1)
+	$(PYTEST) --share $(SHARE) $(PYTEST_ARGS)
 
 test-fast: install-test ## Run the quick tests, which need nothing but the store
 	$(BIN)/pytest -m "not slow" --hypothesis-profile quick $(PYTEST_ARGS)
@@ -40,7 +47,7 @@ test-fast: install-test ## Run the quick tests, which need nothing but the store
 test-versions: install-test ## Run what depends on the source's version on PostgreSQL 12 to 18 (VERSIONS= PYTEST_ARGS=)
 	@command -v npm >/dev/null || \
 		echo "npm is missing: versions that are not on this machine are skipped. Mend it: apt-get install npm"
-	REPLVIEW_TEST_SOURCES=$(VERSIONS) $(BIN)/pytest $(VERSION_TESTS) $(PYTEST_ARGS)
+	REPLVIEW_TEST_SOURCES=$(VERSIONS) $(PYTEST) $(VERSION_TESTS) $(PYTEST_ARGS)
 
 lint: install-test ## Check style and types
 	$(BIN)/ruff check .

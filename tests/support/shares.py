@@ -1,0 +1,45 @@
+"""The tests that CI leaves out of its main run, in seven shares: CI runs one of them a day.
+
+They are marked ``long`` or ``own_jvm``. A module stays whole, since its tests share servers; the
+seconds that each takes spread the modules evenly over the shares.
+"""
+
+import datetime as dt
+from collections.abc import Iterable
+
+import pytest
+
+SHARES = 7
+#: What a module's marked tests take together, in seconds of one worker on two cores.
+SECONDS: dict[str, int] = {}
+#: A module that is not listed counts as this.
+_USUAL_SECONDS = 40
+
+
+def is_left_out(item: pytest.Item) -> bool:
+    """Return whether CI's main run leaves this test out."""
+    return any(item.get_closest_marker(name) for name in ("long", "own_jvm"))
+
+
+def today() -> int:
+    """Return the number of the share, from 1 to 7, that runs on this day."""
+    return dt.datetime.now(tz=dt.UTC).toordinal() % SHARES + 1
+
+
+def share_of_modules(modules: Iterable[str]) -> dict[str, int]:
+    """Return the share of each module: the longest first, each into the share with least to do."""
+    seconds = {module: SECONDS.get(module, _USUAL_SECONDS) for module in modules}
+    loads = dict.fromkeys(range(1, SHARES + 1), 0)
+    shares = {}
+    for module in sorted(seconds, key=lambda module: (-seconds[module], module)):
+        share = min(loads, key=lambda number: (loads[number], number))
+        shares[module] = share
+        loads[share] += seconds[module]
+    return shares
+
+
+def in_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
+    """Return the tests of one share; ``items`` must be all tests, or the shares differ."""
+    left_out = [item for item in items if is_left_out(item)]
+    shares = share_of_modules({item.nodeid.split("::")[0] for item in left_out})
+    return [item for item in left_out if shares[item.nodeid.split("::")[0]] == share]
