@@ -69,12 +69,13 @@ def _own_folder(name: str) -> Path:
 
 _load_instance_file(DATA_DIR / "env")
 
-#: A single statement of a request on the store is ended after so long; 0: never.
 #: A value of a source above the first is kept aside, one above the second is only named.
 VALUE_ASIDE_BYTES = int(value("REPLVIEW_VALUE_ASIDE_MB")) * 1024 * 1024
 VALUE_LIMIT_BYTES = int(value("REPLVIEW_VALUE_LIMIT_MB")) * 1024 * 1024
+#: A table with more shapes than this stops its slot.
 VERSIONS_PER_TABLE = int(value("REPLVIEW_VERSIONS_PER_TABLE"))
 
+#: A single statement of a request on the store is ended after so many seconds; 0: never.
 WEB_STATEMENT_SECONDS = int(value("REPLVIEW_STATEMENT_SECONDS"))
 
 #: The store, as a URL; empty when no instance was found. The receiver connects with it directly.

@@ -36,7 +36,7 @@ def history(dsn: str, changes: int) -> list[Result]:
     add_histories(dsn, changes)
     with tempfile.TemporaryDirectory() as root:
         _export(dsn, root)
-        spark = session("local[2]", reads_store=False, spark__driver__memory="1g")
+        spark = session("local[2]", spark__driver__memory="1g")
         spark.sparkContext.setLogLevel("ERROR")
         try:
             jobs = _jobs(spark, root, changes)
