@@ -19,6 +19,12 @@ import replview
 from replview.runtime.environment import is_given, is_on, lists, value, values
 from replview.runtime.logs import logging_settings
 
+try:
+    # Read when it is loaded, as processes do that have no settings.
+    from replview.runtime import failpoints
+except ValueError as error:
+    raise ImproperlyConfigured(str(error)) from None
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(value("REPLVIEW_DATA")).absolute()
 
@@ -100,6 +106,8 @@ SECRET_KEY = value("REPLVIEW_SECRET_KEY")
 #: Keys that were used before: they still unseal and sign nothing new; see ``replview secrets``.
 SECRET_KEY_FALLBACKS = [key for key in value("REPLVIEW_SECRET_KEYS_OLD").split(",") if key]
 DEBUG = is_on("REPLVIEW_DEBUG")
+#: The points at which a test stops this process.
+FAILPOINTS = sorted(failpoints.actions or ())
 ALLOWED_HOSTS = values("REPLVIEW_ALLOWED_HOSTS")
 CSRF_TRUSTED_ORIGINS = values("REPLVIEW_TRUSTED_ORIGINS")
 

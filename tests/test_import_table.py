@@ -28,12 +28,15 @@ LIBRARIES: dict[str, set[str]] = {
         "decoder.scalars", "replview.store.read", "replview.text.problem", "replview.text.parsing",
     },
     "replview.live.events": set(),
+    # Where tests stop a process: nothing of ours, so that processes of Spark have it, too.
+    "replview.runtime.failpoints": set(),
     "replview.receiver": {
         "decoder", "replview.store", "replview.catalog", "replview.live.events",
-        "replview.text.problem",
+        "replview.runtime.failpoints", "replview.text.problem",
     },
     "replview.parquet": {
-        "decoder.scalars", "replview.store.read", "replview.text.problem", "replview.text.parsing",
+        "decoder.scalars", "replview.store.read", "replview.runtime.failpoints",
+        "replview.text.problem", "replview.text.parsing",
     },
     "replview.spark": {
         "decoder.scalars", "replview.store.read", "replview.parquet",
@@ -41,7 +44,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "replview.jobs": {
         "decoder.scalars", "replview.store", "replview.catalog",
-        "replview.text.problem",
+        "replview.runtime.failpoints", "replview.text.problem",
     },
     "replview.access": {"replview.store", "replview.catalog", "replview.text"},
     # Shows what an archive holds, as several features do: with the pages' own components.

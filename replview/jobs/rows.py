@@ -17,6 +17,7 @@ from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Now
 
 from replview.jobs.running import Kind, announce, register
+from replview.runtime.failpoints import Point, failpoint
 from replview.store.connecting import orm_connection
 from replview.store.models.jobs import Job
 
@@ -106,6 +107,7 @@ class JobRows(Generic[J]):
                 heartbeat_at=Now(),
                 attempts=F("attempts") + 1,
             )
+            failpoint(Point.IN_CLAIM)
             return self.rows().select_related(*self._beside).get(pk=row.pk)
 
     def mine(self, claim: J) -> "QuerySet[J]":

@@ -171,6 +171,12 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_URL", "Not for setting: where the pages of `replview watch` are."),
         Variable("REPLVIEW_WATCH_DSN", "Not for setting: what `replview watch` watches."),
     ),
+    "What tests of replview set": (
+        Variable("REPLVIEW_TEST", "Not for setting: `1` in the processes of a test."),
+        Variable("REPLVIEW_FAILPOINTS",
+            "Not for setting: where a test stops or fails a process. No process starts with it, "
+            "unless `REPLVIEW_TEST` or `REPLVIEW_DEBUG` is set."),
+    ),
 }  # fmt: skip
 VARIABLES = {variable.name: variable for group in GROUPS.values() for variable in group}
 #: Variables that may be given as NAME_FILE.

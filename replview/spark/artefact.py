@@ -1,7 +1,8 @@
 """``python -m replview.spark.artefact FOLDER``: what ``spark-submit`` takes along to a cluster.
 
 ``replview-spark.zip`` (for ``--py-files``) holds the decoder, ``replview.parquet``,
-``replview.spark``, ``replview.store.read`` and what they use of ``replview.text``; no Django;
+``replview.spark``, ``replview.store.read`` and what they use of ``replview.text`` and
+``replview.runtime``; no Django;
 ``replview-spark.py`` is the program that ``spark-submit`` starts::
 
     spark-submit --master yarn --py-files replview-spark.zip replview-spark.py as-of --root s3://…
@@ -23,6 +24,10 @@ from replview.spark.__main__ import main
 
 sys.exit(main())
 '''
+#: Single modules of packages that are not taken along.
+_USED = (
+    "replview/text/problem.py", "replview/text/parsing.py", "replview/runtime/failpoints.py",
+)  # fmt: skip
 #: The first moment that a zip can tell: every build's.
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 
@@ -52,8 +57,8 @@ def _contents() -> Iterator[tuple[str, bytes]]:
     yield "replview/__init__.py", b""
     yield "replview/store/__init__.py", b""
     yield "replview/text/__init__.py", b""
-    for name in ("problem", "parsing"):
-        used = f"replview/text/{name}.py"
+    yield "replview/runtime/__init__.py", b""
+    for used in _USED:
         yield used, (root / used).read_bytes()
     for package in ("decoder", "replview/parquet", "replview/spark", "replview/store/read"):
         for path in sorted((root / package).rglob("*.py")):

@@ -46,6 +46,7 @@ from replview.parquet.writing.files import ERASED_KEY, PART_KEY, row_groups, sha
 from replview.parquet.writing.manifests import Manifest, path_of, read_manifest, seal
 from replview.parquet.writing.problems import Cancelled, TargetProblem, raising_problems
 from replview.parquet.writing.targets import Target
+from replview.runtime.failpoints import Point, failpoint
 
 MIB = 1 << 20
 #: A file is full with so much, and none becomes larger than the most.
@@ -140,6 +141,7 @@ def compact(
              for merge, each in zip(work.merges, made, strict=True)]  # fmt: skip
     gone = [each["path"] for merge in work.merges for each in merge.files]
     former = [path_of(each) for each in work.slices if each != work.union]
+    failpoint(Point.BEFORE_JOURNAL)
     target.write_json(f"{folder}/{_JOURNAL}", {
         "manifest": union.document, "moves": moves, "gone": gone, "former": former,
     })  # fmt: skip

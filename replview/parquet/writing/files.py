@@ -31,6 +31,7 @@ from replview.parquet.writing.filesystems import Sink
 from replview.parquet.writing.layout import slice_name
 from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target
+from replview.runtime.failpoints import Point, failpoint
 
 _GROUP_ROWS = 131_072
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -55,6 +56,7 @@ def write_file(target: Target, path: str, schema: pa.Schema, groups: Iterable[pa
         try:
             for group in groups:
                 writer.write_table(group, row_group_size=max(group.num_rows, 1))
+                failpoint(Point.IN_EXPORT_FILE)
         except BaseException:
             sink.abandon()
             raise

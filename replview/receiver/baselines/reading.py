@@ -27,6 +27,7 @@ from replview.catalog.tables import primary_key_columns
 from replview.receiver.connecting import PROBES, encodings_for, replication_conninfo
 from replview.receiver.problems import no_logical, refused, trouble, unpublished
 from replview.receiver.sessions.simple_queries import SimpleQueries
+from replview.runtime.failpoints import Point, failpoint
 
 #: A source that takes longer for a question of its catalog has frozen.
 _ANSWER_SECONDS = 60.0
@@ -102,6 +103,7 @@ class SnapshotReader:
         Raises ``SourceProblem``, ``psycopg.Error``, and what ``tick`` raises.
         """
         lsn = self._take_snapshot()
+        failpoint(Point.AFTER_SNAPSHOT)
         with cut_after(_ANSWER_SECONDS, self.connection):
             self.connection.execute("SET LOCAL search_path = pg_catalog")
             row = self.connection.execute("SELECT clock_timestamp()").fetchone()

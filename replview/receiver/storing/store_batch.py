@@ -30,6 +30,7 @@ from replview.receiver.storing.transactions import (
     store_rows,
     store_transitions,
 )
+from replview.runtime.failpoints import Point, failpoint
 from replview.store.read.days import IDS_PER_HOUR
 from replview.store.write.copy_rows import TransactionRow, store_large_values
 from replview.store.write.incarnations import correct_slot
@@ -270,6 +271,7 @@ class StoreWriter:
             )
 
     def _copy_changes(self, portion: Portion) -> None:
+        failpoint(Point.BEFORE_COPY)
         with copying_changes(self._connection, self._plans) as encoder:
             for row, changes in portion.runs:
                 # In the order of the stream: of claims that say the same not every one is kept.
@@ -281,6 +283,7 @@ class StoreWriter:
                 if isinstance(entry, MessageRow):
                     encoder.encode_message(entry.row, entry.lsn, entry.document)
         store_large_values(self._connection, encoder.asides)
+        failpoint(Point.AFTER_COPY)
 
     def _store_tombstones(self, portion: Portion) -> None:
         stones = []

@@ -23,6 +23,7 @@ from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion
 from replview.receiver.storing.store_batch import StoreWriter
 from replview.receiver.storing.table_plans import TooManyVersions
+from replview.runtime.failpoints import Point, failpoint
 from replview.store.write.lease import Fenced
 
 
@@ -161,6 +162,8 @@ class WritingThread:
             self._recorder.checkpoint_lsn = idle_lsn
         self._check(max(portion.checkpoint_lsn, batch.server_lsn))
         self.desired = self._writer.write(portion, batch.server_lsn)
+        if portion.committed:
+            failpoint(Point.BEFORE_CONFIRM)
         self.stored_lsn = max(self.stored_lsn, portion.checkpoint_lsn)
         self.last_write_at = time.monotonic()
         self._on_stored(portion, self._writer.commit_seq)

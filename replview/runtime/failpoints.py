@@ -1,0 +1,138 @@
+"""Named points at which a test stops or fails a process; inactive in production.
+
+``REPLVIEW_FAILPOINTS="before_copy=kill,in_export_file=pause:/tmp/reached@3"`` arms points of the
+processes that are started with it. What an armed point does:
+
+- ``kill``: the process ends at once, as by ``kill -9``
+- ``raise``: ``FailpointReached`` is raised there
+- ``pause:FILE``: the file is made, and the thread waits until it is deleted
+
+With ``@N`` the point acts only when it is reached for the Nth time. The variable is refused unless
+``REPLVIEW_TEST=1`` or ``REPLVIEW_DEBUG=1`` is set. The module needs neither Django nor anything
+else of replview: processes of Spark have the points, too.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+_LOOK_SECONDS = 0.02
+
+#: What an armed point does.
+Action = Callable[[], object]
+
+
+class Point(StrEnum):
+    """The points that there are."""
+
+    #: A batch with changes is about to be copied into the store.
+    BEFORE_COPY = "before_copy"
+    #: Its changes are copied; the store transaction is not committed.
+    AFTER_COPY = "after_copy"
+    #: A batch with ended transactions is committed in the store, and not confirmed to the source.
+    BEFORE_CONFIRM = "before_confirm"
+    #: A baseline's snapshot is taken; its table is not locked yet.
+    AFTER_SNAPSHOT = "after_snapshot"
+    #: A row group of a Parquet file was written; the file does not bear its name yet.
+    IN_EXPORT_FILE = "in_export_file"
+    #: The files that compaction makes are written, and their journal is not.
+    BEFORE_JOURNAL = "before_journal"
+    #: A job's row says that it is claimed; that is not committed.
+    IN_CLAIM = "in_claim"
+
+
+class FailpointReached(Exception):
+    """Raised by a point that is armed with ``raise``."""
+
+
+#: The armed points; None: no point is armed.
+actions: Mapping[Point, Action] | None = None
+
+
+def failpoint(point: Point) -> None:
+    """Do what the point is armed with. Where no point is, this is one look at a global."""
+    if actions is not None and (action := actions.get(point)) is not None:
+        action()
+
+
+def kill() -> None:
+    """End this process at once, as by ``kill -9``."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _raise(point: Point) -> None:
+    raise FailpointReached(point)
+
+
+def _pause(file: Path) -> None:
+    file.touch()
+    while file.exists():
+        time.sleep(_LOOK_SECONDS)
+
+
+class _AtTime:
+    """An action that is done only when its point is reached for the Nth time."""
+
+    def __init__(self, number: int, action: Action) -> None:
+        self._left = number
+        self._action = action
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            self._left -= 1
+            is_due = self._left == 0
+        if is_due:
+            self._action()
+
+
+def read_failpoints(environ: Mapping[str, str]) -> dict[Point, Action] | None:
+    """Return the points that the environment arms; None where it arms none.
+
+    Raises ``ValueError`` for a point or action that does not exist, and where neither tests nor
+    ``DEBUG`` allow failpoints.
+    """
+    text = environ.get("REPLVIEW_FAILPOINTS", "")
+    if not text:
+        return None
+    if "1" not in (environ.get("REPLVIEW_TEST"), environ.get("REPLVIEW_DEBUG")):
+        raise ValueError(
+            "REPLVIEW_FAILPOINTS stops processes, and is for tests of replview only: unset it "
+            "(tests set REPLVIEW_TEST=1 beside it)"
+        )
+    return dict(map(_read_one, text.split(",")))
+
+
+def _read_one(text: str) -> tuple[Point, Action]:
+    name, _, done = text.strip().partition("=")
+    try:
+        point = Point(name)
+    except ValueError:
+        known = ", ".join(Point)
+        raise ValueError(f"REPLVIEW_FAILPOINTS: no point is named {name!r}: {known}") from None
+    words, _, number = done.partition("@")
+    kind, _, file = words.partition(":")
+    action: Action
+    if words == "kill":
+        action = kill
+    elif words == "raise":
+        action = partial(_raise, point)
+    elif kind == "pause" and file:
+        action = partial(_pause, Path(file))
+    else:
+        raise ValueError(
+            f"REPLVIEW_FAILPOINTS: {done!r} is not an action: kill, raise or pause:FILE"
+        )
+    if not number:
+        return point, action
+    if not number.isdecimal() or int(number) < 1:
+        raise ValueError(f"REPLVIEW_FAILPOINTS: {number!r} is not a number from 1 on")
+    return point, _AtTime(int(number), action)
+
+
+actions = read_failpoints(os.environ)
