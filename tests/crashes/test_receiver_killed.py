@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from replview.runtime.failpoints import Point
 from tests.crashes.truth import assert_true_record
 from tests.support.crash_servers import Receive
-from tests.support.proxy import Proxy
+from tests.support.failpoints import environment
+from tests.support.received_slots import ReceivedSlot
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 from tests.support.workload import Workload
@@ -50,17 +52,38 @@ def test_killed_in_the_middle_of_a_copy_into_the_store(
     slot = receive(source)
     slot.store.run(
         "CREATE FUNCTION dwell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "PERFORM pg_sleep(2); RETURN NEW; END $$"
+        "PERFORM pg_advisory_xact_lock(250); RETURN NEW; END $$"
     )
     slot.store.run(
         "CREATE TRIGGER dwell BEFORE INSERT ON change FOR EACH ROW WHEN (NEW.seq = 250) "
         "EXECUTE FUNCTION dwell()"
     )
-    source.run("INSERT INTO t SELECT n, n, 'x' FROM generate_series(1, 500) n")
-    dwelling = "SELECT FROM pg_stat_activity WHERE query LIKE 'COPY%%' AND wait_event = 'PgSleep'"
-    wait_for(lambda: slot.store.rows(dwelling))
-    slot.receivers[0].kill()
+    dwelling = "SELECT FROM pg_stat_activity WHERE query LIKE 'COPY%%' AND wait_event = 'advisory'"
+    with slot.store.connect() as holder:
+        holder.execute("SELECT pg_advisory_lock(250)")
+        source.run("INSERT INTO t SELECT n, n, 'x' FROM generate_series(1, 500) n")
+        wait_for(lambda: slot.store.rows(dwelling))
+        slot.receivers[0].kill()
     slot.store.run("DROP TRIGGER dwell ON change")
+    _goes_on_after_a_kill(slot)
+
+
+@pytest.mark.parametrize("point", [Point.BEFORE_COPY, Point.AFTER_COPY])
+def test_killed_before_the_store_has_committed(
+    source: SourceDatabase, receive: Receive, point: Point
+) -> None:
+    slot = receive(source, start=False)
+    first = slot.start(**environment({point: "kill"}))
+    slot.streaming()
+    source.run("INSERT INTO t SELECT n, n, 'x' FROM generate_series(1, 500) n")
+    first.killed()
+    assert not slot.transactions("committed")
+    _goes_on_after_a_kill(slot)
+
+
+def _goes_on_after_a_kill(slot: ReceivedSlot) -> None:
+    """Have a second receiver store the one transaction of the source, once."""
+    slot.free_lease()
     slot.start("second")
     slot.caught_up()
 
@@ -73,26 +96,23 @@ def test_killed_in_the_middle_of_a_copy_into_the_store(
 def test_killed_between_the_stores_commit_and_the_confirmation(
     source: SourceDatabase, receive: Receive
 ) -> None:
-    with Proxy(source.server.port) as proxy:
-        slot = receive(source, dsn=proxy.dsn(source.dsn))
-        # A table seen for the first time is looked up in the source's catalog, by the same way.
-        source.run("INSERT INTO t VALUES (1, 1, 'confirmed')")
-        slot.caught_up()
-        proxy.to_server.hold()
-        source.run("INSERT INTO t VALUES (2, 2, 'stored, never confirmed')")
-        wait_for(lambda: len(slot.transactions("committed")) == 2)
-        slot.receivers[0].kill()
-        assert slot.confirmed_lsn() < slot.stored_lsn()
-        proxy.cut()
-        proxy.to_server.release()
-        slot.free_lease()
-        slot.start("second")
-        slot.streaming("second")
-        source.run("INSERT INTO t VALUES (3, 3, 'after')")
-        slot.caught_up()
+    slot = receive(source, start=False)
+    first = slot.start(**environment({Point.BEFORE_CONFIRM: "kill@2"}))
+    slot.streaming()
+    source.run("INSERT INTO t VALUES (1, 1, 'confirmed')")
+    slot.caught_up()
+    source.run("INSERT INTO t VALUES (2, 2, 'stored, never confirmed')")
+    first.killed()
+    assert len(slot.transactions("committed")) == 2
+    assert slot.confirmed_lsn() < slot.stored_lsn()
+    slot.free_lease()
+    slot.start("second")
+    slot.streaming("second")
+    source.run("INSERT INTO t VALUES (3, 3, 'after')")
+    slot.caught_up()
 
-        assert_true_record(slot)
-        assert [t["inserts"] for t in slot.transactions()] == [1, 1, 1]
+    assert_true_record(slot)
+    assert [t["inserts"] for t in slot.transactions()] == [1, 1, 1]
 
 
 def test_killed_in_the_middle_of_a_streamed_transaction(

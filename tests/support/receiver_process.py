@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.support.crash_stores import ROOT, CrashStore
+from tests.support.waiting import wait_for
 
 
 class ReceiverProcess:
@@ -49,6 +50,11 @@ class ReceiverProcess:
         """``kill -9``: it learns nothing of it."""
         self._process.kill()
         self._process.wait()
+
+    def killed(self) -> None:
+        """Wait until the process has killed itself, at a failpoint."""
+        wait_for(lambda: not self.running, 60, self.said)
+        assert self._process.returncode == -signal.SIGKILL, self.said()
 
     def pause(self) -> None:
         """SIGSTOP: it stands still and everything it holds stays held."""

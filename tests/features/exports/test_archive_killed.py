@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from replview.features.archive import job as archiving
 from replview.parquet import reading
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
+from replview.runtime.failpoints import Point
 from replview.spark.processes import JobProcess
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
@@ -26,12 +26,14 @@ from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
 from tests.support.days import Days, days_ago, the, today
+from tests.support.failpoints import environment, pause
 from tests.support.history_rows import insert
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
-#: Of each of two transactions: enough that their file is under way for a while.
-CHANGES = 60_000
+#: Of each of two transactions.
+CHANGES = 2_000
 _GROW = """
     INSERT INTO change SELECT (jsonb_populate_record(c, jsonb_build_object(
         'seq', n, 'new', jsonb_build_object('id', n::text, 'status', md5(n::text), 'note', null)
@@ -79,17 +81,12 @@ def half(root: Path) -> list[Path]:
     return list(root.rglob("_writing-*"))
 
 
-def killed_once(sign: Callable[[], object], pid: Callable[[], int | None]) -> threading.Thread:
+def killed_when(sign: Callable[[], object], pid: Callable[[], int]) -> threading.Thread:
     """A thread that kills a process group as soon as the sign is there."""
 
     def kill() -> None:
-        deadline = time.monotonic() + 180
-        while time.monotonic() < deadline:
-            group = pid()
-            if group is not None and sign():
-                os.killpg(group, signal.SIGKILL)
-                return
-            time.sleep(0.002)
+        wait_for(sign, 180)
+        os.killpg(pid(), signal.SIGKILL)
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
@@ -119,13 +116,18 @@ def assert_there_once(root: Path, folder: str) -> None:
 
 
 def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
-    root: Path, jobs: list[JobProcess], tmp_path: Path
+    root: Path, jobs: list[JobProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    signs = (lambda: half(root), lambda: visible(root) and list(root.rglob("_writing-part-*")))
-    for number, sign in enumerate(signs):
-        thread = killed_once(sign, lambda n=number: jobs[n].process.pid if len(jobs) > n else None)
-        assert archiving.work_off(threading.Event()) == 0
-        thread.join()
+    reached = tmp_path / "reached"
+    # Killed in its first file; and in its last, when the other one is there.
+    for action in ("kill", pause(reached, time=2)):
+        with monkeypatch.context() as variables:
+            for name, value in environment({Point.IN_EXPORT_FILE: action}).items():
+                variables.setenv(name, value)
+            if action != "kill":
+                killed_when(lambda: reached.exists() and visible(root), lambda: jobs[1].process.pid)
+            assert archiving.work_off(threading.Event()) == 0
+        assert half(root)
         mark = ArchiveMark.objects.get()
         assert (mark.through_seq, mark.problem) == (0, "the job ended with status -9")
         # What is seen is whole; nothing says that all is there, and nothing goes from the store.
@@ -157,25 +159,26 @@ def test_a_job_killed_in_the_middle_doubles_nothing_and_loses_nothing(
 def test_the_stream_of_spark_killed_in_the_middle_goes_on(root: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "replview.spark", "archive", "--target", str(root),
                "--changes", str(CHANGES), "--spark", "local[2]"]  # fmt: skip
-    environment = {**os.environ, "REPLVIEW_STORE_URL": store_conninfo()}
+    inherited = {**os.environ, "REPLVIEW_STORE_URL": store_conninfo()}
 
-    def run(pids: list[int]) -> subprocess.Popen[bytes]:
+    def run(pids: list[int], points: dict[str, str]) -> subprocess.Popen[bytes]:
+        variables = {**inherited, **points}
         with (tmp_path / "log").open("ab") as log:
             process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True
+                command, env=variables, stdout=log, stderr=log, start_new_session=True
             )
         pids.append(process.pid)
         return process
 
     pids: list[int] = []
+    reached = tmp_path / "reached"
     try:
-        first = run(pids)
-        # Not the small file that the target is tried with: one of the record.
-        writing = lambda: list(root.rglob("_writing-part-*"))  # noqa: E731
-        killed_once(writing, lambda: first.pid).join()
-        assert first.wait(5) == -signal.SIGKILL
+        first = run(pids, environment({Point.IN_EXPORT_FILE: pause(reached)}))
+        killed_when(reached.exists, lambda: first.pid).join()
+        assert first.wait(60) == -signal.SIGKILL
+        assert half(root)
         assert not list(root.rglob("_SUCCESS"))
-        assert run(pids).wait(240) == 0, (tmp_path / "log").read_text()[-2000:]
+        assert run(pids, {}).wait(240) == 0, (tmp_path / "log").read_text()[-2000:]
     finally:
         for group in pids:
             with suppress(ProcessLookupError):

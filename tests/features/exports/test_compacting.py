@@ -28,6 +28,7 @@ from replview.parquet.slices import Slice
 from replview.parquet.writing.chains import Chain
 from replview.parquet.writing.manifests import Manifest, manifests, path_of
 from replview.parquet.writing.targets import Target
+from replview.runtime.failpoints import Point
 from replview.spark.archive_job import count
 from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
@@ -35,6 +36,7 @@ from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
 from tests.support.digests import digests
+from tests.support.failpoints import armed
 from tests.support.history_rows import WHEN, History, insert
 
 pytestmark = pytest.mark.slow
@@ -244,20 +246,17 @@ def test_files_are_as_large_as_they_are_to_be(
 
 
 def test_what_is_erased_meanwhile_does_not_come_back(
-    archive: tuple[Target, Slice], monkeypatch: pytest.MonkeyPatch
+    archive: tuple[Target, Slice],
 ) -> None:
     class Killed(BaseException):
         pass
 
-    def killed(*_: Any, **__: Any) -> None:
+    def killed() -> None:
         raise Killed
 
     target, chain = archive
-    with monkeypatch.context() as patch:
-        # Its files are there, and no journal.
-        patch.setattr(compacting, "_united", killed)
-        with pytest.raises(Killed):
-            compacted(target, chain)
+    with armed(Point.BEFORE_JOURNAL, killed), pytest.raises(Killed):
+        compacted(target, chain)
     assert [path for path in digests(Path(target.url)) if "_compacting" in path]
     span = Span({"id": "11"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
     wanted = FileErasure(erasure=1, day="2026-11-22", homes=[("shop", "replview")],
