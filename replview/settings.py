@@ -84,6 +84,16 @@ VERSIONS_PER_TABLE = int(value("REPLVIEW_VERSIONS_PER_TABLE"))
 #: A single statement of a request on the store is ended after so many seconds; 0: never.
 WEB_STATEMENT_SECONDS = int(value("REPLVIEW_STATEMENT_SECONDS"))
 
+#: A source ends a session of which it has heard nothing for so long, and so does its receiver.
+WALSENDER_TIMEOUT_SECONDS = float(value("REPLVIEW_WALSENDER_TIMEOUT_SECONDS"))
+#: A heartbeat (and the idle position) goes into the store this often.
+HEARTBEAT_SECONDS = float(value("REPLVIEW_HEARTBEAT_SECONDS"))
+#: A receiver that sent no heartbeat for this long has lost its lease.
+LEASE_SECONDS = float(value("REPLVIEW_LEASE_SECONDS"))
+#: A store that takes longer for one batch is taken for gone, and the source's slot let go: our
+#: lease has run out by then, and whoever has the slot now could not read it as long as we do.
+STORE_GONE_SECONDS = float(value("REPLVIEW_STORE_GONE_SECONDS"))
+
 #: The store, as a URL; empty when no instance was found. The receiver connects with it directly.
 STORE_URL = value("REPLVIEW_STORE_URL")
 #: Broker of Celery and layer of Channels.

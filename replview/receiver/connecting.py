@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from psycopg import conninfo as libpq
 
 #: Single-byte encodings in which some bytes stand for nothing, by PostgreSQL's name, with Python's
@@ -63,8 +64,6 @@ TEXT_SETTINGS = {
     "bytea_output": "hex",
     "timezone": "UTC",
 }
-#: A vanished host must free its slot soon, hence the short timeout.
-_SETTINGS = {**TEXT_SETTINGS, "wal_sender_timeout": "10s"}
 #: Of a connection on which we only read: they notice a host that is gone.
 PROBES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
 
@@ -79,9 +78,11 @@ def given_up_after(conninfo: str) -> dict[str, Any]:
 
 def replication_conninfo(conninfo: str, *, client_encoding: str) -> str:
     """The address of a walsender session. Raises ``psycopg.ProgrammingError``."""
-    settings = {**_SETTINGS, "client_encoding": client_encoding}
+    # A vanished host must free its slot soon, hence the short timeout.
+    timeout = {"wal_sender_timeout": f"{round(settings.WALSENDER_TIMEOUT_SECONDS * 1000)}ms"}
+    wanted = {**TEXT_SETTINGS, **timeout, "client_encoding": client_encoding}
     given = libpq.conninfo_to_dict(conninfo)
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
     return libpq.make_conninfo(
         conninfo,
         replication="database",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from django.conf import settings
 
 from decoder.reader import ProtocolError
 from replview.catalog.problems import SourceProblem
@@ -29,9 +30,6 @@ from replview.store.write.incarnations import SlotRow, read_slot
 from replview.store.write.lease import Fenced, Lease
 
 log = logging.getLogger(__name__)
-
-#: How often a slot that waits for a decision looks whether there is one.
-_DECISION_SECONDS = 1.0
 
 #: The source's connection string with its password, looked up anew for each session.
 ConninfoReader = Callable[[int], str]
@@ -144,7 +142,7 @@ class Receiver:
         """Something cannot be stored: hold the slot still until somebody decides about it."""
         self._obey(reports.say_trouble(self._store, self._lease, "failed", found.trouble))
         self._listeners.slot_changed(self._lease.slot_id)
-        while not self._stop.wait(_DECISION_SECONDS):
+        while not self._stop.wait(settings.HEARTBEAT_SECONDS):
             self._obey(leases.beat(self._store, self._lease))
             now = waiting(self._store, self._lease.slot_id)
             if now is None or now.decision:
@@ -185,7 +183,9 @@ class Receiver:
         self._log = logging.LoggerAdapter(log, reports.facts_for_logs(slot, self._lease, began))
         self._log.info("slot %s: streaming from %s", slot.id, began)
         if isinstance(opened.session, ReplicationSession):
-            opened.session.silence.answer_seconds = patience_seconds(self._silences)
+            opened.session.silence.answer_seconds = patience_seconds(
+                settings.WALSENDER_TIMEOUT_SECONDS, self._silences
+            )
             opened.session.encoding = opened.encoding
         again = bool(self._last_code)
         self._obey(reports.say_streaming(self._store, self._lease, opened.incarnation, again=again))

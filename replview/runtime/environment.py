@@ -176,6 +176,17 @@ GROUPS: dict[str, tuple[Variable, ...]] = {
         Variable("REPLVIEW_FAILPOINTS",
             "Not for setting: where a test stops or fails a process. No process starts with it, "
             "unless `REPLVIEW_TEST` or `REPLVIEW_DEBUG` is set."),
+        Variable("REPLVIEW_WALSENDER_TIMEOUT_SECONDS",
+            "Not for setting: how long a source and a receiver wait for a word of each other.",
+            default="10"),
+        Variable("REPLVIEW_HEARTBEAT_SECONDS",
+            "Not for setting: how often a receiver says that it is alive.", default="1"),
+        Variable("REPLVIEW_LEASE_SECONDS",
+            "Not for setting: without a heartbeat for so long, a receiver loses its slot.",
+            default="6"),
+        Variable("REPLVIEW_STORE_GONE_SECONDS",
+            "Not for setting: a receiver gives up a store that takes longer for a batch. It is "
+            "longer than a lease.", default="15"),
     ),
 }  # fmt: skip
 VARIABLES = {variable.name: variable for group in GROUPS.values() for variable in group}

@@ -15,9 +15,15 @@ from tests.support.waiting import wait_for
 from tests.support.workload import Workload
 
 pytestmark = pytest.mark.slow
-#: ``wal_sender_timeout`` of the session.
-VANISHED_SECONDS = 10
-RECOVERY_SECONDS = 15
+#: How long a receiver and a source wait for each other, and for a store, where a host vanishes;
+#: after how many more seconds all must be well again.
+VANISHED_SECONDS = 4
+RECOVERY_SECONDS = 21
+IMPATIENT = {
+    "REPLVIEW_WALSENDER_TIMEOUT_SECONDS": str(VANISHED_SECONDS),
+    "REPLVIEW_STORE_GONE_SECONDS": str(VANISHED_SECONDS),
+    "REPLVIEW_LEASE_SECONDS": "3",
+}
 
 
 @pytest.fixture
@@ -115,7 +121,9 @@ def test_a_slow_network_delays_and_loses_nothing(
 def test_a_source_that_vanishes_without_a_word_is_given_up_in_time(
     source: SourceDatabase, receive: Receive, to_source: Proxy, whole: bool
 ) -> None:
-    slot = receive(source, dsn=to_source.dsn(source.dsn))
+    slot = receive(source, dsn=to_source.dsn(source.dsn), start=False)
+    slot.start(**IMPATIENT)
+    slot.streaming()
     source.run("INSERT INTO t VALUES (1, 1, '')")
     slot.caught_up()
     if whole:
@@ -143,14 +151,14 @@ def test_a_store_that_vanishes_without_a_word_is_left_to_another_receiver_in_tim
     with Proxy(store.server.port) as proxy:
         slot = receive(source, start=False)
         store.port = proxy.port
-        slot.start("cut off")
+        slot.start("cut off", **IMPATIENT)
         slot.streaming("cut off")
         source.run("INSERT INTO t VALUES (1, 1, '')")
         slot.caught_up()
         proxy.freeze()
         frozen_at = time.monotonic()
         store.port = 0
-        slot.start("second")
+        slot.start("second", **IMPATIENT)
         with Workload(source, writers=1, pause_seconds=0.3) as workload:
             slot.streaming("second")
             _stored_again(slot)

@@ -1,6 +1,5 @@
 """What cannot be stored, or not even decoded, stops its slot until somebody decides."""
 
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +12,14 @@ from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that waits for a decision looks, and says that it is alive, so often."""
+    monkeypatch.setenv("REPLVIEW_HEARTBEAT_SECONDS", "0.25")
+
+
 REFUSES = "ALTER TABLE change ADD CONSTRAINT poison CHECK (new ->> 'filler' IS DISTINCT FROM 'bad')"
 ACCEPTS = "ALTER TABLE change DROP CONSTRAINT poison"
 
@@ -38,9 +45,13 @@ def _decide(slot: ReceivedSlot, found: dict[str, Any], decision: str) -> None:
 
 
 def _stands_still(slot: ReceivedSlot) -> None:
-    """No loop: nobody connects, nothing is confirmed, nothing more is written down."""
+    """No loop: while the receiver says several times that it is alive, nobody connects, nothing is
+    confirmed, nothing more is written down.
+    """
     before = (len(slot.events()), slot.confirmed_lsn(), slot.stored_lsn())
-    time.sleep(3)
+    for _ in range(5):
+        heartbeat = slot.row()["heartbeat_at"]
+        wait_for(lambda heartbeat=heartbeat: slot.row()["heartbeat_at"] != heartbeat)
     assert (len(slot.events()), slot.confirmed_lsn(), slot.stored_lsn()) == before
 
 

@@ -2,13 +2,13 @@
 
 import os
 import threading
-import time
 
 import pytest
 
 from replview.store.connecting import connect_store
 from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.copied_clusters import copied
+from tests.support.recording import store_hangs
 from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 from tests.support.waiting import wait_for
 
@@ -17,17 +17,37 @@ pytestmark = pytest.mark.slow
 TABLE = "CREATE TABLE t (n int PRIMARY KEY)"
 
 
+#: The receiver's session has answered the server for so long since then, without a new connection.
+_ANSWERED = """
+    SELECT FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid
+    WHERE s.slot_name = %s AND r.pid = %s AND r.reply_time > %s + make_interval(secs => %s)
+"""
+
+
 @pytest.mark.slow
-def test_keepalives_are_answered_while_the_store_hangs(source: SourceDatabase, record) -> None:
+def test_keepalives_are_answered_while_the_store_hangs(
+    source: SourceDatabase, record, settings
+) -> None:
+    settings.WALSENDER_TIMEOUT_SECONDS = 3.0
+    # However slow the machine is, the store is not given up meanwhile.
+    settings.STORE_GONE_SECONDS = 120.0
     source.run(TABLE)
     recording = record(source)
-    with connect_store() as blocker:
+    with connect_store() as blocker, source.connect() as session:
+        [walsender] = session.execute(
+            "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s",
+            [recording.slot.name],
+        ).fetchone()
         blocker.execute("SET idle_in_transaction_session_timeout = 0")
         blocker.execute("BEGIN")
         blocker.execute("SELECT FROM slot WHERE id = %s FOR UPDATE", [recording.slot.pk])
         source.run("INSERT INTO t VALUES (1)")
-        # Longer than the walsender's timeout, which our session sets to 10 s.
-        time.sleep(13)
+        wait_for(lambda: store_hangs(blocker))
+        [hangs_since] = session.execute("SELECT clock_timestamp()").fetchone()
+        # Longer than the walsender's timeout.
+        beyond = [recording.slot.name, walsender, hangs_since, 4.5]
+        wait_for(lambda: session.execute(_ANSWERED, beyond).fetchone() is not None)
+        assert store_hangs(blocker)
         blocker.execute("ROLLBACK")
     recording.caught_up()
 

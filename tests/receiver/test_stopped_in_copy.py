@@ -28,15 +28,13 @@ def _stop_in_a_copy(receiver: psycopg.Connection, slot: Slot) -> None:
     receiver.pgconn.flush()
 
 
-def test_a_receiver_stopped_in_a_copy_loses_its_slot(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "STALLED_SECONDS", 1.0)
+def test_a_receiver_stopped_in_a_copy_loses_its_slot(slot: Slot, settings) -> None:
+    settings.STORE_GONE_SECONDS = 0.75
     stopped = connect_store("replview receiver")
     with connect_store("replview receiver") as other:
         _stop_in_a_copy(stopped, slot)
         assert lease.take(other, slot.pk, "other") is None
-        assert wait_for(lambda: lease.take(other, slot.pk, "other"), 10)
+        assert wait_for(lambda: lease.take(other, slot.pk, "other"))
     stopped.close()
 
 

@@ -20,6 +20,15 @@ from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 
 _numbers = itertools.count(1)
+_WAITS_FOR_A_LOCK = """
+    SELECT FROM pg_stat_activity WHERE datname = current_database()
+      AND application_name = 'replview receiver' AND wait_event_type = 'Lock'
+"""
+
+
+def store_hangs(session: psycopg.Connection) -> bool:
+    """Whether a receiver waits for a lock in the store, as another session of the store sees."""
+    return session.execute(_WAITS_FOR_A_LOCK).fetchone() is not None
 
 
 @dataclass

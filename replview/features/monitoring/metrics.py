@@ -46,7 +46,6 @@ from replview.store.django_session import rows
 from replview.store.instance_settings import read_number
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of
-from replview.store.write.lease import LEASE_SECONDS
 from replview.ui.api.access import metrics_refusal
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -192,7 +191,7 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
         (source, name, state, desired, heartbeat_at, connected_at,
          transactions, changes, stored_bytes, last_stored_at, facts) = row  # fmt: skip
         age = None if heartbeat_at is None else max(0.0, (now - heartbeat_at).total_seconds())
-        alive = age is not None and age < LEASE_SECONDS
+        alive = age is not None and age < settings.LEASE_SECONDS
         up = alive and state == Slot.State.STREAMING
         receiver = {
             # What it reported of itself with its last heartbeat.

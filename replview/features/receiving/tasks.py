@@ -13,6 +13,7 @@ from typing import Any
 
 from celery import current_app, shared_task
 from celery.utils.nodenames import worker_direct
+from django.conf import settings
 
 from replview.acts.slot_making import PROPOSE_RECEIVERS
 from replview.catalog.problems import SourceProblem
@@ -23,7 +24,6 @@ from replview.receiver.sessions.pump import Listeners
 from replview.store.connecting import orm_connection
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot, Source
-from replview.store.write.lease import LEASE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def propose_receivers() -> None:
     orphans, load = [], Counter[str]()
     for slot in Slot.objects.filter(desired=Slot.Desired.RUNNING, temporary=False):
         beat = slot.heartbeat_at
-        if slot.lease_owner and beat and now - beat.timestamp() < LEASE_SECONDS:
+        if slot.lease_owner and beat and now - beat.timestamp() < settings.LEASE_SECONDS:
             load[slot.lease_owner] += 1
         else:
             orphans.append((slot.pk, slot.lease_owner))
@@ -111,12 +111,12 @@ def propose_receivers() -> None:
             worker = choose_worker(workers, load, former=former)
             load[worker] += 1
             queue = worker_direct(worker)
-        receive_slot.apply_async([slot_id], queue=queue, expires=LEASE_SECONDS)
+        receive_slot.apply_async([slot_id], queue=queue, expires=settings.LEASE_SECONDS)
 
 
 _UNREAD = f"""
     EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
             OR heartbeat_at IS NULL
-            OR heartbeat_at < clock_timestamp() - interval '{LEASE_SECONDS} s'))
+            OR heartbeat_at < clock_timestamp() - interval '{settings.LEASE_SECONDS} s'))
 """
 chore(propose_receivers, PROPOSE_RECEIVERS, when=_UNREAD)

@@ -93,8 +93,6 @@ class WalEnd:
 
 #: After so long without a word the next status update asks for one.
 ASK_SECONDS = 2.5
-#: One who does not answer for so long is gone: the server itself waits no longer for us.
-ANSWER_SECONDS = 10.0
 #: A server that is busy with something very large may not answer for long, and would never come to
 #: its end if each session gave up as soon as the one before.
 _LONGEST_ANSWER_SECONDS = 640.0
@@ -105,7 +103,8 @@ class Silence:
     """When the server was last heard of, and since when it owes an answer; monotonic seconds."""
 
     heard_at: float
-    answer_seconds: float = ANSWER_SECONDS
+    #: One who does not answer for so long is gone: the server itself waits no longer for us.
+    answer_seconds: float
     _asked_at: float | None = None
 
     def heard(self, now: float) -> None:
@@ -127,11 +126,11 @@ class Silence:
         return self._asked_at is not None and now - self._asked_at >= self.answer_seconds
 
 
-def patience_seconds(given_up: int) -> float:
+def patience_seconds(timeout_seconds: float, given_up: int) -> float:
     """How long to wait for an answer where ``given_up`` sessions in a row were given up for the
     server's silence: twice as long each time.
     """
-    return min(ANSWER_SECONDS * 2.0**given_up, _LONGEST_ANSWER_SECONDS)
+    return min(timeout_seconds * 2.0**given_up, _LONGEST_ANSWER_SECONDS)
 
 
 #: After something new, look again this soon; then less and less often.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from django.conf import settings
 
 from decoder.events import RelationSeen
 from decoder.scalars import now_us
@@ -36,11 +37,6 @@ BATCH_FRAMES = 10_000
 BATCH_BYTES = 2 * 1024 * 1024
 #: Frames decoded at a time.
 READ_FRAMES = 2_000
-#: A heartbeat (and the idle position) goes into the store this often.
-HEARTBEAT_SECONDS = 1.0
-#: A store that takes longer for one batch is taken for gone, and the source's slot let go: our
-#: lease has run out by then, and whoever has the slot now could not read it as long as we do.
-STORE_SECONDS = 15.0
 #: How long stopping waits for the store to take what it was handed.
 FINISH_SECONDS = 2.0
 
@@ -91,6 +87,8 @@ class Pump:
         self._feedback = Feedback(stored_lsn=opened.incarnation.checkpoint_lsn)
         self._batch = Batch()
         self._handed_over_at = 0.0
+        self._heartbeat_seconds: float = settings.HEARTBEAT_SECONDS
+        self._store_seconds: float = settings.STORE_GONE_SECONDS
 
     def _begin_decoding(self) -> None:
         """Begin with a new decoder: from here on the server sends relations, types and open streams
@@ -143,7 +141,7 @@ class Pump:
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        heartbeat = self._handed_over_at + HEARTBEAT_SECONDS - now
+        heartbeat = self._handed_over_at + self._heartbeat_seconds - now
         return max(0.0, min(heartbeat, self._feedback.seconds_to_next(now), 0.5))
 
     def _check_writer(self) -> None:
@@ -152,7 +150,7 @@ class Pump:
             if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 raise StoreFailed(type(error).__name__) from error
             raise error
-        if self._writing.seconds_in_batch > STORE_SECONDS:
+        if self._writing.seconds_in_batch > self._store_seconds:
             raise StoreFailed("TimeoutError")
         if self._writing.desired != "running":
             self._stop.set()
@@ -215,7 +213,7 @@ class Pump:
         if batch.events:
             if waiting and not (full and waiting < 2):
                 return
-        elif waiting or now - self._handed_over_at < HEARTBEAT_SECONDS:
+        elif waiting or now - self._handed_over_at < self._heartbeat_seconds:
             return
         elif self._before is not None and self._before.reached:
             return  # the server's position is beyond what was let go: it must not be confirmed

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import psycopg
+from django.conf import settings
 from psycopg import pq
 
 from decoder.replication import PrimaryKeepalive, StandbyStatusUpdate, decode_frame
@@ -92,7 +93,7 @@ class ReplicationSession:
         #: What ended the stream, while the frames before it are handed out.
         self._ending: Exception | None = None
         #: Whether the server is still there.
-        self.silence = Silence(time.monotonic())
+        self.silence = Silence(time.monotonic(), settings.WALSENDER_TIMEOUT_SECONDS)
         self._prepare_for_large_messages()
 
     def _prepare_for_large_messages(self) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, F, Max, OuterRef, Q
 
@@ -32,7 +33,6 @@ from replview.store.models import (
 )
 from replview.store.slot_log import add_line, after_seq
 from replview.store.sums import activity, relation_minutes
-from replview.store.write.lease import LEASE_SECONDS
 from replview.store.write.partitions import ensure_partitions
 
 #: How many changes, by ``seq``, are looked at in one store transaction.
@@ -123,7 +123,7 @@ def remove_slots(deadline: float, give_up: Callable[[Slot], None] = lambda slot:
     gone = 0
     for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
         give_up(slot)
-        lately = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=LEASE_SECONDS)
+        lately = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=settings.LEASE_SECONDS)
         # A receiver may still write for it.
         held = slot.lease_owner and slot.heartbeat_at is not None and slot.heartbeat_at > lately
         if not held and _empty_slot(slot, deadline):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from psycopg import sql
 from psycopg.rows import dict_row
 
-#: A receiver that sent no heartbeat for this long has lost its lease.
-LEASE_SECONDS = 6.0
-#: Longer than a live receiver waits for a store (``receiver.sessions.pump.STORE_SECONDS``).
-STALLED_SECONDS = 20.0
+#: A write that stands still is ended after this many times as long as a live receiver waits for a
+#: store.
+_STALLED_TIMES = 4 / 3
 #: How often ``kept`` gives one.
 KEEP_SECONDS = 1.5
 
@@ -57,7 +57,7 @@ def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease
             WHERE slot.id = free.id
             RETURNING slot.epoch, free.former
             """,
-            {"slot_id": slot_id, "owner": owner, "seconds": LEASE_SECONDS},
+            {"slot_id": slot_id, "owner": owner, "seconds": settings.LEASE_SECONDS},
         ).fetchone()
     if row is None:
         _end_stalled(connection, slot_id)
@@ -81,7 +81,7 @@ def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
           AND a.wait_event = 'ClientRead'
           AND a.query_start < clock_timestamp() - make_interval(secs => %(seconds)s)
         """,
-        {"slot_id": slot_id, "seconds": STALLED_SECONDS},
+        {"slot_id": slot_id, "seconds": settings.STORE_GONE_SECONDS * _STALLED_TIMES},
     )
 
 
