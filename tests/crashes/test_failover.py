@@ -83,7 +83,7 @@ def test_a_standby_that_lagged_behind_the_record_is_said_to_lack_what_it_never_h
     source.run(PREPARED.format(7, 7, "ended only by the lost"))
     wait_for(lambda: len(slot.transactions("prepared")) == 2)
     pair.slot_is_synced(slot.name)
-    time.sleep(1)
+    pair.standby_catches_up()
     assert pair.standby is not None
     pair.standby.stop()
     for number in (3, 4, 5):

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from channels.db import database_sync_to_async
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 
 from replview.access.accounts import change_password
+from replview.access.session_policy import ACTIVE_AT
 from replview.live import allowed
 from replview.live.hub import the_hub
 from replview.live.publisher import Publisher
@@ -73,9 +75,16 @@ async def test_it_ends_at_once_with_its_account(feeder: Feeder, cookie: str) -> 
     assert (message["type"], message["code"]) == ("websocket.close", 4401)
 
 
+def _be_idle(seconds: int) -> None:
+    """Have the one session look unused for so long."""
+    session = SessionStore(Session.objects.get().session_key)
+    session[ACTIVE_AT] -= seconds
+    session.save()
+
+
 async def test_a_login_that_is_over_opens_none(feeder: Feeder, cookie: str, settings) -> None:
-    settings.SESSION_IDLE_SECONDS = 0.001
-    await asyncio.sleep(1.1)
+    settings.SESSION_IDLE_SECONDS = 60
+    await database_sync_to_async(_be_idle)(61)
     assert await close_code(communicator(feeder.slot_id, cookie)) == 4401
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -10,10 +11,12 @@ from replview.catalog.problems import SourceProblem
 from replview.jobs import baselines
 from replview.receiver.baselines import baseline as reading
 from replview.receiver.baselines.storing import Lost
+from replview.runtime.failpoints import Point
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
 from replview.store.retention import tidy
 from tests.support.baselines import asked, begun, read, take
+from tests.support.failpoints import armed
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase, fresh_database
 from tests.support.waiting import wait_for
@@ -42,6 +45,10 @@ ROW = r"""
         '1/2A', 'happy', 7, '(1,"x, y")', '{sad,happy}', 'a fat cat', 'fat & rat',
         '$.a[*] ? (@ > 1)')
 """
+
+
+#: So slow that a table is still being read, whatever a test does meanwhile.
+SLOWLY = 1
 
 
 def rows_of(recording: Recording, transaction: Transaction) -> dict[str, dict]:
@@ -239,7 +246,7 @@ def test_a_value_too_long_for_jsonb_goes_aside(source, record, settings) -> None
 def test_the_slot_of_the_snapshot_is_gone_while_the_table_is_read(source, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 50)")
     recording = record(source)
-    claim = begun(asked(recording, "t", rows_per_second=20))
+    claim = begun(asked(recording, "t", rows_per_second=SLOWLY))
     thread = threading.Thread(target=read, args=[claim, recording])
     thread.start()
     wait_for(lambda: Baseline.objects.get().rows)
@@ -252,7 +259,8 @@ def test_the_slot_of_the_snapshot_is_gone_while_the_table_is_read(source, record
     assert [name for (name,) in slots if "baseline" in name] == []
     assert readers == (1,)
     assert Transaction.objects.get(inserts=0).state == "copying"
-    thread.join(30)
+    Baseline.objects.update(rows_per_second=None)
+    thread.join(60)
     assert Baseline.objects.get().state == "done"
 
 
@@ -262,18 +270,19 @@ def test_a_rate_is_kept(source: SourceDatabase, record) -> None:
     started = time.monotonic()
     take(recording, "t", rows_per_second=60)
 
-    assert 1.2 < time.monotonic() - started < 6
+    # How much longer it takes is the machine's business.
+    assert time.monotonic() - started > 1.2
 
 
 def test_a_cancelled_one_leaves_nothing(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 90)")
     recording = record(source)
-    baseline = asked(recording, "t", rows_per_second=20)
+    baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim = begun(baseline)
     thread = ending_in(Lost, claim, recording)
     wait_for(lambda: Baseline.objects.get().rows)
     assert baselines.rows.cancel(baseline.pk)
-    thread.join(10)
+    thread.join(60)
 
     assert not thread.is_alive()
     assert Baseline.objects.get().state == "cancelled"
@@ -284,12 +293,12 @@ def test_a_cancelled_one_leaves_nothing(source: SourceDatabase, record) -> None:
 def test_a_stopped_worker_gives_it_back(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 90)")
     recording = record(source)
-    baseline = asked(recording, "t", rows_per_second=20)
+    baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim, stop = begun(baseline), threading.Event()
     thread = ending_in(reading.Stopped, claim, recording, stop)
     wait_for(lambda: Baseline.objects.get().rows)
     stop.set()
-    thread.join(10)
+    thread.join(60)
     assert baselines.rows.give_back(claim)
 
     assert Transaction.objects.get().state == "discarded"
@@ -300,7 +309,7 @@ def test_a_stopped_worker_gives_it_back(source: SourceDatabase, record) -> None:
 def test_the_table_of_a_lost_worker_is_read_anew(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 90)")
     recording = record(source)
-    baseline = asked(recording, "t", rows_per_second=30)
+    baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim = begun(baseline)
     thread = ending_in(Lost, claim, recording)
     wait_for(lambda: Baseline.objects.get().rows)
@@ -311,7 +320,7 @@ def test_the_table_of_a_lost_worker_is_read_anew(source: SourceDatabase, record)
 
     Baseline.objects.update(rows_per_second=None)
     done = read(begun(baseline), recording)
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert done.rows == 90
     assert sorted(t.state for t in Transaction.objects.all()) == ["discarded", "snapshot"]
@@ -322,7 +331,7 @@ def test_the_table_of_a_lost_worker_is_read_anew(source: SourceDatabase, record)
 def test_a_new_incarnation_of_the_slot_ends_it(source: SourceDatabase, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 50)")
     recording = record(source)
-    baseline = asked(recording, "t", rows_per_second=20)
+    baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim, failed = begun(baseline), []
 
     def try_it() -> None:
@@ -340,7 +349,7 @@ def test_a_new_incarnation_of_the_slot_ends_it(source: SourceDatabase, record) -
     )
     recording.start()
     wait_for(lambda: recording.slot.incarnations.count() == 2)
-    thread.join(15)
+    thread.join(60)
 
     assert failed == ["life_ended"]
     assert Transaction.objects.get(state="copying")
@@ -397,22 +406,11 @@ def test_transactions_that_do_not_end_are_waited_for_only_so_long(
     assert [name for (name,) in slots if "baseline" in name] == []
 
 
-def test_a_table_truncated_between_snapshot_and_lock_is_not_taken_for_empty(
-    source, record, monkeypatch
-) -> None:
-    from replview.receiver.baselines.reading import SnapshotReader
-
+def test_a_table_truncated_between_snapshot_and_lock_is_not_taken_for_empty(source, record) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     recording = record(source)
-    take_snapshot = SnapshotReader._take_snapshot
-
-    def then_truncate(self):
-        lsn = take_snapshot(self)
-        source.run("TRUNCATE t")
-        return lsn
-
-    monkeypatch.setattr(SnapshotReader, "_take_snapshot", then_truncate)
-    with pytest.raises(SourceProblem) as caught:
+    truncate = partial(source.run, "TRUNCATE t")
+    with armed(Point.AFTER_SNAPSHOT, truncate), pytest.raises(SourceProblem) as caught:
         read(begun(asked(recording, "t")), recording)
     assert caught.value.code == "moved"
 

@@ -13,7 +13,7 @@ from replview.receiver.sessions import pacing
 from replview.store.connecting import connect_store
 from replview.store.models import Transaction, Transition
 from tests.support.pooler import pooler
-from tests.support.recording import Recording
+from tests.support.recording import Recording, store_hangs
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 
@@ -45,17 +45,36 @@ def _shown(recording: Recording) -> list[Transaction]:
     return [t for t in found if not (t.state == "receiving" and t.streamed)]
 
 
-def test_a_lone_commit_is_seen_within_moments(source: SourceDatabase, record) -> None:
+def test_a_lone_commit_is_seen_at_the_next_look(
+    source: SourceDatabase, record, monkeypatch
+) -> None:
+    looks: list[str] = []
+    pauses: list[float] = []
+    nothing_new, begin = pacing.Pacing.nothing_new, pacing.Pacing.begin
+
+    def noting_nothing(self: pacing.Pacing) -> None:
+        nothing_new(self)
+        pauses.append(self.seconds_to_next())
+        looks.append("nothing")
+
+    def noting_peek(self: pacing.Pacing, *, light: bool) -> int:
+        looks.append("peek")
+        return begin(self, light=light)
+
+    monkeypatch.setattr(pacing.Pacing, "nothing_new", noting_nothing)
+    monkeypatch.setattr(pacing.Pacing, "begin", noting_peek)
     source.run(TABLE)
     recording = record(source)
     recording.caught_up()
-    time.sleep(1.5)
+    wait_for(lambda: len(pauses) >= 4)
 
-    committed_at = time.monotonic()
+    seen = len(looks)
     source.run(ROWS.format(1, 1))
-    wait_for(lambda: recording.transactions(state="committed"), 3)
+    wait_for(lambda: recording.transactions(state="committed"))
 
-    assert time.monotonic() - committed_at < 1.5
+    # One look may have been under way when it was committed.
+    assert looks[seen:].index("peek") <= 1
+    assert max(pauses) <= pacing.LONGEST_SECONDS <= 1.0
 
 
 def test_a_backlog_comes_in_portions_whole_in_order_and_once(
@@ -163,7 +182,15 @@ def test_a_large_transaction_that_commits_while_left_out_on_the_server_replaces_
 
 
 @pytest.mark.slow
-def test_the_slot_is_advanced_only_once_stored(source: SourceDatabase, record) -> None:
+def test_the_slot_is_advanced_only_once_stored(source: SourceDatabase, record, monkeypatch) -> None:
+    turns: list[int] = []
+    stored = pacing.Feedback.stored
+
+    def noting(self: pacing.Feedback, lsn: int) -> None:
+        turns.append(lsn)
+        stored(self, lsn)
+
+    monkeypatch.setattr(pacing.Feedback, "stored", noting)
     source.run(TABLE)
     recording = record(source)
     recording.caught_up()
@@ -173,13 +200,17 @@ def test_the_slot_is_advanced_only_once_stored(source: SourceDatabase, record) -
         with source.connect() as connection:
             [before] = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
         source.run(ROWS.format(1, 10))
-        time.sleep(2)
+        wait_for(lambda: store_hangs(blocker))
+        # The receiver has looked several times since whether there is anything to confirm.
+        enough = len(turns) + 4
+        wait_for(lambda: len(turns) >= enough)
+        assert store_hangs(blocker)
         assert _confirmed(recording) <= LSN.parse(before)
         blocker.execute("ROLLBACK")
     recording.caught_up()
 
-    [stored] = recording.transactions()
-    wait_for(lambda: _confirmed(recording) >= stored.end_lsn)
+    [transaction] = recording.transactions()
+    wait_for(lambda: _confirmed(recording) >= transaction.end_lsn)
 
 
 def test_what_another_reader_took_is_a_gap_that_is_named(source: SourceDatabase, record) -> None:

@@ -49,9 +49,7 @@ def test_a_killed_worker_loses_its_slot_to_another_and_no_other_slot_pauses(
     victim = workers.processes[str(first).split("@")[0].removeprefix("receivers-")]
     before = other.slot.epoch
     os.killpg(victim.pid, signal.SIGKILL)
-    killed_at = time.monotonic()
-    wait_for(lambda: _read_by(hot.slot) == second, 15)
-    assert time.monotonic() - killed_at < 15
+    wait_for(lambda: _read_by(hot.slot) == second)
     stop.set()
     writer.join()
     hot.caught_up()

@@ -99,6 +99,16 @@ class Pair:
 
         wait_for(synced, 120, f"the slot {name} is synchronised to the standby")
 
+    def standby_catches_up(self) -> None:
+        """Wait until the standby has replayed all that the primary has written so far."""
+        standby = self.standby
+        assert standby is not None
+        with psycopg.connect(self.primary.dsn(), autocommit=True) as connection:
+            written = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        with psycopg.connect(standby.dsn(), autocommit=True) as connection:
+            replayed = "SELECT FROM pg_last_wal_replay_lsn() AS lsn WHERE lsn >= %s::pg_lsn"
+            wait_for(lambda: connection.execute(replayed, written).fetchone() is not None, 120)
+
     def fail_over(self) -> EmbeddedPostgres:
         """The primary is lost for good; the standby, started if it was stopped, takes its place."""
         standby = self.standby

@@ -101,7 +101,7 @@ def post(
     delivery_id: str,
     allow_private: bool = False,
     resolve: Resolve = resolve,
-    timeout_seconds: float = TIMEOUT_SECONDS,
+    timeout_seconds: float | None = None,
 ) -> int:
     """Send; returns the status it was answered with. Raises ``Refused``, ``OSError`` (and its
     TimeoutError, ssl.SSLError) and ``http.client.HTTPException``.
@@ -110,6 +110,8 @@ def post(
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = _allowed_address(parts.hostname or "", port, resolve, allow_private)
     headers = _headers(body, secret, delivery_id)
+    if timeout_seconds is None:
+        timeout_seconds = TIMEOUT_SECONDS
     connection = _Pinned(parts, port, address, timeout_seconds)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:

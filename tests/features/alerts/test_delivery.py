@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -23,6 +24,7 @@ from replview.features.alerts.webhooks import (
 )
 from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.support.alerted_source import GB, Sampled
+from tests.support.waiting import wait_for
 from tests.support.webhook_server import Hook
 from tests.support.webhook_server import hook as hook
 
@@ -172,26 +174,24 @@ def test_what_is_no_webhooks_address(db, url: str) -> None:
 
 def test_one_that_drips_is_cut_off() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        ended = threading.Event()
+        drops: list[bytes] = []
 
         def drip() -> None:
             peer, _ = server.accept()
-            with peer:
-                while not ended.wait(0.05):
-                    try:
-                        peer.sendall(b"H")
-                    except OSError:
-                        return
+            with peer, suppress(OSError):
+                # For 30 s and more, unless it is cut off.
+                while len(drops) < 600:
+                    peer.sendall(b"H")
+                    drops.append(b"H")
+                    time.sleep(0.05)
 
         thread = threading.Thread(target=drip)
         thread.start()
-        began = time.monotonic()
         with pytest.raises(TimeoutError):
             post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}", secret="",
                  delivery_id="1", allow_private=True, timeout_seconds=0.4)  # fmt: skip
-        assert time.monotonic() - began < 2
-        ended.set()
         thread.join()
+        assert 0 < len(drops) < 600
 
 
 def test_address_and_secret_are_sealed_and_not_logged(sampled: Sampled, hook: Hook, caplog) -> None:
@@ -212,22 +212,20 @@ def test_address_and_secret_are_sealed_and_not_logged(sampled: Sampled, hook: Ho
 
 @pytest.mark.django_db(transaction=True)
 def test_one_webhook_that_hangs_does_not_delay_another(hook: Hook, monkeypatch) -> None:
-    monkeypatch.setattr(webhooks, "TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(webhooks, "TIMEOUT_SECONDS", 120)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         slow, _ = add_webhook("slow", f"http://127.0.0.1:{hanging.getsockname()[1]}/", by="a",
                               allow_private=True)  # fmt: skip
         quick, _ = add(hook)
         send_test(slow)
         send_test(quick)
-        began = time.monotonic()
         waiting = deliver_due()
-        while not Delivery.objects.filter(webhook=quick, delivered_at__isnull=False).exists():
-            assert time.monotonic() - began < 3
-            time.sleep(0.02)
-        assert Delivery.objects.get(webhook=slow).status is None
+        delivered = Delivery.objects.filter(webhook=quick, delivered_at__isnull=False)
+        wait_for(delivered.exists)
+        assert not Delivery.objects.get(webhook=slow).problem, "it still hangs"
         hanging.close()
         for future in waiting:
-            future.result(timeout=10)
+            future.result(timeout=60)
     assert not delivery._busy
 
 

@@ -1,7 +1,6 @@
 """WAL budgets, enforced on a real source: what is dropped, what never is, and what is recorded."""
 
 import threading
-import time
 from io import StringIO
 
 import pytest
@@ -201,10 +200,13 @@ def test_a_reader_that_does_not_let_go_is_ended(source, record, monkeypatch) -> 
         enforce(recording.slot)
     finally:
         hanging.close()
-    if is_there(source, recording.slot):
-        time.sleep(0.5)
-        enforce(recording.slot)
-    assert not is_there(source, recording.slot)
+
+    def is_gone() -> bool:
+        if is_there(source, recording.slot):
+            enforce(recording.slot)
+        return not is_there(source, recording.slot)
+
+    wait_for(is_gone)
 
 
 def test_what_an_ended_worker_left_is_settled(source, record) -> None:
