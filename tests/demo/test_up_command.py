@@ -102,6 +102,6 @@ def test_it_migrates_runs_everything_and_stops(servers: dict[str, str], tmp_path
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         said += output.read()
-    assert process.wait(timeout=15) == 0
-    assert time.monotonic() - began < 15
+    assert process.wait(timeout=60) == 0
+    assert time.monotonic() - began < 60
     assert marked_processes(tmp_path) == []

@@ -141,7 +141,7 @@ def test_without_redis_an_announcement_is_soon_given_up(
     began = time.monotonic()
     announce("replview.serve_exports")
     running._sender.cache_clear()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_every_task_that_beat_or_an_announcement_names_is_known() -> None:

@@ -39,8 +39,8 @@ def test_a_killed_worker_loses_its_slot_to_another_and_no_other_slot_pauses(
     workers.receivers("a")
     workers.receivers("b")
     workers.beat()
-    first = wait_for(lambda: _read_by(hot.slot), 30)
-    second = wait_for(lambda: _read_by(other.slot), 30)
+    first = wait_for(lambda: _read_by(hot.slot))
+    second = wait_for(lambda: _read_by(other.slot))
     assert first != second, "the worker with the fewest slots gets the next"
 
     stop = threading.Event()
@@ -84,7 +84,7 @@ def test_sigterm_stops_it_with_the_last_position_confirmed(
     _readable_by_workers(recording.slot, source)
     workers.beat()
     worker = workers.receivers("a")
-    wait_for(lambda: _read_by(recording.slot), 30)
+    wait_for(lambda: _read_by(recording.slot))
     source.run("INSERT INTO t SELECT generate_series(1, 1000)")
     recording.caught_up()
 

@@ -94,4 +94,4 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch) -> None:
         began = time.monotonic()
         with pytest.raises(Refused, match="did not answer within 3 s"):
             try_target(f"s3://bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http&region=eu")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

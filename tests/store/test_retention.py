@@ -353,7 +353,7 @@ def test_a_partition_in_use_is_left_for_the_next_time() -> None:
         other.execute("SELECT * FROM change LIMIT 1")
         begun = time.monotonic()
         assert retention.drop_day(the(4)) is None
-        assert time.monotonic() - begun < 4
+        assert time.monotonic() - begun < 30
         instance_settings.write("store.budget_bytes", 1, "test")
         store_size.enforce()
         assert store_size.measure().stuck == retention.what_waits() != ""
