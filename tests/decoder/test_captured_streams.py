@@ -16,53 +16,62 @@ from tests.decoder.captures import Capture, capture, lines, names, user_types
 from tests.decoder.rebuilt import plain_events, rebuild
 
 
-@pytest.mark.parametrize("name", names())
-def test_both_roads_decode_every_captured_message_alike(name: str) -> None:
-    captured = capture(name)
+def test_both_roads_decode_every_captured_message_alike(subtests: pytest.Subtests) -> None:
+    for name in names():
+        with subtests.test(name):
+            captured = capture(name)
 
-    assert plain_events(captured.events(fast=True)) == plain_events(captured.events(fast=False))
-
-
-@pytest.mark.parametrize("name", names())
-def test_a_finished_stream_leaves_nothing_open(name: str) -> None:
-    assembler = capture(name).assembler()
-    assembler.feed(capture(name).frames)
-
-    # A binary stream of aclitem[] ends inside a transaction: the walsender dies.
-    assert assembler.in_transaction == ("02b_" in name and capture(name).binary)
-    assert assembler.open_streams == ()
+            assert plain_events(captured.events(fast=True)) == plain_events(
+                captured.events(fast=False)
+            )
 
 
-@pytest.mark.parametrize("name", [name for name in names() if "10_stream" in name])
-def test_feeding_frame_by_frame_tells_the_same(name: str) -> None:
-    assembler = capture(name).assembler()
-    events = [event for frame in capture(name).frames for event in assembler.feed([frame])]
+def test_a_finished_stream_leaves_nothing_open(subtests: pytest.Subtests) -> None:
+    for name in names():
+        with subtests.test(name):
+            assembler = capture(name).assembler()
+            assembler.feed(capture(name).frames)
 
-    assert rebuild(events) == rebuild(capture(name).events())
-
-
-@pytest.mark.parametrize("name", names())
-def test_ordinals_run_from_one_without_holes(name: str) -> None:
-    seen: dict[Any, int] = {}
-    for event in capture(name).events():
-        if isinstance(event, ChangeRun):
-            for change in event.changes:
-                assert change.seq == seen.get(event.transaction, 0) + 1
-                seen[event.transaction] = change.seq
-    assert all(transaction.seq == last for transaction, last in seen.items())
+            # A binary stream of aclitem[] ends inside a transaction: the walsender dies.
+            assert assembler.in_transaction == ("02b_" in name and capture(name).binary)
+            assert assembler.open_streams == ()
 
 
-@pytest.mark.parametrize("name", names())
-def test_runs_count_the_bytes_of_their_messages(name: str) -> None:
-    frames = capture(name).frames
-    assembler = capture(name).assembler()
-    row_tags = frozenset(b"IUDT")
-    for frame in frames:
-        size = sum(
-            event.size_bytes for event in assembler.feed([frame]) if isinstance(event, ChangeRun)
-        )
-        if frame[25] in row_tags:
-            assert size == len(frame) - 25
+def test_feeding_frame_by_frame_tells_the_same(subtests: pytest.Subtests) -> None:
+    for name in (name for name in names() if "10_stream" in name):
+        with subtests.test(name):
+            assembler = capture(name).assembler()
+            events = [event for frame in capture(name).frames for event in assembler.feed([frame])]
+
+            assert rebuild(events) == rebuild(capture(name).events())
+
+
+def test_ordinals_run_from_one_without_holes(subtests: pytest.Subtests) -> None:
+    for name in names():
+        with subtests.test(name):
+            seen: dict[Any, int] = {}
+            for event in capture(name).events():
+                if isinstance(event, ChangeRun):
+                    for change in event.changes:
+                        assert change.seq == seen.get(event.transaction, 0) + 1
+                        seen[event.transaction] = change.seq
+            assert all(transaction.seq == last for transaction, last in seen.items())
+
+
+def test_runs_count_the_bytes_of_their_messages(subtests: pytest.Subtests) -> None:
+    for name in names():
+        with subtests.test(name):
+            frames = capture(name).frames
+            assembler = capture(name).assembler()
+            row_tags = frozenset(b"IUDT")
+            for frame in frames:
+                size = sum(
+                    event.size_bytes
+                    for event in assembler.feed([frame])
+                    if isinstance(event, ChangeRun)
+                )
+                if frame[25] in row_tags:
+                    assert size == len(frame) - 25
 
 
 def first_of_each_kind(captured: Capture) -> list[tuple[bytes, bool]]:
@@ -80,23 +89,25 @@ def first_of_each_kind(captured: Capture) -> list[tuple[bytes, bool]]:
     return found
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_message_cut_anywhere_is_refused(name: str) -> None:
-    captured = capture(name)
-    parallel = captured.streaming == "parallel"
-    for payload, in_stream in first_of_each_kind(captured):
-        for size in range(len(payload)):
-            with pytest.raises(ProtocolError):
-                decode_message(payload[:size], in_stream=in_stream, parallel=parallel)
+def test_a_message_cut_anywhere_is_refused(subtests: pytest.Subtests) -> None:
+    for name in names():
+        with subtests.test(name):
+            captured = capture(name)
+            parallel = captured.streaming == "parallel"
+            for payload, in_stream in first_of_each_kind(captured):
+                for size in range(len(payload)):
+                    with pytest.raises(ProtocolError):
+                        decode_message(payload[:size], in_stream=in_stream, parallel=parallel)
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_message_with_a_byte_too_many_is_refused(name: str) -> None:
-    captured = capture(name)
-    parallel = captured.streaming == "parallel"
-    for payload, in_stream in first_of_each_kind(captured):
-        with pytest.raises(ProtocolError):
-            decode_message(payload + b"\0", in_stream=in_stream, parallel=parallel)
+def test_a_message_with_a_byte_too_many_is_refused(subtests: pytest.Subtests) -> None:
+    for name in names():
+        with subtests.test(name):
+            captured = capture(name)
+            parallel = captured.streaming == "parallel"
+            for payload, in_stream in first_of_each_kind(captured):
+                with pytest.raises(ProtocolError):
+                    decode_message(payload + b"\0", in_stream=in_stream, parallel=parallel)
 
 
 @pytest.mark.parametrize("name", ["pg18/01_identity.v1t", "pg18/01_identity.v4b"])
@@ -126,16 +137,17 @@ def base_and_variants() -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize(("base", "variant"), base_and_variants())
-def test_every_variant_tells_the_same_transactions(base: str, variant: str) -> None:
-    expected = rebuild(capture(base).events(), messages=False)
-    assembler = capture(variant).assembler(user_types=user_types(variant))
-    actual = rebuild(assembler.feed(capture(variant).frames), messages=False)
+def test_every_variant_tells_the_same_transactions(subtests: pytest.Subtests) -> None:
+    for base, variant in base_and_variants():
+        with subtests.test(variant):
+            expected = rebuild(capture(base).events(), messages=False)
+            assembler = capture(variant).assembler(user_types=user_types(variant))
+            actual = rebuild(assembler.feed(capture(variant).frames), messages=False)
 
-    assert list(actual) == list(expected)
-    for xid, changes in actual.items():
-        for change, wanted in zip(changes, expected[xid], strict=True):
-            assert [*map(decoded_only, change, wanted)] == [*wanted]
+            assert list(actual) == list(expected)
+            for xid, changes in actual.items():
+                for change, wanted in zip(changes, expected[xid], strict=True):
+                    assert [*map(decoded_only, change, wanted)] == [*wanted]
 
 
 def decoded_only(part: Any, wanted: Any) -> Any:

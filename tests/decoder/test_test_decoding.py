@@ -60,30 +60,32 @@ def test_every_captured_scenario_is_compared() -> None:
     assert set().union(*(reasons for _, reasons in DIFFERENCES.values())) <= set(REASONS)
 
 
-@pytest.mark.parametrize("scenario", [name for name in scenarios() if name != "14_gucs"])
 def test_committed_changes_equal_those_of_pgoutput_but_for_listed_differences(
-    scenario: str,
+    subtests: pytest.Subtests,
 ) -> None:
-    variant, reasons = DIFFERENCES[scenario]
-    expected = summary_of(capture(f"pg15/{scenario}.{variant}").events())
-    actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
+    for scenario in (name for name in scenarios() if name != "14_gucs"):
+        with subtests.test(scenario):
+            variant, reasons = DIFFERENCES[scenario]
+            expected = summary_of(capture(f"pg15/{scenario}.{variant}").events())
+            actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
 
-    assert disagreements(expected, actual, streamed=streamed_xids(scenario)) == reasons
+            assert disagreements(expected, actual, streamed=streamed_xids(scenario)) == reasons
 
 
-@pytest.mark.parametrize("scenario", scenarios())
-def test_transactions_begin_and_end_where_pgoutput_says(scenario: str) -> None:
-    expected = summary_of(capture(f"pg15/{scenario}.{DIFFERENCES[scenario][0]}").events())
-    actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
-    both = set(expected.committed) & set(actual.committed)
+def test_transactions_begin_and_end_where_pgoutput_says(subtests: pytest.Subtests) -> None:
+    for scenario in scenarios():
+        with subtests.test(scenario):
+            expected = summary_of(capture(f"pg15/{scenario}.{DIFFERENCES[scenario][0]}").events())
+            actual = summary_of(TestDecodingAssembler().feed(whole_rows(scenario)))
+            both = set(expected.committed) & set(actual.committed)
 
-    assert both == set(expected.committed) - streamed_xids(scenario)
-    for xid in both:
-        assert actual.end_lsns[xid] == expected.end_lsns[xid]
-        assert actual.commit_lsns[xid] is None
-        # Only the last scenario was captured with include-timestamp.
-        wanted = expected.times[xid] if scenario == "30_plugins" else None
-        assert actual.times[xid] == wanted
+            assert both == set(expected.committed) - streamed_xids(scenario)
+            for xid in both:
+                assert actual.end_lsns[xid] == expected.end_lsns[xid]
+                assert actual.commit_lsns[xid] is None
+                # Only the last scenario was captured with include-timestamp.
+                wanted = expected.times[xid] if scenario == "30_plugins" else None
+                assert actual.times[xid] == wanted
 
 
 def test_values_captured_under_other_settings_are_of_the_same_rows() -> None:
@@ -123,16 +125,17 @@ def test_messages_outside_transactions_equal_those_of_pgoutput(scenario: str, va
         assert explained_message(wanted, message) == []
 
 
-@pytest.mark.parametrize("scenario", scenarios())
-def test_row_by_row_tells_the_same(scenario: str) -> None:
-    assembler = TestDecodingAssembler()
-    one_by_one = [event for row in whole_rows(scenario) for event in assembler.feed([row])]
-    at_once = TestDecodingAssembler().feed(whole_rows(scenario))
+def test_row_by_row_tells_the_same(subtests: pytest.Subtests) -> None:
+    for scenario in scenarios():
+        with subtests.test(scenario):
+            assembler = TestDecodingAssembler()
+            one_by_one = [event for row in whole_rows(scenario) for event in assembler.feed([row])]
+            at_once = TestDecodingAssembler().feed(whole_rows(scenario))
 
-    assert summary_of(one_by_one) == summary_of(at_once)
-    assert not assembler.in_transaction
-    assert assembler.open_streams == ()
-    assert assembler.last_end_lsn is not None
+            assert summary_of(one_by_one) == summary_of(at_once)
+            assert not assembler.in_transaction
+            assert assembler.open_streams == ()
+            assert assembler.last_end_lsn is not None
 
 
 def test_streamed_changes_without_values_are_refused() -> None:
@@ -142,21 +145,22 @@ def test_streamed_changes_without_values_are_refused() -> None:
                 TestDecodingAssembler().feed([(1, 1, text)])
 
 
-@pytest.mark.parametrize("scenario", scenarios())
-def test_a_shape_is_one_object_while_it_lasts(scenario: str) -> None:
-    events = TestDecodingAssembler().feed(whole_rows(scenario))
-    in_force: dict[tuple[str, str], Relation] = {}
-    for event in events:
-        if isinstance(event, RelationSeen):
-            table = event.relation.namespace, event.relation.name
-            assert event.changed
-            assert in_force.get(table) != event.relation
-            in_force[table] = event.relation
-        elif isinstance(event, ChangeRun):
-            for change in event.changes:
-                if change.relation is not None:
-                    table = change.relation.namespace, change.relation.name
-                    assert change.relation is in_force[table]
+def test_a_shape_is_one_object_while_it_lasts(subtests: pytest.Subtests) -> None:
+    for scenario in scenarios():
+        with subtests.test(scenario):
+            events = TestDecodingAssembler().feed(whole_rows(scenario))
+            in_force: dict[tuple[str, str], Relation] = {}
+            for event in events:
+                if isinstance(event, RelationSeen):
+                    table = event.relation.namespace, event.relation.name
+                    assert event.changed
+                    assert in_force.get(table) != event.relation
+                    in_force[table] = event.relation
+                elif isinstance(event, ChangeRun):
+                    for change in event.changes:
+                        if change.relation is not None:
+                            table = change.relation.namespace, change.relation.name
+                            assert change.relation is in_force[table]
 
 
 # Values.

@@ -157,14 +157,12 @@ def test_every_registered_scenario_runs(done_and_sent: tuple[list[str], Stream])
     assert sorted(done_and_sent[0]) == sorted(scenario.name for scenario in SCENARIOS)
 
 
-@pytest.mark.parametrize("tag", list("BCORYIUDTM") + list("SEcA") + list("bPKrp"))
-def test_every_kind_of_message_occurs(sent: Stream, tag: str) -> None:
-    assert sent.tags[tag] > 0
+def test_every_kind_of_message_occurs(sent: Stream) -> None:
+    assert {*"BCORYIUDTM", *"SEcA", *"bPKrp"} - sent.tags.keys() == set()
 
 
-@pytest.mark.parametrize("table", sorted(TABLES))
-def test_every_table_is_written_to(sent: Stream, table: str) -> None:
-    assert any(changed == table for _, changed, _ in sent.changes)
+def test_every_table_is_written_to(sent: Stream) -> None:
+    assert set(TABLES) - {table for _, table, _ in sent.changes} == set()
 
 
 @pytest.mark.parametrize(

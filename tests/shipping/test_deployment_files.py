@@ -153,18 +153,19 @@ def unit(path: Path) -> list[tuple[str, str]]:
     return [(line.partition("=")[0], line.partition("=")[2]) for line in lines]
 
 
-@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_a_unit_runs_a_command_of_ours_and_gives_it_time_to_stop(path: Path) -> None:
-    found = dict(unit(path))
-    program, *words = shlex.split(found["ExecStart"].replace("%i", "1"))
-    assert program.endswith("/replview")
-    assert parsed(words)["only"] in path.name.replace("receiver@", "receivers")
-    assert seconds(found["TimeoutStopSec"]) > LONGEST_STOP_SECONDS
-    assert (found["User"], found["NoNewPrivileges"], found["ProtectSystem"]) == (
-        "replview",
-        "yes",
-        "strict",
-    )
+def test_a_unit_runs_a_command_of_ours_and_gives_it_time_to_stop(subtests: pytest.Subtests) -> None:
+    for path in SERVICES:
+        with subtests.test(path.name):
+            found = dict(unit(path))
+            program, *words = shlex.split(found["ExecStart"].replace("%i", "1"))
+            assert program.endswith("/replview")
+            assert parsed(words)["only"] in path.name.replace("receiver@", "receivers")
+            assert seconds(found["TimeoutStopSec"]) > LONGEST_STOP_SECONDS
+            assert (found["User"], found["NoNewPrivileges"], found["ProtectSystem"]) == (
+                "replview",
+                "yes",
+                "strict",
+            )
 
 
 def test_the_units_cover_every_process_and_the_target_wants_them() -> None:
