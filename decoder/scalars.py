@@ -14,6 +14,12 @@ INFINITY_US: Final = 2**63 - 1
 MINUS_INFINITY_US: Final = -(2**63)
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+_DIGITS: Final = frozenset("0123456789")
+_DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+#: From 0000-03-01, where ``_day_number`` begins to count, to 2000-01-01.
+_POSTGRES_EPOCH_DAY: Final = 730425
+#: Seconds from 1970 to 2000.
+_POSTGRES_EPOCH_SECONDS = 946_684_800
 
 
 class LSN(int):
@@ -61,12 +67,6 @@ def datetime_from_us(time_us: int) -> datetime | None:
 def us_from_datetime(moment: datetime) -> int:
     """Microseconds from 2000-01-01 UTC. Raises ``TypeError`` for a naive datetime."""
     return (moment - POSTGRES_EPOCH) // _MICROSECOND
-
-
-_DIGITS: Final = frozenset("0123456789")
-_DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-#: From 0000-03-01, where ``_day_number`` begins to count, to 2000-01-01.
-_POSTGRES_EPOCH_DAY: Final = 730425
 
 
 def us_from_text(text: str) -> int:
@@ -131,10 +131,6 @@ def _day_number(year: int, month: int, day: int) -> int:
     month = (month + 9) % 12
     leap_days = year // 4 - year // 100 + year // 400
     return year * 365 + leap_days + (month * 153 + 2) // 5 + day - 1
-
-
-#: Seconds from 1970 to 2000.
-_POSTGRES_EPOCH_SECONDS = 946_684_800
 
 
 def now_us() -> int:

@@ -18,6 +18,11 @@ _OPERAND, _OPERATOR = 1, 2
 _NOT, _AND, _OR, _PHRASE = 1, 2, 3, 4
 _PRIORITY = {_NOT: 4, _AND: 2, _OR: 1, _PHRASE: 3}
 _MOST_DEPTH = 200
+_SPACE = " \t\n\r\v\f"
+_BOX = 603
+_MOST_DIMENSIONS = 6
+_EMPTY, _LOWER_INCLUSIVE, _UPPER_INCLUSIVE = 0x01, 0x02, 0x04
+_LOWER_INFINITE, _UPPER_INFINITE = 0x08, 0x10
 
 
 def _quoted(lexeme: str) -> str:
@@ -79,12 +84,6 @@ def _operand(read: Reader) -> str:
 
 
 Element: TypeAlias = Callable[[int, bytes], str]
-
-_SPACE = " \t\n\r\v\f"
-_BOX = 603
-_MOST_DIMENSIONS = 6
-_EMPTY, _LOWER_INCLUSIVE, _UPPER_INCLUSIVE = 0x01, 0x02, 0x04
-_LOWER_INFINITE, _UPPER_INFINITE = 0x08, 0x10
 
 
 class Unknown(Exception):

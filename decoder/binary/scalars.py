@@ -17,6 +17,11 @@ from uuid import UUID
 _FLOAT4 = struct.Struct(">f")
 _FLOAT8 = struct.Struct(">d")
 _UINT32 = struct.Struct(">I")
+_NUMERIC_HEAD = struct.Struct(">HhHH")
+_TID = struct.Struct(">IH")
+_NUMERIC_NEGATIVE = 0x4000
+_NUMERIC_SPECIAL = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
+_INET, _INET6 = 2, 3
 
 
 def float8_text(raw: bytes) -> str:
@@ -113,12 +118,6 @@ def _layout(number: float, digits: str, exponent: int, *, fixed_below: int) -> s
     return f"{sign}{digits[: scientific + 1]}.{digits[scientific + 1 :]}"
 
 
-_NUMERIC_HEAD = struct.Struct(">HhHH")
-_TID = struct.Struct(">IH")
-_NUMERIC_NEGATIVE = 0x4000
-_NUMERIC_SPECIAL = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
-
-
 def exactly(raw: bytes, size: int) -> bytes:
     """``raw``, if it is ``size`` bytes long. Raises ``ValueError`` if not."""
     if len(raw) != size:
@@ -206,8 +205,6 @@ def snapshot_text(raw: bytes) -> str:
 
 
 # Geometry and networks. Source: PostgreSQL, geo_ops.c, network.c, mac8.c.
-
-_INET, _INET6 = 2, 3
 
 
 def _numbers(raw: bytes, count: int) -> list[str]:

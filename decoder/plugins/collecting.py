@@ -34,6 +34,9 @@ from decoder.scalars import LSN, XID
 ColumnsOf: TypeAlias = Callable[[str, str], Sequence[Column] | None]
 
 TableName: TypeAlias = tuple[str, str]
+#: A run is given out when it has this many changes.
+MOST_CHANGES: Final = 10_000
+_XID_LIMIT: Final = 2**32
 
 
 class SentColumn(NamedTuple):
@@ -218,10 +221,6 @@ def _joined(known: _Known | None, part: Layout, updated: bool) -> Layout:
 
 #: A row as ``pg_logical_slot_peek_changes()`` returns it: lsn, xid (0: not known), text.
 PluginRow = tuple[int, int, str]
-
-#: A run is given out when it has this many changes.
-MOST_CHANGES: Final = 10_000
-_XID_LIMIT: Final = 2**32
 
 
 class PluginCollector:

@@ -57,6 +57,16 @@ _STREAMED: Final = ("opening a", "closing a", "streaming", "aborting", "committi
 #: What stands for a row that is not in the WAL.
 _NO_ROW: Final = " (no-tuple-data)"
 _MOST_TABLES: Final = 20_000
+#: Types whose name says more than a modifier in parentheses, or another thing without one: bpchar,
+#: bit and interval, and their arrays. Source: PostgreSQL, format_type.c.
+_WITHOUT: Final[dict[int, str]] = {
+    1042: "character",
+    1014: "character[]",
+    1560: "bit",
+    1561: "bit[]",
+    1186: "interval",
+    1187: "interval[]",
+}
 
 
 def _as_sent(column: Column) -> SentColumn:
@@ -226,18 +236,6 @@ class TestDecodingAssembler(PluginCollector):
             transactional=transactional, lsn=LSN(lsn), prefix=prefix, content=content
         )
         self._message(message)
-
-
-#: Types whose name says more than a modifier in parentheses, or another thing without one: bpchar,
-#: bit and interval, and their arrays. Source: PostgreSQL, format_type.c.
-_WITHOUT: Final[dict[int, str]] = {
-    1042: "character",
-    1014: "character[]",
-    1560: "bit",
-    1561: "bit[]",
-    1186: "interval",
-    1187: "interval[]",
-}
 
 
 def without_modifier(name: str, type_oid: int = 0) -> str:

@@ -79,6 +79,22 @@ from decoder.plugins.wal2json_rows import (
 )
 from decoder.reader import ProtocolError
 
+_ALWAYS: Final = (
+    "include-xids",
+    "include-timestamp",
+    "include-lsn",
+    "include-types",
+    "include-typmod",
+    "include-type-oids",
+    "include-origin",
+    "include-pk",
+)
+_OPERATIONS: Final[Mapping[str, Literal["I", "U", "D"]]] = {
+    "insert": "I",
+    "update": "U",
+    "delete": "D",
+}
+
 
 def _as_sent(column: Column) -> SentColumn:
     name = column.type_name
@@ -97,22 +113,6 @@ def _repeats(old: SentRow, fit: Fit, new_values: list[Value]) -> bool:
 
 
 FormatVersion = Literal[1, 2]
-
-_ALWAYS: Final = (
-    "include-xids",
-    "include-timestamp",
-    "include-lsn",
-    "include-types",
-    "include-typmod",
-    "include-type-oids",
-    "include-origin",
-    "include-pk",
-)
-_OPERATIONS: Final[Mapping[str, Literal["I", "U", "D"]]] = {
-    "insert": "I",
-    "update": "U",
-    "delete": "D",
-}
 
 
 def wal2json_options(format_version: FormatVersion) -> Mapping[str, str]:

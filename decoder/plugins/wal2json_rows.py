@@ -31,6 +31,9 @@ _TYPE: Final = "type"
 _TYPES: Final = frozenset(("columntypes", "keytypes", "pktypes"))
 _SPACE: Final = " \t\n"
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyz_0123456789")
+_BYTEA: Final = 17
+_OIDS: Final = 2**32
+_MOST_LAYOUTS: Final = 10_000
 
 
 def _refuse_constant(word: str) -> NoReturn:
@@ -147,10 +150,6 @@ def _after_space(text: str, at: int) -> int:
         at += 1
     return at
 
-
-_BYTEA: Final = 17
-_OIDS: Final = 2**32
-_MOST_LAYOUTS: Final = 10_000
 
 Object = dict[str, Any]
 RawLayout = tuple[tuple[Any, Any, Any], ...]
