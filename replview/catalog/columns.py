@@ -32,24 +32,8 @@ _WORDS = {
 }
 _LOOKS = {word: looks for looks, words in _WORDS.items() for word in words.split()}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-def looks_like(column: str) -> str:
-    """``a contact``; empty where the name says nothing."""
-    name = _HUMP.sub("_", column).lower().replace("-", "_").replace(" ", "_")
-    parts = [part for part in name.split("_") if part]
-    # The longest run of parts first: ``postal_code`` before ``code``.
-    for length in range(min(len(parts), 3), 0, -1):
-        for start in range(len(parts) - length + 1):
-            for joined in ("_".join, "".join):
-                if found := _LOOKS.get(joined(parts[start : start + length])):
-                    return found
-    return ""
-
-
 #: Below it are types of the server's own, which stay what they are (FirstGenbkiObjectId).
 FIRST_MADE_OID = 10_000
-
 FORMAT_TYPES = Query(
     name="format_types",
     about="Types with their modifiers as SQL writes them; anyone may read it.",
@@ -58,17 +42,6 @@ FORMAT_TYPES = Query(
           FROM unnest(%s::oid[], %s::int[]) AS wanted (oid, typmod)
     """,
 )
-
-
-def format_types(
-    connection: Connection, wanted: Iterable[tuple[int, int]]
-) -> dict[tuple[int, int], str]:
-    """``{(oid, typmod): name}``; oids the server does not know are left out."""
-    pairs = sorted(set(wanted))
-    rows = FORMAT_TYPES.rows(connection, [p[0] for p in pairs], [p[1] for p in pairs])
-    return {(row["oid"], row["typmod"]): row["name"] for row in rows if row["name"] != "???"}
-
-
 TABLE_COLUMNS = Query(
     name="table_columns",
     about="Columns of some tables with their types; anyone may read it.",
@@ -79,22 +52,6 @@ TABLE_COLUMNS = Query(
          ORDER BY attrelid, attnum
     """,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFacts:
-    name: str
-    type_name: str
-
-
-def read_columns(connection: Connection, oids: Iterable[int]) -> dict[int, list[ColumnFacts]]:
-    """``{table's oid: columns in their order}``."""
-    found: dict[int, list[ColumnFacts]] = {}
-    for row in TABLE_COLUMNS.rows(connection, list(oids)):
-        found.setdefault(row["oid"], []).append(ColumnFacts(row["name"], row["type_name"]))
-    return found
-
-
 TYPE_BASES = Query(
     name="type_bases",
     about="What domains, and arrays of types that are not built in, are over, and the labels of "
@@ -116,20 +73,6 @@ TYPE_BASES = Query(
          WHERE t.typtype <> 'd' AND (t.oid < 10000 OR t.typcategory <> 'A' OR t.typelem = 0)
     """,
 )
-
-
-def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """What types that are not built in are over in the end: ``{oid: {"oid", "name", "typmod",
-    "array", "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else
-    None.
-    """
-    wanted = sorted({oid for oid in oids if oid >= FIRST_MADE_OID})
-    rows = TYPE_BASES.rows(connection, wanted) if wanted else []
-    return {row.pop("wanted"): row for row in rows}
-
-
-Kind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
-
 USER_TYPES = Query(
     name="user_types",
     about="Types with an oid that no built-in type has, and what each is over; 14 and later.",
@@ -148,6 +91,55 @@ USER_TYPES = Query(
            AND (t.typtype IN ('e', 'd', 'c', 'r', 'm') OR t.typcategory = 'A')
     """,
 )
+
+
+def looks_like(column: str) -> str:
+    """``a contact``; empty where the name says nothing."""
+    name = _HUMP.sub("_", column).lower().replace("-", "_").replace(" ", "_")
+    parts = [part for part in name.split("_") if part]
+    # The longest run of parts first: ``postal_code`` before ``code``.
+    for length in range(min(len(parts), 3), 0, -1):
+        for start in range(len(parts) - length + 1):
+            for joined in ("_".join, "".join):
+                if found := _LOOKS.get(joined(parts[start : start + length])):
+                    return found
+    return ""
+
+
+def format_types(
+    connection: Connection, wanted: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], str]:
+    """``{(oid, typmod): name}``; oids the server does not know are left out."""
+    pairs = sorted(set(wanted))
+    rows = FORMAT_TYPES.rows(connection, [p[0] for p in pairs], [p[1] for p in pairs])
+    return {(row["oid"], row["typmod"]): row["name"] for row in rows if row["name"] != "???"}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    name: str
+    type_name: str
+
+
+def read_columns(connection: Connection, oids: Iterable[int]) -> dict[int, list[ColumnFacts]]:
+    """``{table's oid: columns in their order}``."""
+    found: dict[int, list[ColumnFacts]] = {}
+    for row in TABLE_COLUMNS.rows(connection, list(oids)):
+        found.setdefault(row["oid"], []).append(ColumnFacts(row["name"], row["type_name"]))
+    return found
+
+
+def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """What types that are not built in are over in the end: ``{oid: {"oid", "name", "typmod",
+    "array", "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else
+    None.
+    """
+    wanted = sorted({oid for oid in oids if oid >= FIRST_MADE_OID})
+    rows = TYPE_BASES.rows(connection, wanted) if wanted else []
+    return {row.pop("wanted"): row for row in rows}
+
+
+Kind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import read_tables
 
 _OLDEST_READABLE = 100000
+#: Younger transactions end before anyone could act.
+_SHORT_SECONDS = 5.0
 
 
 def examine(conninfo: str, *, store_system_identifier: str | None = None) -> list[Finding]:
@@ -119,10 +121,6 @@ def _pooler() -> Finding:
         "Give the address of the server itself, or " + THROUGH_SQL,
         "interface",
     )
-
-
-#: Younger transactions end before anyone could act.
-_SHORT_SECONDS = 5.0
 
 
 def check_open_transactions(waiting_for: list[OpenTransaction]) -> Iterator[Finding]:

@@ -15,6 +15,19 @@ from replview.catalog.server import ServerFacts, not_told
 from replview.catalog.slots import SlotFacts
 from replview.catalog.tables import TableFacts
 
+MAY_MONITOR = Query(
+    name="may_monitor",
+    about="Whether the role is in pg_monitor (or a superuser); anyone may read it.",
+    sql="SELECT current_user::text AS role, pg_has_role('pg_monitor', 'USAGE') AS may_monitor",
+)
+PLUGINS = Query(
+    name="plugins",
+    about="The list, NULL where there is none; refused to a role without pg_read_all_settings.",
+    sql="SELECT current_setting('output_plugin_libraries', true) AS names",
+)
+#: What every slot that replview makes speaks.
+_OURS = "pgoutput"
+
 
 class Grade(StrEnum):
     OK = "ok"
@@ -168,12 +181,6 @@ def _standby(server: ServerFacts) -> Finding:
 #: In the order a reader should mend what they find.
 OF_SERVER = (check_version, check_wal_level, check_room, check_disk, check_kind)
 
-MAY_MONITOR = Query(
-    name="may_monitor",
-    about="Whether the role is in pg_monitor (or a superuser); anyone may read it.",
-    sql="SELECT current_user::text AS role, pg_has_role('pg_monitor', 'USAGE') AS may_monitor",
-)
-
 
 def check_monitoring(connection: Connection) -> Iterator[Finding]:
     """pg_monitor, with the statement that grants it."""
@@ -192,15 +199,6 @@ def check_monitoring(connection: Connection) -> Iterator[Finding]:
 # Minor releases since 2026 (18.6, 17.11, 16.15 and their like) have a list of plugins: a slot
 # of any other can neither be made nor read, whoever asks. Source: PostgreSQL, documentation
 # of ``output_plugin_libraries``.
-
-
-PLUGINS = Query(
-    name="plugins",
-    about="The list, NULL where there is none; refused to a role without pg_read_all_settings.",
-    sql="SELECT current_setting('output_plugin_libraries', true) AS names",
-)
-#: What every slot that replview makes speaks.
-_OURS = "pgoutput"
 
 
 def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterator[Finding]:

@@ -35,39 +35,6 @@ PREPARED_TRANSACTIONS = Query(
          ORDER BY prepared
     """,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """A transaction that holds an xid: in a session (``pid``) or prepared (``gid``)."""
-
-    database: str | None
-    role: str | None
-    #: None where the role may not see it.
-    age_seconds: float | None
-    pid: int | None = None
-    xid: int | None = None
-    gid: str | None = None
-    application_name: str | None = None
-    #: ``active``, ``idle in transaction``, ``prepared`` …
-    state: str | None = None
-
-    def __str__(self) -> str:
-        who = f"{self.role or 'unknown role'} in {self.database or 'unknown database'}"
-        age = "for an unknown time" if self.age_seconds is None else f"for {self.age_seconds:.0f} s"
-        if self.gid is not None:
-            return f"prepared transaction {self.gid} ({who}, {age})"
-        name = f", {self.application_name}" if self.application_name else ""
-        return f"process {self.pid} ({who}{name}, {self.state or 'state unknown'}, {age})"
-
-
-def read_open_transactions(connection: Connection) -> list[OpenTransaction]:
-    """What a slot created now would wait for, the oldest first, prepared ones last."""
-    sessions = [OpenTransaction(**row) for row in OPEN_TRANSACTIONS.rows(connection)]
-    prepared = PREPARED_TRANSACTIONS.rows(connection)
-    return sessions + [OpenTransaction(**row, state="prepared") for row in prepared]
-
-
 #: More prepared transactions than this are not read.
 PREPARED_LIMIT = 5000
 #: More sessions than this are not read; the oldest come first.
@@ -75,7 +42,6 @@ RUNNING_LIMIT = 50
 _SLOTS_LIMIT = 500
 STANDBYS_LIMIT = 50
 WAITING_LIMIT = 200
-
 PREPARED = Query(
     name="prepared_holders",
     about="Transactions prepared and not yet finished, of all databases; anyone may read it.",
@@ -162,6 +128,37 @@ HORIZON_COLUMNS = (
     "retained_wal_bytes", "unconfirmed_wal_bytes", "catalog_xmin", "catalog_xmin_age",
     "xmin", "xmin_age",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that holds an xid: in a session (``pid``) or prepared (``gid``)."""
+
+    database: str | None
+    role: str | None
+    #: None where the role may not see it.
+    age_seconds: float | None
+    pid: int | None = None
+    xid: int | None = None
+    gid: str | None = None
+    application_name: str | None = None
+    #: ``active``, ``idle in transaction``, ``prepared`` …
+    state: str | None = None
+
+    def __str__(self) -> str:
+        who = f"{self.role or 'unknown role'} in {self.database or 'unknown database'}"
+        age = "for an unknown time" if self.age_seconds is None else f"for {self.age_seconds:.0f} s"
+        if self.gid is not None:
+            return f"prepared transaction {self.gid} ({who}, {age})"
+        name = f", {self.application_name}" if self.application_name else ""
+        return f"process {self.pid} ({who}{name}, {self.state or 'state unknown'}, {age})"
+
+
+def read_open_transactions(connection: Connection) -> list[OpenTransaction]:
+    """What a slot created now would wait for, the oldest first, prepared ones last."""
+    sessions = [OpenTransaction(**row) for row in OPEN_TRANSACTIONS.rows(connection)]
+    prepared = PREPARED_TRANSACTIONS.rows(connection)
+    return sessions + [OpenTransaction(**row, state="prepared") for row in prepared]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,75 @@ PUBLICATION_TABLES = Query(
     about="Tables by publication; column lists and row filters on 15 and later.",
     sql="SELECT * FROM pg_publication_tables ORDER BY pubname, schemaname, tablename",
 )
+_MEMBERS = """
+        SELECT n.nspname AS schema, c.relname AS name, {}
+          FROM pg_publication_rel AS r
+          JOIN pg_publication AS p ON p.oid = r.prpubid
+          JOIN pg_class AS c ON c.oid = r.prrelid
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+         WHERE p.pubname = %s
+         ORDER BY n.nspname, c.relname
+"""
+_NARROWED = """
+               CASE WHEN r.prattrs IS NULL THEN NULL ELSE
+                   ARRAY(SELECT a.attname::text
+                           FROM unnest(r.prattrs) WITH ORDINALITY AS k (attnum, place)
+                           JOIN pg_attribute AS a ON a.attrelid = r.prrelid
+                            AND a.attnum = k.attnum ORDER BY k.place) END AS columns,
+               pg_get_expr(r.prqual, r.prrelid) AS row_filter"""
+_TABLES = Query(
+    name="publication_members",
+    about="Tables named in a publication, with the columns and rows each is narrowed to (15 and "
+    "later); anyone may read it.",
+    sql=_MEMBERS.format(_NARROWED),
+)
+_OLD_TABLES = Query(
+    name="publication_members_14",
+    about="Tables named in a publication, before 15; anyone may read it.",
+    sql=_MEMBERS.format("NULL AS columns, NULL AS row_filter"),
+)
+_SCHEMAS = Query(
+    name="publication_schemas",
+    about="Schemas named in publications; 15 and later, anyone may read it.",
+    sql="""
+        SELECT p.pubname AS publication, n.nspname AS schema
+          FROM pg_publication_namespace AS s
+          JOIN pg_publication AS p ON p.oid = s.pnpubid
+          JOIN pg_namespace AS n ON n.oid = s.pnnspid
+         ORDER BY p.pubname, n.nspname
+    """,
+)
+OWNED = Query(
+    name="owned_publications",
+    about="Publications that the connected role may alter: those it owns.",
+    sql="SELECT pubname AS name FROM pg_publication WHERE pg_has_role(pubowner, 'USAGE')",
+)
+READABLE = Query(
+    name="subscription_columns",
+    about="The columns of pg_subscription that this role may read; the connection string is left "
+    "out whoever asks.",
+    sql="""
+        SELECT attname AS name FROM pg_attribute
+         WHERE attrelid = 'pg_subscription'::regclass AND attnum > 0 AND NOT attisdropped
+           AND attname NOT IN ('subconninfo', 'subdbid')
+           AND has_column_privilege('pg_subscription', attname, 'SELECT')
+         ORDER BY attnum
+    """,
+)
+_SUBSCRIPTIONS = """
+    SELECT coalesce(json_agg(row_to_json(found)), '[]') AS subscriptions FROM (
+        SELECT {columns},
+               (SELECT json_agg(row_to_json(w)) FROM pg_stat_subscription AS w
+                 WHERE w.subid = s.oid) AS workers,
+               {stats} AS stats
+          FROM pg_subscription AS s
+         WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+         ORDER BY s.subname) AS found
+"""
+#: 15 and later.
+_STATS = (
+    "(SELECT row_to_json(c) FROM pg_stat_subscription_stats AS c WHERE c.subid = s.oid LIMIT 1)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,51 +181,6 @@ def _member(row: dict[str, Any], schema: str, name: str, columns: str, rows: str
 # in it.
 
 
-_MEMBERS = """
-        SELECT n.nspname AS schema, c.relname AS name, {}
-          FROM pg_publication_rel AS r
-          JOIN pg_publication AS p ON p.oid = r.prpubid
-          JOIN pg_class AS c ON c.oid = r.prrelid
-          JOIN pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE p.pubname = %s
-         ORDER BY n.nspname, c.relname
-"""
-_NARROWED = """
-               CASE WHEN r.prattrs IS NULL THEN NULL ELSE
-                   ARRAY(SELECT a.attname::text
-                           FROM unnest(r.prattrs) WITH ORDINALITY AS k (attnum, place)
-                           JOIN pg_attribute AS a ON a.attrelid = r.prrelid
-                            AND a.attnum = k.attnum ORDER BY k.place) END AS columns,
-               pg_get_expr(r.prqual, r.prrelid) AS row_filter"""
-_TABLES = Query(
-    name="publication_members",
-    about="Tables named in a publication, with the columns and rows each is narrowed to (15 and "
-    "later); anyone may read it.",
-    sql=_MEMBERS.format(_NARROWED),
-)
-_OLD_TABLES = Query(
-    name="publication_members_14",
-    about="Tables named in a publication, before 15; anyone may read it.",
-    sql=_MEMBERS.format("NULL AS columns, NULL AS row_filter"),
-)
-_SCHEMAS = Query(
-    name="publication_schemas",
-    about="Schemas named in publications; 15 and later, anyone may read it.",
-    sql="""
-        SELECT p.pubname AS publication, n.nspname AS schema
-          FROM pg_publication_namespace AS s
-          JOIN pg_publication AS p ON p.oid = s.pnpubid
-          JOIN pg_namespace AS n ON n.oid = s.pnnspid
-         ORDER BY p.pubname, n.nspname
-    """,
-)
-OWNED = Query(
-    name="owned_publications",
-    about="Publications that the connected role may alter: those it owns.",
-    sql="SELECT pubname AS name FROM pg_publication WHERE pg_has_role(pubowner, 'USAGE')",
-)
-
-
 def items_of(members: list[Member]) -> sql.Composed:
     """As CREATE PUBLICATION names them after FOR: tables, then schemas."""
     tables = [member.item() for member in members if member.name]
@@ -200,33 +224,6 @@ def check_alterable(connection: Connection, names: Iterable[str]) -> None:
 # The subscriptions of a source's database: what they are, what their workers do, their errors.
 #
 # A source that itself subscribes may be behind its publisher: what its slots tell is then late too.
-
-READABLE = Query(
-    name="subscription_columns",
-    about="The columns of pg_subscription that this role may read; the connection string is left "
-    "out whoever asks.",
-    sql="""
-        SELECT attname AS name FROM pg_attribute
-         WHERE attrelid = 'pg_subscription'::regclass AND attnum > 0 AND NOT attisdropped
-           AND attname NOT IN ('subconninfo', 'subdbid')
-           AND has_column_privilege('pg_subscription', attname, 'SELECT')
-         ORDER BY attnum
-    """,
-)
-_SUBSCRIPTIONS = """
-    SELECT coalesce(json_agg(row_to_json(found)), '[]') AS subscriptions FROM (
-        SELECT {columns},
-               (SELECT json_agg(row_to_json(w)) FROM pg_stat_subscription AS w
-                 WHERE w.subid = s.oid) AS workers,
-               {stats} AS stats
-          FROM pg_subscription AS s
-         WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-         ORDER BY s.subname) AS found
-"""
-#: 15 and later.
-_STATS = (
-    "(SELECT row_to_json(c) FROM pg_stat_subscription_stats AS c WHERE c.subid = s.oid LIMIT 1)"
-)
 
 
 def read_subscription_columns(connection: Connection) -> list[str]:

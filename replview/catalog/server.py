@@ -22,23 +22,6 @@ WAL_DIRECTORY = Query(
     about="Bytes of all WAL segments that are there; for members of pg_monitor.",
     sql="SELECT coalesce(sum(size), 0)::bigint AS size_bytes FROM pg_ls_waldir()",
 )
-
-
-def may_list_wal_directory(connection: Connection) -> bool:
-    return bool(MAY_LIST.row(connection)["may"])
-
-
-def read_wal_directory_bytes(connection: Connection) -> int | None:
-    """The size now; None where it is refused all the same (a managed service).
-
-    It looks at every file there, which takes longer the more there are.
-    """
-    try:
-        return int(WAL_DIRECTORY.row(connection)["size_bytes"])
-    except (psycopg.ProgrammingError, psycopg.errors.UndefinedFile):
-        return None  # a segment that was removed meanwhile is no error of ours either
-
-
 MAY_READ = Query(
     name="may_read_checkpoints",
     about="Whether pg_control_checkpoint() may be called: by anyone, unless a managed service "
@@ -51,41 +34,14 @@ LAST = Query(
     "on a standby that of the primary at which it could restart.",
     sql="SELECT checkpoint_time AS began_at FROM pg_control_checkpoint()",
 )
-
-
-def may_read_checkpoints(connection: Connection) -> bool:
-    return bool(MAY_READ.row(connection)["may"])
-
-
-def read_last_checkpoint(connection: Connection) -> dt.datetime | None:
-    """When it began; None where it is refused all the same (a managed service)."""
-    try:
-        began_at: dt.datetime | None = LAST.row(connection)["began_at"]
-    except (psycopg.ProgrammingError, psycopg.errors.InternalError):
-        return None  # refused, or the file was being written (its checksum did not match)
-    return began_at
-
-
 #: PostgreSQL counts memory settings in these.
 _UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1, "s": 1000}
-
 #: What a server tells only from a version on.
 _TOLD_FROM = {
     13: "how much WAL a slot may still keep",
     14: "open transactions, logical messages and the actors that they name, what decoding spilled",
     15: "prepared transactions before COMMIT PREPARED",
 }
-
-
-def not_told(server_version: int | None) -> str:
-    """A sentence on what a server of this version (as ``server_version_num``) does not tell;
-    empty where it tells all.
-    """
-    major = (server_version or 0) // 10000
-    missing = [f"{what} (from {since} on)" for since, what in _TOLD_FROM.items() if major < since]
-    return f"PostgreSQL {major} does not tell: {'; '.join(missing)}." if major and missing else ""
-
-
 SERVER = Query(
     name="server",
     about="Version, database, encoding, recovery, senders and slots in use; anyone may read it.",
@@ -133,6 +89,57 @@ _SETTINGS = [
 ]  # fmt: skip
 #: One entry of a list of libraries: in double quotes anything may stand.
 _ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
+FAILOVER_SETTINGS = Query(
+    name="failover_settings",
+    about="What keeps slots on a standby in step; anyone may read it, but of primary_conninfo "
+    "(which may hold a password, so only whether it names a database) just pg_read_all_settings.",
+    sql="""
+        SELECT current_setting('synchronized_standby_slots', true) AS synchronized_standby_slots,
+               current_setting('sync_replication_slots', true) AS sync_replication_slots,
+               current_setting('hot_standby_feedback', true) AS hot_standby_feedback,
+               current_setting('primary_slot_name', true) AS primary_slot_name,
+               CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
+                    THEN current_setting('primary_conninfo', true) ~ 'dbname|://[^/]*/[^?]'
+               END AS primary_conninfo_names_database
+    """,
+)
+
+
+def may_list_wal_directory(connection: Connection) -> bool:
+    return bool(MAY_LIST.row(connection)["may"])
+
+
+def read_wal_directory_bytes(connection: Connection) -> int | None:
+    """The size now; None where it is refused all the same (a managed service).
+
+    It looks at every file there, which takes longer the more there are.
+    """
+    try:
+        return int(WAL_DIRECTORY.row(connection)["size_bytes"])
+    except (psycopg.ProgrammingError, psycopg.errors.UndefinedFile):
+        return None  # a segment that was removed meanwhile is no error of ours either
+
+
+def may_read_checkpoints(connection: Connection) -> bool:
+    return bool(MAY_READ.row(connection)["may"])
+
+
+def read_last_checkpoint(connection: Connection) -> dt.datetime | None:
+    """When it began; None where it is refused all the same (a managed service)."""
+    try:
+        began_at: dt.datetime | None = LAST.row(connection)["began_at"]
+    except (psycopg.ProgrammingError, psycopg.errors.InternalError):
+        return None  # refused, or the file was being written (its checksum did not match)
+    return began_at
+
+
+def not_told(server_version: int | None) -> str:
+    """A sentence on what a server of this version (as ``server_version_num``) does not tell;
+    empty where it tells all.
+    """
+    major = (server_version or 0) // 10000
+    missing = [f"{what} (from {since} on)" for since, what in _TOLD_FROM.items() if major < since]
+    return f"PostgreSQL {major} does not tell: {'; '.join(missing)}." if major and missing else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,22 +232,6 @@ def _quantity(row: dict[str, Any] | None) -> int | None:
         return None
     value = int(row["setting"])
     return value if value < 0 else value * _UNITS.get(row["unit"], 1)
-
-
-FAILOVER_SETTINGS = Query(
-    name="failover_settings",
-    about="What keeps slots on a standby in step; anyone may read it, but of primary_conninfo "
-    "(which may hold a password, so only whether it names a database) just pg_read_all_settings.",
-    sql="""
-        SELECT current_setting('synchronized_standby_slots', true) AS synchronized_standby_slots,
-               current_setting('sync_replication_slots', true) AS sync_replication_slots,
-               current_setting('hot_standby_feedback', true) AS hot_standby_feedback,
-               current_setting('primary_slot_name', true) AS primary_slot_name,
-               CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
-                    THEN current_setting('primary_conninfo', true) ~ 'dbname|://[^/]*/[^?]'
-               END AS primary_conninfo_names_database
-    """,
-)
 
 
 def read_failover_settings(connection: Connection) -> dict[str, Any]:

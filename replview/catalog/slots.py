@@ -47,6 +47,27 @@ SLOT_STATES = Query(
 _SLOT_STATES_BEFORE_14 = replace(SLOT_STATES, sql=_STATES.format("NULL::json"))
 #: Told in seconds instead.
 _INTERVALS = ("write_lag", "flush_lag", "replay_lag")
+SLOTS = Query(
+    name="slots",
+    about="All slots of the cluster with the WAL each holds; anyone may read it.",
+    sql="""
+        WITH position AS (
+            SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                        ELSE pg_current_wal_lsn() END AS lsn
+        )
+        SELECT s.*,
+               pg_wal_lsn_diff(p.lsn, s.restart_lsn)::bigint AS retained_wal_bytes,
+               pg_wal_lsn_diff(p.lsn, s.confirmed_flush_lsn)::bigint AS unconfirmed_wal_bytes
+          FROM pg_replication_slots AS s, position AS p
+         ORDER BY s.slot_name
+    """,
+)
+STAT_REPLICATION = Query(
+    name="stat_replication",
+    about="The walsenders; positions and times only for a member of pg_read_all_stats.",
+    sql="SELECT * FROM pg_stat_replication ORDER BY pid",
+)
+_LSN_COLUMNS = {"restart_lsn", "confirmed_flush_lsn", "two_phase_at"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,29 +101,6 @@ def read_slot_states(connection: Connection) -> SlotStates:
         walsenders=walsenders,
         counters={counted["slot_name"]: counted for counted in row["counters"] or ()},
     )
-
-
-SLOTS = Query(
-    name="slots",
-    about="All slots of the cluster with the WAL each holds; anyone may read it.",
-    sql="""
-        WITH position AS (
-            SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
-                        ELSE pg_current_wal_lsn() END AS lsn
-        )
-        SELECT s.*,
-               pg_wal_lsn_diff(p.lsn, s.restart_lsn)::bigint AS retained_wal_bytes,
-               pg_wal_lsn_diff(p.lsn, s.confirmed_flush_lsn)::bigint AS unconfirmed_wal_bytes
-          FROM pg_replication_slots AS s, position AS p
-         ORDER BY s.slot_name
-    """,
-)
-STAT_REPLICATION = Query(
-    name="stat_replication",
-    about="The walsenders; positions and times only for a member of pg_read_all_stats.",
-    sql="SELECT * FROM pg_stat_replication ORDER BY pid",
-)
-_LSN_COLUMNS = {"restart_lsn", "confirmed_flush_lsn", "two_phase_at"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,37 +24,8 @@ NAMED_TABLE = Query(
          ORDER BY a.attnum
     """,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NamedColumn:
-    name: str
-    type_oid: int
-    typmod: int
-    #: As ``format_type()`` writes it, with its modifier.
-    type_name: str
-    is_key: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTable:
-    """A table by its name, for output plugins that tell nothing else of it."""
-
-    oid: int
-    columns: tuple[NamedColumn, ...]
-
-
-def read_named_table(connection: Connection, schema: str, table: str) -> NamedTable | None:
-    rows = NAMED_TABLE.rows(connection, schema, table)
-    if not rows:
-        return None
-    oids = [row.pop("oid") for row in rows]
-    return NamedTable(oids[0], tuple(NamedColumn(**row) for row in rows if row["name"] is not None))
-
-
 #: ``pg_class.relreplident`` in words.
 IDENTITIES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "INDEX"}
-
 TABLES = Query(
     name="tables",
     about="Permanent tables of the database with replica identity and keys; anyone may read it.",
@@ -122,6 +93,32 @@ TYPE_NAMES = Query(
     about="Names of types as SQL writes them, qualified unless they are PostgreSQL's own.",
     sql="SELECT oid, format_type(oid, NULL) AS name FROM pg_type WHERE oid = ANY (%s)",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedColumn:
+    name: str
+    type_oid: int
+    typmod: int
+    #: As ``format_type()`` writes it, with its modifier.
+    type_name: str
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table by its name, for output plugins that tell nothing else of it."""
+
+    oid: int
+    columns: tuple[NamedColumn, ...]
+
+
+def read_named_table(connection: Connection, schema: str, table: str) -> NamedTable | None:
+    rows = NAMED_TABLE.rows(connection, schema, table)
+    if not rows:
+        return None
+    oids = [row.pop("oid") for row in rows]
+    return NamedTable(oids[0], tuple(NamedColumn(**row) for row in rows if row["name"] is not None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,51 @@ LEAST_BYTES = 64 * 1024**2
 _UNITS = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
 #: What comes first; as ``Slot.Protect``.
 DATABASE, RECORD = "database", "record"
+# Only a logical slot of this database and plugin that retains WAL is found: not one that is lost
+# (which retains nothing), not one synchronized from a primary (which its primary's slot keeps).
+# ``to_jsonb`` for columns that not every version has. OFFSET: measured before anything is dropped,
+# whatever the planner thinks.
+_SLOT: LiteralString = """
+    WITH position AS (
+        SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                    ELSE pg_current_wal_lsn() END AS lsn
+    ), found AS (
+        SELECT s.slot_name, s.active, s.active_pid, s.restart_lsn::text AS restart_lsn,
+               s.confirmed_flush_lsn::text AS confirmed_flush_lsn,
+               pg_wal_lsn_diff(p.lsn, s.restart_lsn)::bigint AS retained_wal_bytes
+          FROM pg_replication_slots AS s, position AS p
+         WHERE s.slot_name = %s AND s.slot_type = 'logical' AND s.plugin = %s
+           AND s.database = current_database() AND NOT s.temporary AND s.restart_lsn IS NOT NULL
+           AND to_jsonb(s) ->> 'wal_status' IS DISTINCT FROM 'lost'
+           AND to_jsonb(s) ->> 'invalidation_reason' IS NULL
+           AND to_jsonb(s) ->> 'synced' IS DISTINCT FROM 'true'
+        OFFSET 0
+    )
+"""
+MEASURED = Query(
+    name="budgeted",
+    about="What one slot retains; anyone may read it.",
+    sql=_SLOT + "SELECT * FROM found",
+)
+DROPPED = Query(
+    name="drop_over_budget",
+    about="Drops one slot if nobody reads it and it retains more than its budget.",
+    sql=_SLOT
+    + """
+    , over_budget AS MATERIALIZED (
+        SELECT * FROM found WHERE NOT active AND retained_wal_bytes >= %s
+    )
+    SELECT *, pg_drop_replication_slot(slot_name) FROM over_budget
+    """,
+)
+READER_ENDED = Query(
+    name="end_reader",
+    about="Ends the walsender that reads one slot; needs pg_signal_backend or the same role.",
+    sql="""
+        SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
+         WHERE slot_name = %s AND active_pid IS NOT NULL
+    """,
+)
 
 
 def parse_size(text: str) -> int:
@@ -96,53 +141,6 @@ def read_budget(text: str) -> int | None:
     except ValueError as error:
         remedy = "Correct the WAL budget"
         raise SourceProblem("bad_budget", str(error), remedy, "wal_budget_bytes") from None
-
-
-# Only a logical slot of this database and plugin that retains WAL is found: not one that is lost
-# (which retains nothing), not one synchronized from a primary (which its primary's slot keeps).
-# ``to_jsonb`` for columns that not every version has. OFFSET: measured before anything is dropped,
-# whatever the planner thinks.
-_SLOT: LiteralString = """
-    WITH position AS (
-        SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
-                    ELSE pg_current_wal_lsn() END AS lsn
-    ), found AS (
-        SELECT s.slot_name, s.active, s.active_pid, s.restart_lsn::text AS restart_lsn,
-               s.confirmed_flush_lsn::text AS confirmed_flush_lsn,
-               pg_wal_lsn_diff(p.lsn, s.restart_lsn)::bigint AS retained_wal_bytes
-          FROM pg_replication_slots AS s, position AS p
-         WHERE s.slot_name = %s AND s.slot_type = 'logical' AND s.plugin = %s
-           AND s.database = current_database() AND NOT s.temporary AND s.restart_lsn IS NOT NULL
-           AND to_jsonb(s) ->> 'wal_status' IS DISTINCT FROM 'lost'
-           AND to_jsonb(s) ->> 'invalidation_reason' IS NULL
-           AND to_jsonb(s) ->> 'synced' IS DISTINCT FROM 'true'
-        OFFSET 0
-    )
-"""
-MEASURED = Query(
-    name="budgeted",
-    about="What one slot retains; anyone may read it.",
-    sql=_SLOT + "SELECT * FROM found",
-)
-DROPPED = Query(
-    name="drop_over_budget",
-    about="Drops one slot if nobody reads it and it retains more than its budget.",
-    sql=_SLOT
-    + """
-    , over_budget AS MATERIALIZED (
-        SELECT * FROM found WHERE NOT active AND retained_wal_bytes >= %s
-    )
-    SELECT *, pg_drop_replication_slot(slot_name) FROM over_budget
-    """,
-)
-READER_ENDED = Query(
-    name="end_reader",
-    about="Ends the walsender that reads one slot; needs pg_signal_backend or the same role.",
-    sql="""
-        SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
-         WHERE slot_name = %s AND active_pid IS NOT NULL
-    """,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,9 @@ from replview.catalog.publications import (
 )
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 
+#: Before it a publication has no column lists.
+_SINCE = 150000
+
 
 def check_columns(
     request: SlotRequest, tables: list[TableFacts], usable: list[TableFacts] | None
@@ -126,10 +129,6 @@ def rules_for_slot(request: SlotRequest) -> dict[str, dict[str, str]]:
         for key, names in columns.items():
             rules.setdefault(".".join(key), {}).update(dict.fromkeys(sorted(names), rule))
     return rules
-
-
-#: Before it a publication has no column lists.
-_SINCE = 150000
 
 
 @dataclass(slots=True)

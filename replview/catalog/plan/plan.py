@@ -17,6 +17,10 @@ from replview.catalog.holders import read_open_transactions
 from replview.catalog.naming import some_of
 from replview.catalog.problems import SourceProblem, explain, first_line
 
+#: How often to say what slot creation is still waiting for.
+_PROGRESS_SECONDS = 2.0
+_STOPPED = SourceProblem("stopped", "stopped before it was done", "Try again")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
@@ -85,9 +89,6 @@ def json_of(plan: Plan) -> dict[str, object]:
     }
 
 
-#: How often to say what slot creation is still waiting for.
-_PROGRESS_SECONDS = 2.0
-_STOPPED = SourceProblem("stopped", "stopped before it was done", "Try again")
 Say = Callable[[str], None]
 #: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
 OnStep = Callable[[Statement, str], None]

@@ -14,6 +14,17 @@ from replview.text.parsing import name_parts
 
 #: ``{(schema, table): columns}``.
 Columns = Mapping[tuple[str, str], frozenset[str]]
+#: Options of the output plugin that may be chosen, with the values that make sense.
+PLUGIN_OPTIONS: dict[str, tuple[str, ...]] = {
+    "binary": ("on", "off"),
+    "messages": ("on", "off"),
+    "streaming": ("off", "on", "parallel"),
+    "origin": ("any", "none"),
+    "proto_version": ("1", "2", "3", "4"),
+    "format_version": ("1", "2"),  # of wal2json, where such a slot is adopted
+}
+#: What pgoutput is asked for where nobody says otherwise; ``parallel`` falls back by itself.
+PGOUTPUT = {"streaming": "parallel", "messages": "on", "origin": "any"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,19 +168,6 @@ def clash_of(publications: list[Publication]) -> str:
     tables = (table for publication in publications for table in publication.tables)
     clashes = (str(t) for t in tables if seen.setdefault(t.key, t.columns) != t.columns)
     return next(clashes, "")
-
-
-#: Options of the output plugin that may be chosen, with the values that make sense.
-PLUGIN_OPTIONS: dict[str, tuple[str, ...]] = {
-    "binary": ("on", "off"),
-    "messages": ("on", "off"),
-    "streaming": ("off", "on", "parallel"),
-    "origin": ("any", "none"),
-    "proto_version": ("1", "2", "3", "4"),
-    "format_version": ("1", "2"),  # of wal2json, where such a slot is adopted
-}
-#: What pgoutput is asked for where nobody says otherwise; ``parallel`` falls back by itself.
-PGOUTPUT = {"streaming": "parallel", "messages": "on", "origin": "any"}
 
 
 def request_of(answers: Mapping[str, Any], *, temporary: bool) -> SlotRequest:

@@ -33,6 +33,10 @@ _LOCK_ON_DROP = (
     "an ACCESS EXCLUSIVE lock for a moment: it waits for every transaction that has used the "
     "table, and while it waits (2 s at most) new readers and writers wait too"
 )
+#: How long a table's writers may be held up by us waiting for its lock.
+LOCK_TIMEOUT_MS = 2000
+#: Between tries they get on.
+TRIES, PAUSE_SECONDS = 5, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,12 +239,6 @@ def _install_notes(
                           "to the trigger and to roles that are granted it",
                           "revoke_emit"))  # fmt: skip
     return notes
-
-
-#: How long a table's writers may be held up by us waiting for its lock.
-LOCK_TIMEOUT_MS = 2000
-#: Between tries they get on.
-TRIES, PAUSE_SECONDS = 5, 1.0
 
 
 @dataclass(slots=True)
