@@ -13,6 +13,30 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection, connections
 from psycopg.conninfo import make_conninfo
 
+#: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
+#: its slot's row, and with it the slot, for hours.
+_LIVELINESS: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+#: Not among libpq's ``options``, which a pooler such as PgBouncer refuses.
+_SETTINGS = (
+    "SET timezone = 'UTC'; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
+    "SET bytea_output = 'hex'; SET extra_float_digits = 3; SET standard_conforming_strings = on; "
+    "SET idle_in_transaction_session_timeout = '10s'; SET tcp_keepalives_idle = 5; "
+    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
+)
+log = logging.getLogger(__name__)
+_PREFIX = "replview"
+_IDENTITY = """
+    SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || current_database()
+"""
+#: A process that starts together with the store waits for it so long.
+_WAIT_SECONDS = 60.0
+_AGAIN_SECONDS = 1.0
+
 
 @contextmanager
 def orm_connection() -> Iterator[None]:
@@ -58,23 +82,6 @@ def keep_connections(seconds: int) -> None:
     given["OPTIONS"] = {**_LIVELINESS, **options}
 
 
-#: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
-#: its slot's row, and with it the slot, for hours.
-_LIVELINESS: dict[str, Any] = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-#: Not among libpq's ``options``, which a pooler such as PgBouncer refuses.
-_SETTINGS = (
-    "SET timezone = 'UTC'; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
-    "SET bytea_output = 'hex'; SET extra_float_digits = 3; SET standard_conforming_strings = on; "
-    "SET idle_in_transaction_session_timeout = '10s'; SET tcp_keepalives_idle = 5; "
-    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
-)
-
-
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
     """An autocommit connection to the store Django is configured for."""
     session = psycopg.connect(
@@ -105,16 +112,6 @@ def _address() -> dict[str, Any]:
 # keys there begin with a name that all processes of one instance find by themselves, by whatever
 # address they reach the store: a digest of its system identifier and its database, or
 # ``REPLVIEW_INSTANCE``.
-
-log = logging.getLogger(__name__)
-
-_PREFIX = "replview"
-_IDENTITY = """
-    SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || current_database()
-"""
-#: A process that starts together with the store waits for it so long.
-_WAIT_SECONDS = 60.0
-_AGAIN_SECONDS = 1.0
 
 
 def redis_prefix() -> str:

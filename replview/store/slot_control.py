@@ -14,6 +14,17 @@ from replview.store.write.access_record import Action, note
 GIVEN_UP = "given_up"
 #: The columns of a slot with which nothing is wrong.
 NO_PROBLEM = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
+#: The code of a slot that replview dropped at its budget.
+DROPPED = "wal_budget"
+_WORDS = {
+    "wal_budget_bytes": "WAL budget",
+    "protect": "what comes first at the budget",
+    "heartbeat_seconds": "heartbeat",
+}
+#: Whether ``watched_with_budget`` may find any.
+ANY_WITH_BUDGET = (
+    f"EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = '{DROPPED}')"
+)
 
 
 def give_up(slot: Slot, by: str) -> None:
@@ -48,15 +59,6 @@ def _reopen(slot_ids: list[int]) -> int:
     )
 
 
-#: The code of a slot that replview dropped at its budget.
-DROPPED = "wal_budget"
-_WORDS = {
-    "wal_budget_bytes": "WAL budget",
-    "protect": "what comes first at the budget",
-    "heartbeat_seconds": "heartbeat",
-}
-
-
 def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
     """Write those of ``wal_budget_bytes``, ``protect`` and ``heartbeat_seconds`` that differ, with
     a line in the slot's log. Returns the slot as it is now.
@@ -73,12 +75,6 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
             note(Action.CHANGED_SLOT, subject=f"{slot}: {what}", source_id=row.source_id)
     slot.refresh_from_db()
     return slot
-
-
-#: Whether ``watched_with_budget`` may find any.
-ANY_WITH_BUDGET = (
-    f"EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = '{DROPPED}')"
-)
 
 
 def watched_with_budget() -> QuerySet[WatchedSlot]:

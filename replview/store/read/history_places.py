@@ -17,26 +17,6 @@ BLOCK = 1000
 #: The time and the LSN of a transaction that has a place in history.
 PLACED_TIME = "coalesce(t.commit_time, t.stored_at, t.received_at)"
 PLACED_LSN = "coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)"
-
-
-@dataclass(frozen=True, slots=True)
-class IncarnationPlaces:
-    """One incarnation of a slot, with how far its history goes and is summed up."""
-
-    id: int
-    slot_id: int
-    #: ``source/name``.
-    slot: str
-    number: int
-    commit_seq: int
-    rolled_seq: int
-
-
-def next_block(rolled_seq: int) -> int:
-    """The first block that is not in the sums."""
-    return (rolled_seq + 1) // BLOCK if rolled_seq else 0
-
-
 _OF_SLOT = """
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
@@ -47,7 +27,6 @@ _INCARNATIONS = f"""
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0)
     {_OF_SLOT} ORDER BY i.id DESC
 """
-
 # The blocks that may hold it, then transactions of the first or last, or not summed up yet.
 _PLACES = f"""
     SELECT l.incarnation, coalesce({{places}})
@@ -75,6 +54,24 @@ _FIRST_FROM_LSN = _PLACES.format(
         row=f"t.state <> 'snapshot' AND {PLACED_LSN} >= %(lsn)s", order="ASC"
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationPlaces:
+    """One incarnation of a slot, with how far its history goes and is summed up."""
+
+    id: int
+    slot_id: int
+    #: ``source/name``.
+    slot: str
+    number: int
+    commit_seq: int
+    rolled_seq: int
+
+
+def next_block(rolled_seq: int) -> int:
+    """The first block that is not in the sums."""
+    return (rolled_seq + 1) // BLOCK if rolled_seq else 0
 
 
 def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:

@@ -14,6 +14,14 @@ from typing import Any, Literal, Protocol
 
 from replview.text.parsing import name_parts
 
+#: Longer patterns are refused.
+LONGEST_PATTERN = 200
+#: What is selected for ``rules_of_rows``.
+RULES_SQL = """
+    SELECT id, source_id, table_pattern, column_pattern, type_pattern, "when" FROM mask_rule
+    ORDER BY id
+"""
+
 
 @lru_cache(maxsize=3000)
 def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
@@ -42,14 +50,6 @@ def table_readings(name: str) -> list[tuple[str, str]]:
 
 
 When = Literal["ingest", "display"]
-#: Longer patterns are refused.
-LONGEST_PATTERN = 200
-
-#: What is selected for ``rules_of_rows``.
-RULES_SQL = """
-    SELECT id, source_id, table_pattern, column_pattern, type_pattern, "when" FROM mask_rule
-    ORDER BY id
-"""
 
 
 class ColumnShape(Protocol):

@@ -11,6 +11,51 @@ import orjson
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 
+#: Of ``relation r``: when its shape came last. Of those of one name the last one has it.
+SHAPE_CAME = """(SELECT v.intervals->-1->>'at' FROM relation_version v
+                 WHERE v.id = r.current_version_id)"""
+_SHAPES = """
+    SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
+           v.columns, v.key_columns
+    FROM relation_version v JOIN relation r ON r.id = v.relation_id
+"""
+_NAMES = """
+    WITH mine AS (
+        SELECT r.id FROM relation r JOIN slot s ON s.id = r.slot_id
+        WHERE s.source_id = %(source)s
+          AND ((r.schema = %(schema)s AND r."table" = %(table)s)
+               OR EXISTS (SELECT FROM relation_version v WHERE v.relation_id = r.id
+                          AND v.schema = %(schema)s AND v."table" = %(table)s)))
+    SELECT schema, "table" FROM relation WHERE id IN (SELECT id FROM mine)
+    UNION
+    SELECT schema, "table" FROM relation_version WHERE relation_id IN (SELECT id FROM mine)
+"""
+_UNKNOWN = """
+    SELECT n.name FROM unnest(%(names)s::text[]) AS n (name) WHERE NOT EXISTS (
+        SELECT FROM relation r JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
+        WHERE (%(slot)s = '' OR (o.name = %(source)s AND s.name = %(name)s))
+          AND (%(seen)s::bigint[] IS NULL OR o.id = ANY(%(seen)s::bigint[]))
+          AND (n.name = r.schema || '.' || r."table" OR EXISTS (
+              SELECT FROM relation_version v
+              WHERE v.relation_id = r.id AND n.name = v.schema || '.' || v."table")))
+"""
+#: Changes that are looked at.
+SAMPLE = 150
+# By the keys' hashes: as good as drawn by lot; rows that change more often weigh more.
+_WIDTHS = f"""
+    SELECT count(*), avg(width)::float8, avg(key_width)::float8, count(*) FILTER (WHERE partial)
+    FROM (
+        SELECT (SELECT coalesce(sum(octet_length(v.value)), 0) FROM jsonb_each_text(c.new) v)
+                   AS width,
+               (SELECT coalesce(sum(octet_length(c.new->>k)), 0) FROM unnest(%(key)s::text[]) k)
+                   AS key_width,
+               (SELECT count(*) FROM jsonb_object_keys(c.new)) < %(columns)s::int AS partial
+        FROM (SELECT op, new FROM change
+              WHERE relation_id = %(relation)s::bigint AND key_hash IS NOT NULL
+              ORDER BY key_hash, lsn, seq LIMIT {SAMPLE}) c
+        WHERE c.op IN ('I', 'U') AND c.new IS NOT NULL) w
+"""  # noqa: S608 (of a constant)
+
 
 @dataclass(frozen=True, slots=True)
 class VersionShape:
@@ -48,27 +93,6 @@ def _is_same(one: Sequence[int], two: Sequence[int]) -> bool:
     return one[1] == two[1] or one[2] == two[2] != 0
 
 
-#: Of ``relation r``: when its shape came last. Of those of one name the last one has it.
-SHAPE_CAME = """(SELECT v.intervals->-1->>'at' FROM relation_version v
-                 WHERE v.id = r.current_version_id)"""
-_SHAPES = """
-    SELECT v.id, v.relation_id, r.oid, v.schema, v."table", v.number, v.replica_identity,
-           v.columns, v.key_columns
-    FROM relation_version v JOIN relation r ON r.id = v.relation_id
-"""
-_NAMES = """
-    WITH mine AS (
-        SELECT r.id FROM relation r JOIN slot s ON s.id = r.slot_id
-        WHERE s.source_id = %(source)s
-          AND ((r.schema = %(schema)s AND r."table" = %(table)s)
-               OR EXISTS (SELECT FROM relation_version v WHERE v.relation_id = r.id
-                          AND v.schema = %(schema)s AND v."table" = %(table)s)))
-    SELECT schema, "table" FROM relation WHERE id IN (SELECT id FROM mine)
-    UNION
-    SELECT schema, "table" FROM relation_version WHERE relation_id IN (SELECT id FROM mine)
-"""
-
-
 def names_had(
     session: ReadSession, source_id: int, schema: str, table: str
 ) -> set[tuple[str, str]]:
@@ -104,17 +128,6 @@ def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> li
     return _read(session, named, [slot.pk, list(names), list(names)])
 
 
-_UNKNOWN = """
-    SELECT n.name FROM unnest(%(names)s::text[]) AS n (name) WHERE NOT EXISTS (
-        SELECT FROM relation r JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
-        WHERE (%(slot)s = '' OR (o.name = %(source)s AND s.name = %(name)s))
-          AND (%(seen)s::bigint[] IS NULL OR o.id = ANY(%(seen)s::bigint[]))
-          AND (n.name = r.schema || '.' || r."table" OR EXISTS (
-              SELECT FROM relation_version v
-              WHERE v.relation_id = r.id AND n.name = v.schema || '.' || v."table")))
-"""
-
-
 def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "") -> list[str]:
     """Of these tables (``schema.table``) those of which a slot (``source/name``; empty: every one)
     has no change, under any name they had.
@@ -131,25 +144,6 @@ def unknown_words(session: ReadSession, names: Collection[str], slot: str = "") 
     """``no change of a table public.ordres is recorded``; empty: all are known."""
     unknown = unknown_tables(session, names, slot)
     return f"no change of a table {', '.join(unknown)} is recorded" if unknown else ""
-
-
-#: Changes that are looked at.
-SAMPLE = 150
-
-# By the keys' hashes: as good as drawn by lot; rows that change more often weigh more.
-_WIDTHS = f"""
-    SELECT count(*), avg(width)::float8, avg(key_width)::float8, count(*) FILTER (WHERE partial)
-    FROM (
-        SELECT (SELECT coalesce(sum(octet_length(v.value)), 0) FROM jsonb_each_text(c.new) v)
-                   AS width,
-               (SELECT coalesce(sum(octet_length(c.new->>k)), 0) FROM unnest(%(key)s::text[]) k)
-                   AS key_width,
-               (SELECT count(*) FROM jsonb_object_keys(c.new)) < %(columns)s::int AS partial
-        FROM (SELECT op, new FROM change
-              WHERE relation_id = %(relation)s::bigint AND key_hash IS NOT NULL
-              ORDER BY key_hash, lsn, seq LIMIT {SAMPLE}) c
-        WHERE c.op IN ('I', 'U') AND c.new IS NOT NULL) w
-"""  # noqa: S608 (of a constant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,12 @@ ACTOR = _ENTRY.format(column="actor", key="actor")
 ACTOR_GRADE = _ENTRY.format(column="actor_grade", key="grade")
 #: Whose ``change c`` is; empty: nobody's.
 CHANGES_ACTOR = f"coalesce((SELECT {ACTOR} FROM transaction t WHERE t.id = c.transaction_id), '')"  # noqa: S608
+#: After every commit: where a transaction stands that is not committed yet.
+OPEN_END = (1 << 63) - 1
+#: Between the values of a key; may occur in one: a hash only narrows the search.
+SEPARATOR = "\x1f"
+#: In place of a value that is SQL NULL (only possible where the identity is FULL).
+NULL_MARK = "\x00"
 
 
 class Slot(Protocol):
@@ -213,9 +219,6 @@ class EventRow:
     after_commit_seq: int
 
 
-#: After every commit: where a transaction stands that is not committed yet.
-OPEN_END = (1 << 63) - 1
-
 #: Place in an incarnation: the commit (for a snapshot its position), whether it is a change of the
 #: stream (a snapshot comes before the commit that begins where it stands), LSN, seq.
 Place = tuple[int, int, int, int]
@@ -263,12 +266,6 @@ class Step:
     def side(self, column: str) -> str:
         """Which of its images a known value is in."""
         return "new" if self.new and column in self.new else "old"
-
-
-#: Between the values of a key; may occur in one: a hash only narrows the search.
-SEPARATOR = "\x1f"
-#: In place of a value that is SQL NULL (only possible where the identity is FULL).
-NULL_MARK = "\x00"
 
 
 def key_hash(values: Sequence[str | None]) -> int:

@@ -33,6 +33,16 @@ _CUT = {
 CUT_COLUMNS = STEP_COLUMNS.replace("c.old, c.new", f"{_CUT['old']}, {_CUT['new']}")
 #: Of a withheld message this is shown.
 _MESSAGE_SHOWN = ("prefix", "transactional")
+_JSON = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
+_RELATIONS = TransactionRow._fields.index("relations")
+#: Said in the place of a definition that may hold a value nobody is to see.
+WITHHELD = "withheld: it may hold a value that is not shown"
+_NAMES = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+_VALUES = re.compile(r"'|(?<![\w$])\d|\b(?:WHERE|true|false)\b", re.IGNORECASE)
+_OF_CHANGE = "AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))"
+_OF_VALUE = """
+    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key), false)
+"""
 
 
 def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
@@ -123,12 +133,6 @@ def withholds_size(row: _Sized, visibility: Visibility) -> bool:
     )
 
 
-_JSON = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
-
-
-_RELATIONS = TransactionRow._fields.index("relations")
-
-
 def learn_touched(rows: Iterable[Sequence[Any]], visibility: Visibility, before: int = 0) -> None:
     """Read at once what may be seen of the tables of transactions; ``before``: columns that stand
     before ``TRANSACTION_COLUMNS``.
@@ -162,12 +166,6 @@ def masked_image(
         return None
     marked = dict.fromkeys(unsent, MASKED)
     return marked | {name: MASKED if name in masked else value for name, value in image.items()}
-
-
-#: Said in the place of a definition that may hold a value nobody is to see.
-WITHHELD = "withheld: it may hold a value that is not shown"
-_NAMES = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
-_VALUES = re.compile(r"'|(?<![\w$])\d|\b(?:WHERE|true|false)\b", re.IGNORECASE)
 
 
 def seen_definition(
@@ -225,12 +223,6 @@ def pattern_of(text: str) -> str:
     """What is like anything that has the text in it, for ILIKE."""
     escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     return f"%{escaped}%"
-
-
-_OF_CHANGE = "AND (c.relation_id IS NULL OR c.version_id = ANY(%(searched_versions)s::bigint[]))"
-_OF_VALUE = """
-    AND NOT coalesce(jsonb_exists(%(masked_columns)s::jsonb -> c.relation_id::text, v.key), false)
-"""
 
 
 def text_limits(

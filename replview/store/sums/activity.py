@@ -176,6 +176,18 @@ _INTO_ACTORS = f"""
 """  # noqa: S608 (of constants)
 _ADD_TABLES_AND_ACTORS = f"{_TOUCHED}, tables AS ({_INTO_TABLES}), {_INTO_ACTORS}"
 ADD_TABLES, ADD_ACTORS = f"{_TOUCHED}{_INTO_TABLES}", f"{_TOUCHED}, {_INTO_ACTORS}"
+_CHANGED = """
+    SELECT b.block, n.left_over FROM history_block b CROSS JOIN LATERAL (
+        SELECT count(*) AS left_over FROM transaction t
+        WHERE t.incarnation_id = b.incarnation_id AND t.commit_seq BETWEEN b.block * %(size)s
+              AND b.block * %(size)s + %(size)s - 1) n
+    WHERE b.incarnation_id = %(incarnation)s AND b.block BETWEEN %(first)s AND %(last)s
+      AND n.left_over <> b.transactions
+"""
+_OF_DAY = """
+    SELECT min(block), max(block) FROM history_block
+    WHERE incarnation_id = %s AND last_time >= %s AND first_time < %s
+"""
 
 
 def roll(deadline: float) -> int:
@@ -244,20 +256,6 @@ def _roll_some(incarnation: int) -> int:
         cursor.execute(_ADD_TABLES_AND_ACTORS, values)
         ActivityMark.objects.filter(pk=incarnation).update(rolled_seq=values["high"])
     return count
-
-
-_CHANGED = """
-    SELECT b.block, n.left_over FROM history_block b CROSS JOIN LATERAL (
-        SELECT count(*) AS left_over FROM transaction t
-        WHERE t.incarnation_id = b.incarnation_id AND t.commit_seq BETWEEN b.block * %(size)s
-              AND b.block * %(size)s + %(size)s - 1) n
-    WHERE b.incarnation_id = %(incarnation)s AND b.block BETWEEN %(first)s AND %(last)s
-      AND n.left_over <> b.transactions
-"""
-_OF_DAY = """
-    SELECT min(block), max(block) FROM history_block
-    WHERE incarnation_id = %s AND last_time >= %s AND first_time < %s
-"""
 
 
 def recount(incarnation: int, first: int, last: int, days: Sequence[dt.date]) -> None:

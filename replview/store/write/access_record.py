@@ -34,6 +34,7 @@ MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
 _MOST_REMEMBERED = 20_000
 _ADD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::jsonb)"
+_MOST_COLUMNS = 20
 
 
 @dataclass(slots=True)
@@ -242,8 +243,6 @@ def _json(facts: dict[str, Any]) -> str:
 
 
 # Of a search its length and columns; never for what, which is a value more often than not.
-
-_MOST_COLUMNS = 20
 
 
 def searched_changes(wanted: WantedChanges) -> None:

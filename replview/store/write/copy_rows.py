@@ -26,19 +26,8 @@ TRANSACTION_COLUMNS = (
     "commit_seq", "xid", "first_lsn", "prepare_lsn", "commit_lsn", "end_lsn", "commit_time",
     "prepared_at", "ended_at", "gid", "origin", "actor", "actor_grade", "context", "actors",
 )  # fmt: skip
-
-
-def _copy_into(table: str, columns: tuple[str, ...]) -> sql.Composed:
-    return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
-    )
-
-
-COPY_CHANGES = _copy_into("change", CHANGE_COLUMNS)
-COPY_TRANSACTIONS = _copy_into("transaction", TRANSACTION_COLUMNS)
 COPY_HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack("!ii", 0, 0)
 COPY_TRAILER = b"\xff\xff"
-
 NULL = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct("!hiq")
 _SEQ_LSN = struct.Struct("!iiiQ")
@@ -51,6 +40,26 @@ _LENGTH = struct.Struct("!i")
 #: Years 1 to 9999, as a datetime holds; a commit time outside, or infinite: ``context``.
 _FIRST_US = us_from_datetime(datetime.min.replace(tzinfo=UTC))
 _LAST_US = us_from_datetime(datetime.max.replace(tzinfo=UTC))
+#: ``pack_seq_lsn(4, seq, 8, lsn)``.
+pack_seq_lsn = _SEQ_LSN.pack
+#: ``pack_hash(8, hash)``: 64 bits as they are; the column is signed.
+pack_hash = _UINT8.pack
+#: ``pack_subxid(8, subxid)``.
+pack_subxid = _INT8.pack
+#: ``pack_jsonb(len(document) + 1, 1)``, before the document itself.
+pack_jsonb = _JSONB.pack
+#: Characters a piece; a piece of 4-byte characters is 16 MB.
+PIECE_CHARACTERS = 4 * 1024 * 1024
+
+
+def _copy_into(table: str, columns: tuple[str, ...]) -> sql.Composed:
+    return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
+    )
+
+
+COPY_CHANGES = _copy_into("change", CHANGE_COLUMNS)
+COPY_TRANSACTIONS = _copy_into("transaction", TRANSACTION_COLUMNS)
 
 
 def row_head(transaction_id: int) -> bytes:
@@ -63,20 +72,6 @@ def row_table(relation_id: int | None, version_id: int | None, op: str) -> bytes
     if relation_id is None or version_id is None:
         return NULL + NULL + b"\x00\x00\x00\x01" + op.encode()
     return _TABLE.pack(8, relation_id, 8, version_id, 1, op.encode())
-
-
-#: ``pack_seq_lsn(4, seq, 8, lsn)``.
-pack_seq_lsn = _SEQ_LSN.pack
-#: ``pack_hash(8, hash)``: 64 bits as they are; the column is signed.
-pack_hash = _UINT8.pack
-#: ``pack_subxid(8, subxid)``.
-pack_subxid = _INT8.pack
-#: ``pack_jsonb(len(document) + 1, 1)``, before the document itself.
-pack_jsonb = _JSONB.pack
-
-
-#: Characters a piece; a piece of 4-byte characters is 16 MB.
-PIECE_CHARACTERS = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

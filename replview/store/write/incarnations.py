@@ -11,6 +11,30 @@ from psycopg.types.json import Jsonb, JsonbLoader
 from decoder.scalars import LSN
 from replview.store.write.lease import Lease, beat
 
+_HAND_OVER = """
+UPDATE transaction SET incarnation_id = %s
+WHERE incarnation_id = %s AND state = 'prepared' AND prepare_lsn < %s
+"""
+_GIVE_UP = """
+WITH lost AS (
+    UPDATE transaction SET state = 'unknown', stored_at = clock_timestamp()
+    WHERE incarnation_id = %s AND state = 'prepared' RETURNING id
+)
+INSERT INTO transition (transaction_id, state, recorded_at)
+SELECT id, 'unknown', clock_timestamp() FROM lost
+"""
+_ENDED_BEYOND = """
+SELECT id FROM transaction
+WHERE incarnation_id = %(former)s AND gid IS NOT NULL AND prepare_lsn < %(until)s
+  AND end_lsn > %(until)s AND state IN ('committed', 'rolled back', 'skipped')
+"""
+# In the same partition as the original: that one is there.
+_NEW_ID = """
+SELECT (%s::bigint >> 32 << 32) + nextval('transaction_id_block') %% (1::bigint << 32)
+"""
+#: What belongs to a transaction, by its ``transaction_id``.
+_TABLES = ("change", "large_value", "aborted_subtransaction")
+
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
@@ -218,31 +242,6 @@ def log_event(
             None if lsn is None else str(LSN(lsn)), after_commit_seq,
         ],
     )  # fmt: skip
-
-
-_HAND_OVER = """
-UPDATE transaction SET incarnation_id = %s
-WHERE incarnation_id = %s AND state = 'prepared' AND prepare_lsn < %s
-"""
-_GIVE_UP = """
-WITH lost AS (
-    UPDATE transaction SET state = 'unknown', stored_at = clock_timestamp()
-    WHERE incarnation_id = %s AND state = 'prepared' RETURNING id
-)
-INSERT INTO transition (transaction_id, state, recorded_at)
-SELECT id, 'unknown', clock_timestamp() FROM lost
-"""
-_ENDED_BEYOND = """
-SELECT id FROM transaction
-WHERE incarnation_id = %(former)s AND gid IS NOT NULL AND prepare_lsn < %(until)s
-  AND end_lsn > %(until)s AND state IN ('committed', 'rolled back', 'skipped')
-"""
-# In the same partition as the original: that one is there.
-_NEW_ID = """
-SELECT (%s::bigint >> 32 << 32) + nextval('transaction_id_block') %% (1::bigint << 32)
-"""
-#: What belongs to a transaction, by its ``transaction_id``.
-_TABLES = ("change", "large_value", "aborted_subtransaction")
 
 
 def hand_over_prepared(

@@ -25,6 +25,10 @@ _NO_UNDO = {
     "S": "a snapshot changed nothing: it is a row as a baseline read it",
     "T": "a truncation does not tell the rows it removed",
 }
+#: A larger one is not for a clipboard.
+MOST_CHANGES = 1_000
+#: Reasons told; more are counted.
+_MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +284,6 @@ def _message(change: ChangeRow) -> Statement:
     transactional = "true" if message.get("transactional", True) else "false"
     prefix = string(str(message.get("prefix", ""))).lstrip()
     return Statement(f"SELECT pg_logical_emit_message({transactional}, {prefix}, {shown});")
-
-
-#: A larger one is not for a clipboard.
-MOST_CHANGES = 1_000
-#: Reasons told; more are counted.
-_MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True)

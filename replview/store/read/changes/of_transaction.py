@@ -44,6 +44,20 @@ _OLD, _NEW = (
 )
 _CUT_ROW = _ROW.format(old=_OLD, new=_NEW)
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
+# Only as far into a transaction as _SEARCHED: a large one is not read whole for a filter.
+_MATCHING_TEXT = f"""
+    SELECT DISTINCT c.transaction_id FROM change c
+    WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
+      AND {{holds_text}} AND {NOT_ABORTED}
+"""  # noqa: S608 (of a constant)
+_SEARCHED = 200
+_MESSAGES_OF = """
+    SELECT DISTINCT ON (transaction_id) transaction_id, new->>'prefix'
+    FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
+    ORDER BY transaction_id, seq
+"""
+# What a page may ask for at once; the rest of a larger value is for a download.
+_VALUE_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,24 +232,6 @@ def _change_rows(session: ReadSession, sql: str, parameters: dict[str, Any]) -> 
 
 def _json(text: object) -> Any:
     return orjson.loads(text) if isinstance(text, str) else text
-
-
-# Only as far into a transaction as _SEARCHED: a large one is not read whole for a filter.
-_MATCHING_TEXT = f"""
-    SELECT DISTINCT c.transaction_id FROM change c
-    WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
-      AND {{holds_text}} AND {NOT_ABORTED}
-"""  # noqa: S608 (of a constant)
-_SEARCHED = 200
-
-_MESSAGES_OF = """
-    SELECT DISTINCT ON (transaction_id) transaction_id, new->>'prefix'
-    FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
-    ORDER BY transaction_id, seq
-"""
-
-# What a page may ask for at once; the rest of a larger value is for a download.
-_VALUE_LIMIT = 2_000_000
 
 
 def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[int]:

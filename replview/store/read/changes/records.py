@@ -25,6 +25,16 @@ _OWN_FIELDS = {
 }
 
 Record = dict[str, Any]
+#: Counts of a table's changes, in the order the record keeps them.
+_COUNTS = ("insert", "update", "delete", "truncate")
+COLUMNS = (
+    "slot", "incarnation", "transaction", "commit_seq", "xid", "gid", "commit_lsn", "end_lsn",
+    "commit_time", "origin", "actor", "context", "seq", "lsn", "subxid", "op", "schema", "table",
+    "relation_oid", "version", "key", "old", "new", "not_sent", "cascade", "restart_identity",
+    "prefix", "content", "content_base64", "transactional",
+)  # fmt: skip
+#: What a spreadsheet may take for the beginning of a formula, and the sign that says it is none.
+RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
@@ -95,10 +105,6 @@ def utc_text(moment: dt.datetime | None) -> str | None:
     return None if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-#: Counts of a table's changes, in the order the record keeps them.
-_COUNTS = ("insert", "update", "delete", "truncate")
-
-
 def transaction_json(
     row: TransactionRow, names: Mapping[int, tuple[str, str]], slot: str, incarnation: int
 ) -> dict[str, Any]:
@@ -152,15 +158,6 @@ def _table(
 # In CSV, what has an inner form (rows, keys, context) is JSON. Cells of free text that a
 # spreadsheet would take for a formula (and those that begin with an apostrophe) begin with one
 # apostrophe more; nothing else is altered. An empty cell is null.
-
-COLUMNS = (
-    "slot", "incarnation", "transaction", "commit_seq", "xid", "gid", "commit_lsn", "end_lsn",
-    "commit_time", "origin", "actor", "context", "seq", "lsn", "subxid", "op", "schema", "table",
-    "relation_oid", "version", "key", "old", "new", "not_sent", "cascade", "restart_identity",
-    "prefix", "content", "content_base64", "transactional",
-)  # fmt: skip
-#: What a spreadsheet may take for the beginning of a formula, and the sign that says it is none.
-RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
