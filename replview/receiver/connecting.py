@@ -14,21 +14,6 @@ WITH_HOLES = {
     "ISO_8859_8": "iso8859-8",
     **{f"WIN{page}": f"cp{page}" for page in (874, *range(1250, 1256), 1257, 1258)},
 }
-
-
-def encodings_for(server_encoding: str | None) -> tuple[str, str]:
-    """``client_encoding``, and Python's name of it.
-
-    UTF8, unless the server could then meet a byte that it can store but not convert: that would
-    end the stream at this change every time. We mark such values instead.
-    """
-    if server_encoding == "SQL_ASCII":
-        return "SQL_ASCII", "utf-8"
-    if server_encoding in WITH_HOLES:
-        return server_encoding, WITH_HOLES[server_encoding]
-    return "UTF8", "utf-8"
-
-
 #: The other encodings a database can have, by PostgreSQL's name, with Python's codec. What is not
 #: here Python cannot read (EUC_TW, EUC_JIS_2004 as PostgreSQL has them, MULE_INTERNAL).
 _OTHERS = {
@@ -49,13 +34,6 @@ _OTHERS = {
         )
     },
 }
-
-
-def codec_of(server_encoding: str) -> str:
-    """Python's codec for text as a database has it. Raises ``LookupError`` where there is none."""
-    return {**_OTHERS, **WITH_HOLES}[server_encoding]
-
-
 #: The session's own settings shape text output, not the writer's.
 TEXT_SETTINGS = {
     "datestyle": "ISO",
@@ -66,6 +44,24 @@ TEXT_SETTINGS = {
 }
 #: Of a connection on which we only read: they notice a host that is gone.
 PROBES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
+
+
+def encodings_for(server_encoding: str | None) -> tuple[str, str]:
+    """``client_encoding``, and Python's name of it.
+
+    UTF8, unless the server could then meet a byte that it can store but not convert: that would
+    end the stream at this change every time. We mark such values instead.
+    """
+    if server_encoding == "SQL_ASCII":
+        return "SQL_ASCII", "utf-8"
+    if server_encoding in WITH_HOLES:
+        return server_encoding, WITH_HOLES[server_encoding]
+    return "UTF8", "utf-8"
+
+
+def codec_of(server_encoding: str) -> str:
+    """Python's codec for text as a database has it. Raises ``LookupError`` where there is none."""
+    return {**_OTHERS, **WITH_HOLES}[server_encoding]
 
 
 def given_up_after(conninfo: str) -> dict[str, Any]:

@@ -11,6 +11,24 @@ from replview.catalog.slots import SlotFacts
 from replview.store.write import incarnations
 from replview.store.write.lease import Lease
 
+#: By reason, what is missing between two incarnations.
+GAPS = {
+    "temporary": "The connection was lost and with it the temporary slot: what was committed until "
+    "the new one began was not seen.",
+    "re-pointed": "The source is another cluster now: a new record begins here.",
+    "timeline": "The source went to another timeline (a failover or a restore) and does not tell "
+    "where it left the former one: a new record begins here.",
+    "failover": "On the promoted server the slot stands beyond our record: what was committed in "
+    "between was not seen.",
+    "advanced": "The slot stands beyond our record (advanced by somebody else, dropped and created "
+    "anew, or this store was restored from an older back-up): what was committed in between is not "
+    "in it.",
+    "recreated": "replview had dropped the slot at its WAL budget, to protect the source's disk: "
+    "what was committed until it was created anew was not seen.",
+    "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
+    "a new record begins where the slot stands now.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class SystemIdentity:
@@ -132,25 +150,6 @@ def _say_what_is_between(
         store, slot.id, "gap", GAPS[new.reason], incarnation_id=incarnation.id, lsn=new.started,
         detail=detail,
     )  # fmt: skip
-
-
-#: By reason, what is missing between two incarnations.
-GAPS = {
-    "temporary": "The connection was lost and with it the temporary slot: what was committed until "
-    "the new one began was not seen.",
-    "re-pointed": "The source is another cluster now: a new record begins here.",
-    "timeline": "The source went to another timeline (a failover or a restore) and does not tell "
-    "where it left the former one: a new record begins here.",
-    "failover": "On the promoted server the slot stands beyond our record: what was committed in "
-    "between was not seen.",
-    "advanced": "The slot stands beyond our record (advanced by somebody else, dropped and created "
-    "anew, or this store was restored from an older back-up): what was committed in between is not "
-    "in it.",
-    "recreated": "replview had dropped the slot at its WAL budget, to protect the source's disk: "
-    "what was committed until it was created anew was not seen.",
-    "rewound": "The server's WAL ends before our record does (it was restored from an older copy): "
-    "a new record begins where the slot stands now.",
-}
 
 
 def new_incarnation(

@@ -34,6 +34,25 @@ _MORE_TIMES = 4
 _ROWS_FOR_A_CHANGE = 4
 _ROWS_MORE = 1_000
 _READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
+_TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
+#: What a plugin leaves out, in sentences.
+_CANNOT_TELL = {
+    "test_decoding": (
+        "the replica identity and the primary key of a table",
+        "what is in transactions that have not ended",
+        "subtransactions and replication origins",
+        "where a commit record begins",
+        _TABLES_OF_ALL,
+    ),
+    "wal2json": (
+        "the replica identity of a table",
+        "transactions that have not ended, and whether one is prepared",
+        "NaN and ±Infinity, which read as NULL",
+        "updates and deletes of tables without a replica identity",
+        "subtransactions",
+        _TABLES_OF_ALL,
+    ),
+}
 
 
 def peek(
@@ -208,24 +227,3 @@ def _no_publication(wanted: list[str], known: set[str]) -> SourceProblem:
         f"{what}, and pgoutput tells only what one publishes",
         f"Name those that the slot's reader uses; there are: {', '.join(sorted(known)) or 'none'}",
     )
-
-
-_TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
-#: What a plugin leaves out, in sentences.
-_CANNOT_TELL = {
-    "test_decoding": (
-        "the replica identity and the primary key of a table",
-        "what is in transactions that have not ended",
-        "subtransactions and replication origins",
-        "where a commit record begins",
-        _TABLES_OF_ALL,
-    ),
-    "wal2json": (
-        "the replica identity of a table",
-        "transactions that have not ended, and whether one is prepared",
-        "NaN and ±Infinity, which read as NULL",
-        "updates and deletes of tables without a replica identity",
-        "subtransactions",
-        _TABLES_OF_ALL,
-    ),
-}

@@ -29,6 +29,9 @@ from replview.store.write.copy_rows import TransactionRow
 #: A longer value is cut, and says so.
 VALUE_CHARACTERS = 500
 _OP_NAMES = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message"}
+#: How many transactions are listed, and changes shown.
+LISTED, SHOWN = 100, 50
+_OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 
 def change_record(transaction: OpenTransaction, change: Change) -> dict[str, object]:
@@ -129,11 +132,6 @@ def _cut(text: str) -> str:
 
 def _lsn(value: int | None) -> str | None:
     return str(LSN(value)) if value else None
-
-
-#: How many transactions are listed, and changes shown.
-LISTED, SHOWN = 100, 50
-_OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 
 class _Naming(TransactionRow):

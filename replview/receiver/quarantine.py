@@ -21,6 +21,13 @@ from replview.store.write import lease as leases
 from replview.store.write.incarnations import SlotRow, log_event
 from replview.store.write.lease import Lease
 
+#: More of a message than this is not kept.
+_RAW_LIMIT_BYTES = 64 * 1024 * 1024
+_REMEDY = (
+    "Mend the cause and try again, or leave the transaction out of the record: both on the slot's "
+    "page, or with replview slot quarantine"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -127,14 +134,6 @@ def settle(store: psycopg.Connection[Any], quarantine_ids: Iterable[int]) -> Non
 
 def _position(text: str | None) -> int | None:
     return None if text is None else LSN.parse(text)
-
-
-#: More of a message than this is not kept.
-_RAW_LIMIT_BYTES = 64 * 1024 * 1024
-_REMEDY = (
-    "Mend the cause and try again, or leave the transaction out of the record: both on the slot's "
-    "page, or with replview slot quarantine"
-)
 
 
 @dataclass(frozen=True, slots=True)

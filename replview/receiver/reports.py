@@ -15,6 +15,10 @@ from replview.store.write import lease as leases
 from replview.store.write.incarnations import Incarnation, SlotRow, log_event
 from replview.store.write.lease import Lease
 
+#: It is told so often, however many batches there are.
+_TELL_SECONDS = 1.0
+_STATM = Path("/proc/self/statm")
+
 
 def say_streaming(
     store: psycopg.Connection[Any], lease: Lease, incarnation: Incarnation, *, again: bool
@@ -117,11 +121,6 @@ def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, 
         "epoch": lease.epoch,
         "lsn": None if began is None else str(began),
     }
-
-
-#: It is told so often, however many batches there are.
-_TELL_SECONDS = 1.0
-_STATM = Path("/proc/self/statm")
 
 
 class ReceiverFacts:

@@ -31,6 +31,19 @@ _PIECE_BYTES = 4 * 1024 * 1024
 _PIECE_SECONDS = 0.5
 _MOST_ROWS = (1 << 31) - 1
 _TURN_SECONDS = 0.25
+# Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that we ask for, a byte
+# below 128 is that ASCII character.
+_ESCAPES = {
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+    b"\\": b"\\",
+}
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_NULL = b"\\N"
 
 
 class Stopped(Exception):
@@ -161,21 +174,6 @@ def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -
     return known or name_trouble(
         error, conninfo=conninfo, slot="(temporary)", publications=wanted.publications
     )
-
-
-# Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that we ask for, a byte
-# below 128 is that ASCII character.
-_ESCAPES = {
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-    b"\\": b"\\",
-}
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
-_NULL = b"\\N"
 
 
 class RowParser:

@@ -18,6 +18,34 @@ from replview.receiver.sessions.slot_functions import WAL_PAGE_BYTES
 PROGRESS_SECONDS = 0.1
 #: Tell the server that we live at least this often (wal_sender_timeout is 10 s).
 ALIVE_SECONDS = 3.0
+#: What a server's WAL may have grown while its catalog cannot be asked.
+_GROWN_BYTES = 1 << 30
+#: So long it is not asked again then: it would hold up every batch.
+_ASK_AGAIN_SECONDS = 30.0
+#: After so long without a word the next status update asks for one.
+ASK_SECONDS = 2.5
+#: A server that is busy with something very large may not answer for long, and would never come to
+#: its end if each session gave up as soon as the one before.
+_LONGEST_ANSWER_SECONDS = 640.0
+#: After something new, look again this soon; then less and less often.
+SHORTEST_SECONDS = 0.25
+LONGEST_SECONDS = 1.0
+#: A peek keeps the server busy no more than half of the time; a fifth, while it decodes open
+#: transactions each time anew. But nobody waits longer than this for a commit.
+_PAUSE_SECONDS = 5.0
+#: While a streamed transaction is open, it is asked for (and stored) anew no more often than this,
+#: and a fifth of the time at most.
+_FULL_SECONDS = 2.0
+_FULL_PAUSES = 4.0
+_LONGEST_FULL_SECONDS = 60.0
+#: How long the last page of WAL is left alone where it may end within a record.
+_PAGE_SECONDS = 3.0
+#: Changes in one peek, at first and at most. The server keeps them in a temporary file.
+FIRST_CHANGES = 50_000
+MOST_CHANGES = 1_000_000
+#: The same of full peeks, whose limit cuts open transactions too.
+FIRST_STREAMED_CHANGES = 1_000_000
+MOST_STREAMED_CHANGES = 100_000_000
 
 
 @dataclass(slots=True)
@@ -60,12 +88,6 @@ def idle_position(keepalive_lsn: int, stored_lsn: int, *, pending: bool) -> int 
     return keepalive_lsn if not pending and keepalive_lsn > stored_lsn else None
 
 
-#: What a server's WAL may have grown while its catalog cannot be asked.
-_GROWN_BYTES = 1 << 30
-#: So long it is not asked again then: it would hold up every batch.
-_ASK_AGAIN_SECONDS = 30.0
-
-
 @dataclass(slots=True)
 class WalEnd:
     """How far the server's WAL goes. A position of the stream beyond it is false: once stored and
@@ -89,13 +111,6 @@ class WalEnd:
             self.known_lsn = may_have = max(self.known_lsn, said)
         if lsn > may_have:
             raise trouble("beyond_wal", told=LSN(lsn), end=LSN(self.known_lsn))
-
-
-#: After so long without a word the next status update asks for one.
-ASK_SECONDS = 2.5
-#: A server that is busy with something very large may not answer for long, and would never come to
-#: its end if each session gave up as soon as the one before.
-_LONGEST_ANSWER_SECONDS = 640.0
 
 
 @dataclass(slots=True)
@@ -131,27 +146,6 @@ def patience_seconds(timeout_seconds: float, given_up: int) -> float:
     server's silence: twice as long each time.
     """
     return min(timeout_seconds * 2.0**given_up, _LONGEST_ANSWER_SECONDS)
-
-
-#: After something new, look again this soon; then less and less often.
-SHORTEST_SECONDS = 0.25
-LONGEST_SECONDS = 1.0
-#: A peek keeps the server busy no more than half of the time; a fifth, while it decodes open
-#: transactions each time anew. But nobody waits longer than this for a commit.
-_PAUSE_SECONDS = 5.0
-#: While a streamed transaction is open, it is asked for (and stored) anew no more often than this,
-#: and a fifth of the time at most.
-_FULL_SECONDS = 2.0
-_FULL_PAUSES = 4.0
-_LONGEST_FULL_SECONDS = 60.0
-#: How long the last page of WAL is left alone where it may end within a record.
-_PAGE_SECONDS = 3.0
-#: Changes in one peek, at first and at most. The server keeps them in a temporary file.
-FIRST_CHANGES = 50_000
-MOST_CHANGES = 1_000_000
-#: The same of full peeks, whose limit cuts open transactions too.
-FIRST_STREAMED_CHANGES = 1_000_000
-MOST_STREAMED_CHANGES = 100_000_000
 
 
 class Pacing:

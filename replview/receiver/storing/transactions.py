@@ -27,6 +27,40 @@ _SET = ", ".join(f"{name} = %({name})s" for name in (*_PLAIN, *_LSNS, *_TIMES, *
 _UPDATE_TRANSACTION = (
     f"UPDATE transaction SET {_SET}, stored_at = clock_timestamp() WHERE id = %(id)s"  # noqa: S608
 )
+# Of each entry of ``actors``, from 1 on.
+_BY_ENTRY = f"""
+SELECT width_bucket(c.seq, %s::int[]), c.relation_id::text, c.op::text, count(*) FROM change c
+WHERE c.transaction_id = %s AND {NOT_ABORTED} GROUP BY 1, 2, 3
+"""  # noqa: S608 (of constants)
+_END_PREPARED = """
+UPDATE transaction SET
+    state = CASE WHEN %(state)s = 'committed' AND context ? '$skipped' THEN 'skipped'
+                 ELSE %(state)s END,
+    commit_seq = %(commit_seq)s,
+    commit_lsn = %(commit_lsn)s, end_lsn = %(end_lsn)s, commit_time = %(commit_time)s,
+    ended_at = %(ended_at)s, stored_at = clock_timestamp()
+WHERE id = (SELECT id FROM transaction
+            WHERE incarnation_id = %(incarnation_id)s AND gid = %(gid)s AND xid = %(xid)s
+              AND state = 'prepared'
+            ORDER BY prepare_lsn DESC LIMIT 1)
+RETURNING id, state, inserts + updates + deletes + truncates + messages
+"""
+#: An aborted subtransaction; its own xid: the whole transaction, whose changes count no more.
+TOMBSTONE = """
+INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
+VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
+"""
+_WAITS = "SELECT FROM transaction WHERE incarnation_id = %s AND state = 'prepared' AND xid = %s"
+_WAS_ABORTED = """
+SELECT FROM transaction WHERE incarnation_id = %s AND xid = %s AND state = 'aborted'
+    AND received_at > now() - interval '1 day'
+"""
+_IS_STORED = """
+SELECT EXISTS (SELECT FROM transaction
+               WHERE incarnation_id = %(incarnation_id)s AND gid = %(gid)s AND xid = %(xid)s
+                 AND (prepare_lsn = %(lsn)s OR %(lsn)s::pg_lsn IS NULL)
+                 AND state IN ('prepared', 'committed', 'rolled back', 'skipped'))
+"""
 
 
 def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
@@ -46,13 +80,6 @@ def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionR
 def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
     if rows:
         connection.cursor().executemany(_UPDATE_TRANSACTION, [_parameters(row) for row in rows])
-
-
-# Of each entry of ``actors``, from 1 on.
-_BY_ENTRY = f"""
-SELECT width_bucket(c.seq, %s::int[]), c.relation_id::text, c.op::text, count(*) FROM change c
-WHERE c.transaction_id = %s AND {NOT_ABORTED} GROUP BY 1, 2, 3
-"""  # noqa: S608 (of constants)
 
 
 def count_by_actor(connection: psycopg.Connection[Any], row: TransactionRow) -> None:
@@ -106,37 +133,6 @@ def _parameters(row: TransactionRow) -> dict[str, object]:
         **{name: one if one is None else orjson.dumps(one).decode()
            for name, one in documents.items()},
     }  # fmt: skip
-
-
-_END_PREPARED = """
-UPDATE transaction SET
-    state = CASE WHEN %(state)s = 'committed' AND context ? '$skipped' THEN 'skipped'
-                 ELSE %(state)s END,
-    commit_seq = %(commit_seq)s,
-    commit_lsn = %(commit_lsn)s, end_lsn = %(end_lsn)s, commit_time = %(commit_time)s,
-    ended_at = %(ended_at)s, stored_at = clock_timestamp()
-WHERE id = (SELECT id FROM transaction
-            WHERE incarnation_id = %(incarnation_id)s AND gid = %(gid)s AND xid = %(xid)s
-              AND state = 'prepared'
-            ORDER BY prepare_lsn DESC LIMIT 1)
-RETURNING id, state, inserts + updates + deletes + truncates + messages
-"""
-#: An aborted subtransaction; its own xid: the whole transaction, whose changes count no more.
-TOMBSTONE = """
-INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
-VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
-"""
-_WAITS = "SELECT FROM transaction WHERE incarnation_id = %s AND state = 'prepared' AND xid = %s"
-_WAS_ABORTED = """
-SELECT FROM transaction WHERE incarnation_id = %s AND xid = %s AND state = 'aborted'
-    AND received_at > now() - interval '1 day'
-"""
-_IS_STORED = """
-SELECT EXISTS (SELECT FROM transaction
-               WHERE incarnation_id = %(incarnation_id)s AND gid = %(gid)s AND xid = %(xid)s
-                 AND (prepare_lsn = %(lsn)s OR %(lsn)s::pg_lsn IS NULL)
-                 AND state IN ('prepared', 'committed', 'rolled back', 'skipped'))
-"""
 
 
 class PreparedEndings:
