@@ -24,6 +24,11 @@ _DEFAULT_RANGE = "7d"
 #: Of a query: what narrows it besides the time.
 _NARROWING = ("action", "user", "source", "table", "via")
 _TEXT_LIMIT = 300
+PAGE_RECORDS = 100
+_TABLES_SHOWN = 3
+_PIECE_BYTES = 64 * 1024
+_COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
+            "source", "tables", "details")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +112,6 @@ def _choice(wanted: RecordQuery, word: str, name: str, values: list[tuple[str, s
     entries += [(label, wanted.url(**{name: value}), value == now) for label, value in values]
     chosen = next((label for label, value in values if value == now), now)
     return Menu(word, chosen, entries)
-
-
-PAGE_RECORDS = 100
-_TABLES_SHOWN = 3
-_PIECE_BYTES = 64 * 1024
-_COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
-            "source", "tables", "details")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,14 @@ from replview.ui.params import Params
 
 #: No account's name is longer.
 _LONGEST_NAME = 150
+_MAX_DAYS = 3650
+_THERE = "There is a token of this name already."
+_SCOPE_WORDS = {
+    "metrics": "read /metrics, of every source",
+    "read": "read whatever this account may",
+    "export": "read, and ask for exports",
+    "operate": "whatever this account may, changes too",
+}
 
 
 def address_of(request: HttpRequest) -> str:
@@ -92,16 +100,6 @@ class SignIn(LoginView):
         page |= {"locked_for": age_words(left), "username": self.request.POST.get("username", "")}
         retry = {"Retry-After": str(max(1, round(left.total_seconds())))}
         return self.render_to_response(page, status=429, headers=retry)
-
-
-_MAX_DAYS = 3650
-_THERE = "There is a token of this name already."
-_SCOPE_WORDS = {
-    "metrics": "read /metrics, of every source",
-    "read": "read whatever this account may",
-    "export": "read, and ask for exports",
-    "operate": "whatever this account may, changes too",
-}
 
 
 @page(GET, role=SIGNED_IN)

@@ -24,6 +24,7 @@ from replview.text.formats import plural
 from replview.ui.params import Params
 
 _MOST = 500
+_BACKEND = "replview.access.rights.RightsBackend"
 
 
 @page(GET_POST, role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
@@ -208,9 +209,6 @@ def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
         "cause": f"{plural(admins, 'admin')} among them.",
         "next": "Give a role, or close what nobody uses." if lacking else "",
     }
-
-
-_BACKEND = "replview.access.rights.RightsBackend"
 
 
 @page(GET_POST, role=EVERYONE, of={"code": None})

@@ -28,6 +28,12 @@ from replview.ui.changes.transaction_lines import TransactionLine, transaction_l
 
 #: More days than these are not drawn: the newest are.
 MOST_DAYS = 90
+PAGE_ACTORS = 50
+LATEST_TRANSACTIONS = 20
+_TABLES_NAMED = 2
+_TABLES_LISTED = 100
+_VALUES_SHOWN = 3
+_UNKNOWN_ACTOR = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +99,6 @@ def day_bars(
 
 def _size(each: DaySum) -> int:
     return each.changes or each.messages
-
-
-PAGE_ACTORS = 50
-LATEST_TRANSACTIONS = 20
-_TABLES_NAMED = 2
-_TABLES_LISTED = 100
-_VALUES_SHOWN = 3
-_UNKNOWN_ACTOR = "?"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,6 +10,10 @@ _K = AlertRule.Kind
 _NOW, _LOOK = AlertRule.Severity.NOW, AlertRule.Severity.LOOK
 _MINUTE, _HOUR = 60.0, 3600.0
 _GB = float(1 << 30)
+#: What comes and goes with a single sample has to hold for more than one.
+_STEADY = {"hold_seconds": 6.0, "clear_seconds": 6.0}
+#: Of the advisory locks: rules are inserted once.
+INSERT_LOCK = 0x7265706C616C31
 
 
 def _rule(
@@ -20,8 +24,6 @@ def _rule(
     }  # fmt: skip
 
 
-#: What comes and goes with a single sample has to hold for more than one.
-_STEADY = {"hold_seconds": 6.0, "clear_seconds": 6.0}
 BUILT_IN: tuple[dict[str, Any], ...] = (
     _rule("slot_lost", "Slot lost", _K.SLOT_LOST, _NOW),
     _rule("loss_now", "Loss within an hour", _K.TIME_TO_LOSS, _NOW, _HOUR,
@@ -51,8 +53,6 @@ BUILT_IN: tuple[dict[str, Any], ...] = (
 
 
 KEYS = frozenset(str(values["key"]) for values in BUILT_IN)
-#: Of the advisory locks: rules are inserted once.
-INSERT_LOCK = 0x7265706C616C31
 
 
 def _known_keys() -> set[str]:

@@ -23,6 +23,18 @@ from replview.store import instance_settings
 from replview.store.django_session import rows
 from replview.store.models import Alert, AlertRule
 
+_NOW, _LOOK = AlertRule.Severity.NOW, AlertRule.Severity.LOOK
+log = logging.getLogger(__name__)
+_State = Alert.State
+#: The setting that tells when rules were last evaluated.
+EVALUATED_AT = "alerts.evaluated_at"
+_MOVING = (
+    "state", "fired_at", "over_since", "cleared_at", "message", "value_fired", "value_worst",
+    "value_last", "rule_was", "detail", "source", "slot",
+)  # fmt: skip
+#: Of the advisory locks: there is one evaluator.
+EVALUATE_LOCK = 0x7265706C616C32
+
 
 def holds(rule: AlertRule, value: float) -> bool:
     if rule.threshold is None:
@@ -92,9 +104,6 @@ def _ending(alert: Alert, rule: AlertRule, now: dt.datetime) -> None:
         alert.cleared_at = now
 
 
-_NOW, _LOOK = AlertRule.Severity.NOW, AlertRule.Severity.LOOK
-
-
 def furthest_first(rules: Iterable[AlertRule]) -> list[AlertRule]:
     """Of each kind those that are reached last come first."""
 
@@ -126,17 +135,6 @@ class Precedence:
                 self._firing[rule.kind, alert.subject] = rule
 
 
-log = logging.getLogger(__name__)
-
-_State = Alert.State
-#: The setting that tells when rules were last evaluated.
-EVALUATED_AT = "alerts.evaluated_at"
-_MOVING = (
-    "state", "fired_at", "over_since", "cleared_at", "message", "value_fired", "value_worst",
-    "value_last", "rule_was", "detail", "source", "slot",
-)  # fmt: skip
-
-
 def evaluate(now: dt.datetime | None = None) -> list[Alert]:
     """Take every rule one step on; returns the alerts that fired or were cleared."""
     now = now or dt.datetime.now(dt.UTC)
@@ -152,10 +150,6 @@ def evaluate(now: dt.datetime | None = None) -> list[Alert]:
         # Pages say so where nobody evaluates any more.
         instance_settings.write(EVALUATED_AT, now.isoformat(), "")
         return changed
-
-
-#: Of the advisory locks: there is one evaluator.
-EVALUATE_LOCK = 0x7265706C616C32
 
 
 @contextmanager

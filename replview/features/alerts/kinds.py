@@ -9,6 +9,15 @@ from replview.store.models import AlertRule
 from replview.text.formats import NO_BREAK, UNITS, age_words, bytes_words
 from replview.text.problem import CodedProblem
 
+_SIZES = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
+_TIMES = {
+    "ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600,
+    "hour": 3600, "d": 86400, "day": 86400,
+}  # fmt: skip
+_AMOUNT = re.compile(r"\s*(\d{1,15}(?:[.,]\d{1,6})?)\s*([a-zA-Z%]{0,7})\s*", re.ASCII)
+_SECONDS_LIMIT = 366 * 86400
+_BYTES_LIMIT = 1 << 60
+
 
 class Unit(StrEnum):
     """Of a rule's threshold and of what is measured."""
@@ -140,16 +149,6 @@ KINDS: dict[str, Kind] = {
 
 def kind_of(rule: AlertRule) -> Kind:
     return KINDS[rule.kind]
-
-
-_SIZES = {"b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5}
-_TIMES = {
-    "ms": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600,
-    "hour": 3600, "d": 86400, "day": 86400,
-}  # fmt: skip
-_AMOUNT = re.compile(r"\s*(\d{1,15}(?:[.,]\d{1,6})?)\s*([a-zA-Z%]{0,7})\s*", re.ASCII)
-_SECONDS_LIMIT = 366 * 86400
-_BYTES_LIMIT = 1 << 60
 
 
 class AmountProblem(CodedProblem, ValueError):

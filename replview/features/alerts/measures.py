@@ -17,6 +17,8 @@ from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSl
 from replview.store.slot_control import DROPPED
 
 _K = AlertRule.Kind
+#: A receiver that connects anew is no trouble yet: until then it is not known to be one.
+_CONNECTING_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +172,6 @@ def _of_source(source: Source, value: float | None, **more: Any) -> Measured:
     return Measured(
         subject=f"source:{source.pk}", value=value, name=source.name, source_id=source.pk, **more
     )
-
-
-#: A receiver that connects anew is no trouble yet: until then it is not known to be one.
-_CONNECTING_SECONDS = 10.0
 
 
 def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:

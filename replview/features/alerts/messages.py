@@ -23,6 +23,7 @@ _LOST = {
     "conflicting": "it conflicted with recovery on the standby",
     "gone": "it is no longer on the source",
 }
+FIRED, CLEARED, TEST = "fired", "cleared", "test"
 
 
 def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[str, Any]) -> str:
@@ -83,9 +84,6 @@ def _span(detail: dict[str, Any]) -> str:
 def _problem(detail: dict[str, Any]) -> str:
     problem = str(detail.get("problem") or "").replace("_", " ")
     return f" ({problem})" if problem else ""
-
-
-FIRED, CLEARED, TEST = "fired", "cleared", "test"
 
 
 def announce(alert: Alert, now: dt.datetime) -> None:

@@ -22,6 +22,11 @@ from replview.ui.params import RANGES, Params
 
 _DEFAULT_RANGE = "7d"
 _TEXT_LIMIT = 130
+PAGE_ALERTS = 50
+_MOST_FIRING = 500
+#: Rules are evaluated every few seconds: for longer, nobody has.
+_EVALUATED_WITHIN = dt.timedelta(seconds=30)
+_RELATED = ("rule", "source", "slot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +97,6 @@ def wanted_of(request: HttpRequest) -> AlertsQuery:
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),
         after=Place.parse(request.GET.get("after", "")),
     )
-
-
-PAGE_ALERTS = 50
-_MOST_FIRING = 500
-#: Rules are evaluated every few seconds: for longer, nobody has.
-_EVALUATED_WITHIN = dt.timedelta(seconds=30)
-_RELATED = ("rule", "source", "slot")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,6 +27,8 @@ _COLUMNS = (
     "slot_id", "at", "retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size", "wal_status",
     "active", "replay_lag_seconds", "invalidation_reason", "inactive_since",
 )  # fmt: skip
+#: How long ago a source may last have answered for us to say when that was.
+_REACHED_WITHIN = dt.timedelta(days=7)
 
 
 def past_samples(
@@ -36,10 +38,6 @@ def past_samples(
     parameters: dict[str, Any] = {"bin": apart, "since": since, "until": until}
     parameters["slots"] = list(slot_ids)
     return (dict(zip(_COLUMNS, values, strict=True)) for values in rows(_PAST, parameters))
-
-
-#: How long ago a source may last have answered for us to say when that was.
-_REACHED_WITHIN = dt.timedelta(days=7)
 
 
 @dataclass

@@ -36,6 +36,25 @@ _ROWS_LIMIT = 100_000
 Row = dict[str, Any]
 Point = tuple[dt.datetime, float | None]
 Measure = Callable[[WatchedSlot, Observation], float | None]
+#: No sample says how a receiver was: where nobody read the slot, there was none.
+_OF_SLOTS: dict[str, Measure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
+#: The columns of source samples; empty: whether it was reached.
+_OF_SOURCES = {
+    AlertRule.Kind.PREPARED_AGE: "prepared",
+    AlertRule.Kind.LONG_TRANSACTION: "running",
+    AlertRule.Kind.SOURCE_UNREACHABLE: "",
+}
+#: Kinds that past samples tell of.
+TRIED = {*_OF_SLOTS, *_OF_SOURCES}
+WINDOW = dt.timedelta(hours=1)
+_K = AlertRule.Kind
+_LINES_READ = 500
+WIDTH, HEIGHT, PAD = 720, 112, 6
+EPISODES_SHOWN = 50
+#: Samples further apart than this leave a gap.
+_GAP = dt.timedelta(seconds=60)
+#: Points drawn at most: two a pixel say nothing more.
+_POINTS = 720
 
 
 @dataclass
@@ -127,23 +146,6 @@ def _silent_for(silent: dict[int, dt.datetime], sample: SourceSample) -> float:
         return 0.0
     began = silent.setdefault(sample.source_id, sample.sampled_at)
     return (sample.sampled_at - began).total_seconds()
-
-
-#: No sample says how a receiver was: where nobody read the slot, there was none.
-_OF_SLOTS: dict[str, Measure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
-#: The columns of source samples; empty: whether it was reached.
-_OF_SOURCES = {
-    AlertRule.Kind.PREPARED_AGE: "prepared",
-    AlertRule.Kind.LONG_TRANSACTION: "running",
-    AlertRule.Kind.SOURCE_UNREACHABLE: "",
-}
-#: Kinds that past samples tell of.
-TRIED = {*_OF_SLOTS, *_OF_SOURCES}
-
-
-WINDOW = dt.timedelta(hours=1)
-_K = AlertRule.Kind
-_LINES_READ = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,14 +266,6 @@ def _poison_changes(since: dt.datetime, until: dt.datetime) -> Iterator[Episode]
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else float(value)
-
-
-WIDTH, HEIGHT, PAD = 720, 112, 6
-EPISODES_SHOWN = 50
-#: Samples further apart than this leave a gap.
-_GAP = dt.timedelta(seconds=60)
-#: Points drawn at most: two a pixel say nothing more.
-_POINTS = 720
 
 
 def trial_view(rule: AlertRule) -> dict[str, Any]:

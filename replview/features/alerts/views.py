@@ -36,6 +36,21 @@ from replview.text.parsing import clean_text
 from replview.ui.shell import build_shell, fleet_of
 
 _DELIVERIES_SHOWN = 50
+#: A page asks every few seconds; one that slept longer sees the counts alone.
+_NEWS_SECONDS = 60
+_NEWS_READ_EVERY_SECONDS = 2
+#: More than this are shown as a number.
+_MOST_NEWS = 50
+_NEWS_KEY = "alert-news"
+#: As old as a header may be: less than the pause between two of its questions. Of very many slots
+#: it is kept longer: a process spends no more than one part in so many of its time on reading them.
+_FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
+_FLEET_KEY = "shared-fleet"
+_lock = threading.Lock()
+_numbers = itertools.count(1)
+_held: tuple[int, Fleet] | None = None
+_LAST_DELIVERIES = 50
+_SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
 
 
 @page(GET, role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
@@ -91,22 +106,6 @@ def _mark(request: HttpRequest, numbers: list[int]) -> int:
             if ends:
                 announce(row, now)
     return len(found)
-
-
-#: A page asks every few seconds; one that slept longer sees the counts alone.
-_NEWS_SECONDS = 60
-_NEWS_READ_EVERY_SECONDS = 2
-#: More than this are shown as a number.
-_MOST_NEWS = 50
-_NEWS_KEY = "alert-news"
-#: As old as a header may be: less than the pause between two of its questions. Of very many slots
-#: it is kept longer: a process spends no more than one part in so many of its time on reading them.
-_FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
-_FLEET_KEY = "shared-fleet"
-
-_lock = threading.Lock()
-_numbers = itertools.count(1)
-_held: tuple[int, Fleet] | None = None
 
 
 @page(GET, role=VIEWER, polled=True)
@@ -168,10 +167,6 @@ def _read(now: dt.datetime) -> list[News]:
             }
         )
     return sorted(found, key=itemgetter("at"))
-
-
-_LAST_DELIVERIES = 50
-_SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
 
 
 @page(GET_POST, role=ADMIN, nav="alerts")

@@ -30,6 +30,8 @@ _URL_LIMIT = 2000
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: Host and port to addresses, as text.
 Resolve = Callable[[str, int], list[str]]
+_NAME_LIMIT = 100
+_SECRET_LIMIT = 200
 
 
 class Refused(CodedProblem):
@@ -188,10 +190,6 @@ class _Pinned(http.client.HTTPConnection):
             if found is not None:
                 with suppress(OSError):
                     found.shutdown(socket.SHUT_RDWR)
-
-
-_NAME_LIMIT = 100
-_SECRET_LIMIT = 200
 
 
 class WebhookProblem(CodedProblem, ValueError):

@@ -29,6 +29,16 @@ _MODULE = "replview.spark.export_job"
 _DSN_VARIABLE = "REPLVIEW_STORE_URL"
 #: How long it may take until an ended job's last line is read.
 _PATIENCE_SECONDS = 10.0
+log = logging.getLogger(__name__)
+#: Exports at the same time in one process.
+_AT_ONCE = 2
+#: A line of progress → the row's columns; what it does not tell stays.
+_COLUMNS = {
+    "rows": "rows", "total_rows": "total_rows", "files": "files", "bytes": "size_bytes",
+    "seconds_left": "seconds_left",
+}  # fmt: skip
+#: Files that a finished export names; the manifest beside them names all.
+_MOST_FILES = 2_000
 
 
 def folder() -> Path:
@@ -104,18 +114,6 @@ def order_path(export_id: int) -> Path:
     """The file that says what to do; its name is in the process's command line."""
     return folder() / f"export-{export_id}.json"
 
-
-log = logging.getLogger(__name__)
-
-#: Exports at the same time in one process.
-_AT_ONCE = 2
-#: A line of progress → the row's columns; what it does not tell stays.
-_COLUMNS = {
-    "rows": "rows", "total_rows": "total_rows", "files": "files", "bytes": "size_bytes",
-    "seconds_left": "seconds_left",
-}  # fmt: skip
-#: Files that a finished export names; the manifest beside them names all.
-_MOST_FILES = 2_000
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 

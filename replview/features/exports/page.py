@@ -43,6 +43,24 @@ _UNCOUNTED_FIGURES: list[dict[str, Any]] = [
     {"label": "Time", "number": None},
     {"label": "Transactions", "number": None},
 ]
+#: What the chip of operations offers; any other set of them is offered once it is chosen.
+_OPERATION_CHOICES = (
+    ("", "all changes"),
+    ("IUD", "inserts, updates and deletes"),
+    ("I", "inserts"),
+    ("U", "updates"),
+    ("D", "deletes"),
+    ("UD", "updates and deletes"),
+    ("TM", "truncates and messages"),
+    ("S", "rows of baselines"),
+)
+_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
+          "S": "baselines"}  # fmt: skip
+_TABLES_OFFERED = 500
+_EARLIER = 3
+#: Words of this page alone, beside those of a filter.
+OWN_WORDS = ("to", "before", "numeric_scale", "name", "since_last", "read")
+_LISTS = ("tables", "states")
 
 
 def _chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
@@ -69,26 +87,6 @@ def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
         {"label": "Transactions", "number": transactions, "rest": "one slice, whole"},
         {"label": "Slice"} | (lsns if outlook.first_lsn else {"number": "none"}),
     ]
-
-
-#: What the chip of operations offers; any other set of them is offered once it is chosen.
-_OPERATION_CHOICES = (
-    ("", "all changes"),
-    ("IUD", "inserts, updates and deletes"),
-    ("I", "inserts"),
-    ("U", "updates"),
-    ("D", "deletes"),
-    ("UD", "updates and deletes"),
-    ("TM", "truncates and messages"),
-    ("S", "rows of baselines"),
-)
-_NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
-          "S": "baselines"}  # fmt: skip
-_TABLES_OFFERED = 500
-_EARLIER = 3
-#: Words of this page alone, beside those of a filter.
-OWN_WORDS = ("to", "before", "numeric_scale", "name", "since_last", "read")
-_LISTS = ("tables", "states")
 
 
 @dataclass(slots=True, kw_only=True)

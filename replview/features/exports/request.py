@@ -35,6 +35,16 @@ from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy, target_of
 
 _NEW_NAME = "Export into another folder under another name, or without since-last"
+#: A filter's words an export is narrowed by.
+WORDS = (
+    "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
+    "states", "origin", "min_changes", "min_bytes", "prepared_min",
+)  # fmt: skip
+_GAPS_SHOWN = 3
+#: Words that say where a slice begins.
+BEGINNINGS = ("since", "from_lsn", "transaction")
+#: It is not, since its files are counted and cut by what transactions tell of themselves.
+_NAMES = {"where": "a condition on values", "key": "a row"}
 
 
 def narrowing_of(slot: Slot, asked: TransactionFilter) -> Narrowing:
@@ -119,18 +129,6 @@ def same_masks(last: Export, part: Slice) -> None:
             words = f"{more} is masked now" if more else f"{less} is not any more"
             raise Refused(f"the masks of {name} are others than in export {last.pk}: {words}",
                           _NEW_NAME)  # fmt: skip
-
-
-#: A filter's words an export is narrowed by.
-WORDS = (
-    "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
-    "states", "origin", "min_changes", "min_bytes", "prepared_min",
-)  # fmt: skip
-_GAPS_SHOWN = 3
-#: Words that say where a slice begins.
-BEGINNINGS = ("since", "from_lsn", "transaction")
-#: It is not, since its files are counted and cut by what transactions tell of themselves.
-_NAMES = {"where": "a condition on values", "key": "a row"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

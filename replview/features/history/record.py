@@ -33,6 +33,7 @@ _LONGEST = 160
 _LETTERS = {"insert": "I", "update": "U", "delete": "D"}
 #: Spark writes times in another form than the server: such a key would not be found.
 _TIME = re.compile(r"-?\d+-\d\d-\d\d")
+_SPAN = ("since", "until", "from_lsn", "to_lsn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +224,6 @@ def text_of(value: object) -> str | None:
         return None
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-_SPAN = ("since", "until", "from_lsn", "to_lsn")
 
 
 def _are_numbers(values: Sequence[object]) -> bool:

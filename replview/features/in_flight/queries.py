@@ -25,6 +25,26 @@ _TABLES_LIMIT = 500
 SINCE = Case(
     When(state="prepared", then=Coalesce("prepared_at", "received_at")), default=F("received_at")
 )
+# A prepared one counts whatever became of it: its end may have come since the source was looked at.
+_RECORDED = """
+    SELECT gid, xid, id, incarnation_id FROM transaction
+     WHERE incarnation_id = ANY(%s)
+       AND (gid = ANY(%s) OR state IN ('receiving', 'streaming') AND xid = ANY(%s))
+     ORDER BY id
+"""
+# Differs whenever anything of the page does: a few index lookups, however much is open.
+_REVISION = """
+    SELECT (SELECT max(stored_at) FROM transaction
+             WHERE state IN ('receiving', 'streaming', 'prepared')),
+           (SELECT count(*) FROM transaction WHERE state IN ('receiving', 'streaming', 'prepared')),
+           (SELECT stored_at FROM transaction
+             WHERE (streamed OR gid IS NOT NULL)
+               AND state IN ('committed', 'aborted', 'rolled back', 'skipped', 'unknown')
+               AND stored_at IS NOT NULL
+             ORDER BY stored_at DESC LIMIT 1),
+           (SELECT max(looked_at) FROM source_look),
+           (SELECT count(*) || '.' || coalesce(sum(epoch), 0) FROM slot)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,15 +191,6 @@ def changes_are_kept(row: Transaction, slot: Slot) -> bool:
     return slot.keep_aborted or not gone.exists()
 
 
-# A prepared one counts whatever became of it: its end may have come since the source was looked at.
-_RECORDED = """
-    SELECT gid, xid, id, incarnation_id FROM transaction
-     WHERE incarnation_id = ANY(%s)
-       AND (gid = ANY(%s) OR state IN ('receiving', 'streaming') AND xid = ANY(%s))
-     ORDER BY id
-"""
-
-
 def recorded(
     incarnations: Collection[int], prepared: Collection[str], running: Collection[int]
 ) -> dict[tuple[str | None, int], tuple[int, int]]:
@@ -188,21 +199,6 @@ def recorded(
         return {}
     found = rows(_RECORDED, [list(incarnations), list(prepared), list(running)])
     return {(gid, xid): (pk, incarnation) for gid, xid, pk, incarnation in found}
-
-
-# Differs whenever anything of the page does: a few index lookups, however much is open.
-_REVISION = """
-    SELECT (SELECT max(stored_at) FROM transaction
-             WHERE state IN ('receiving', 'streaming', 'prepared')),
-           (SELECT count(*) FROM transaction WHERE state IN ('receiving', 'streaming', 'prepared')),
-           (SELECT stored_at FROM transaction
-             WHERE (streamed OR gid IS NOT NULL)
-               AND state IN ('committed', 'aborted', 'rolled back', 'skipped', 'unknown')
-               AND stored_at IS NOT NULL
-             ORDER BY stored_at DESC LIMIT 1),
-           (SELECT max(looked_at) FROM source_look),
-           (SELECT count(*) || '.' || coalesce(sum(epoch), 0) FROM slot)
-"""
 
 
 def revision() -> str:

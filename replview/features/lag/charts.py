@@ -41,6 +41,9 @@ _BY_SIZE = f"""
 
 #: What is summed up, by the words of a caller.
 _VALUES = {"changes": "changes", "bytes": "size_bytes"}
+#: Points of a line; where many lines cross each other fewer tell as much, and are drawn sooner.
+_POINTS, _POINTS_OF_MANY, _FEW_SLOTS = 1000, 400, 4
+_HEAD = ("time", "slot", "chart", "line", "value", "unit")
 
 
 @dataclass(slots=True)
@@ -79,10 +82,6 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
 def read_transaction_sizes(slot_id: int, since: dt.datetime, until: dt.datetime) -> dict[int, int]:
     """Transactions by the power of two of their changes; -1: of none."""
     return dict(rows(_BY_SIZE, {"slot": slot_id, "since": since, "until": until}))
-
-
-#: Points of a line; where many lines cross each other fewer tell as much, and are drawn sooner.
-_POINTS, _POINTS_OF_MANY, _FEW_SLOTS = 1000, 400, 4
 
 
 def read_charts(
@@ -141,9 +140,6 @@ def _chart(
     rates = read_table_rates(own.pk, by, since, until) if own else TableRates()
     times = [round(seconds * 1000) for seconds in rates.times]
     return table_rates(times, rates.tables, by=by)
-
-
-_HEAD = ("time", "slot", "chart", "line", "value", "unit")
 
 
 def csv_rows(charts: Sequence[Chart], slots: Sequence[str]) -> Iterator[Sequence[object]]:

@@ -21,6 +21,11 @@ from replview.ui.charts.figure import (
 
 #: A limit is drawn once so much of it is reached; before, it would press the line to the floor.
 _DRAWN_FROM = 0.05
+_NOT_RECEIVED = "Known only of slots that replview receives, while the receiver runs."
+_NO_CHANGE = "No change was recorded in this time. Known only of a slot that replview receives."
+_NO_TRANSACTION = (
+    "No transaction was recorded in this time. Known only of a slot that replview receives."
+)
 
 
 def retained_wal(
@@ -75,7 +80,6 @@ class Drawn:
         return (self.field,) if several or not self.lines else tuple(one[2] for one in self.lines)
 
 
-_NOT_RECEIVED = "Known only of slots that replview receives, while the receiver runs."
 #: By the word of an address.
 DRAWN = {
     # Of physical slots the server tells none.
@@ -180,9 +184,6 @@ def _lag_note(slot: SlotValues) -> str:
     return ""
 
 
-_NO_CHANGE = "No change was recorded in this time. Known only of a slot that replview receives."
-
-
 def table_rates(
     times: Sequence[float], tables: Sequence[tuple[str, Sequence[float | None]]], *, by: str
 ) -> Chart:
@@ -198,11 +199,6 @@ def table_rates(
     key = "tables" if by == "changes" else "table-bytes"
     unit = "changes/s" if by == "changes" else "bytes/s"
     return chart(key, title, unit, lines, note="" if lines else _NO_CHANGE)
-
-
-_NO_TRANSACTION = (
-    "No transaction was recorded in this time. Known only of a slot that replview receives."
-)
 
 
 def transaction_sizes(counts: Mapping[int, int]) -> Chart:

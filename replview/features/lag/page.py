@@ -16,6 +16,28 @@ from replview.ui.slot_log import kind_of
 
 #: Slots drawn at once: more lines than that tell nothing.
 MOST_SLOTS = 20
+#: The newest of so many: more symbols than that cover each other.
+_MOST_EVENTS = 200
+#: A checkpoint is written for minutes, and known when it is complete.
+_SEEN_WITHIN = dt.timedelta(hours=1)
+_CHECKPOINTS_WITHIN = dt.timedelta(hours=25)
+#: Kind → shape on the rail; any other is a ring. The shape says it without the colour.
+SHAPES = {
+    "connected": "disc",
+    "disconnected": "cross",
+    "problem": "cross",
+    "stopped": "square",
+    "schema": "diamond",
+    "alert": "triangle",
+    "alert_cleared": "tick",
+    "gap": "bars",
+    "skipped": "bars",
+    "budget": "triangle",
+    "checkpointed": "flag",
+}
+#: More checkpoints than this stand so close that they tell nothing: then their number does.
+MOST_CHECKPOINTS = 60
+_BAD = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,30 +158,6 @@ def _choices(fleet: Fleet, names: Sequence[str]) -> list[dict[str, Any]]:
         if slots:
             groups.append({"source": source.source.name, "slots": slots})
     return groups
-
-
-#: The newest of so many: more symbols than that cover each other.
-_MOST_EVENTS = 200
-#: A checkpoint is written for minutes, and known when it is complete.
-_SEEN_WITHIN = dt.timedelta(hours=1)
-_CHECKPOINTS_WITHIN = dt.timedelta(hours=25)
-#: Kind → shape on the rail; any other is a ring. The shape says it without the colour.
-SHAPES = {
-    "connected": "disc",
-    "disconnected": "cross",
-    "problem": "cross",
-    "stopped": "square",
-    "schema": "diamond",
-    "alert": "triangle",
-    "alert_cleared": "tick",
-    "gap": "bars",
-    "skipped": "bars",
-    "budget": "triangle",
-    "checkpointed": "flag",
-}
-#: More checkpoints than this stand so close that they tell nothing: then their number does.
-MOST_CHECKPOINTS = 60
-_BAD = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
 
 
 def read_events(

@@ -13,6 +13,44 @@ from typing import Any
 from replview.store.django_session import rows
 from replview.store.models import SampleMark, Setting
 
+#: Field → what of a bucket's rows it is.
+GAUGES = {
+    "retained_wal_bytes": "max(retained_wal_bytes)",
+    "unconfirmed_wal_bytes": "max(unconfirmed_wal_bytes)",
+    "safe_wal_bytes": "min(safe_wal_bytes)",
+    "write_lag_seconds": "max(write_lag_seconds)",
+    "flush_lag_seconds": "max(flush_lag_seconds)",
+    "replay_lag_seconds": "max(replay_lag_seconds)",
+    "stored_after_p50_seconds": "max(stored_after_p50_seconds)",
+    "stored_after_p99_seconds": "max(stored_after_p99_seconds)",
+    "batch_changes": "max(batch_changes)",
+    "memory_bytes": "max(memory_bytes)",
+    "active": "bool_or(active)",
+    "lost": "bool_or(wal_status = 'lost')",
+}
+#: Field → what only ever grows, and is read as its pace a second. A fall is a reset: unknown.
+COUNTERS = {
+    "wal_written": "current_lsn",
+    # A physical slot confirms by restart_lsn alone.
+    "wal_read": "coalesce(confirmed_flush_lsn, restart_lsn)",
+    "transactions_stored": "transactions_stored",
+    "changes_stored": "changes_stored",
+    "bytes_stored": "bytes_stored",
+    "spill_txns": "spill_txns",
+    "spill_bytes": "spill_bytes",
+    "stream_txns": "stream_txns",
+    "stream_bytes": "stream_bytes",
+    "total_txns": "total_txns",
+    "total_bytes": "total_bytes",
+}
+_LSNS = {"wal_written", "wal_read"}
+#: Where the sampled columns are not the fields' own names.
+_COLUMNS_OF = {
+    "wal_written": ("current_lsn",),
+    "wal_read": ("confirmed_flush_lsn", "restart_lsn"),
+    "lost": ("wal_status",),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Period:
@@ -89,45 +127,6 @@ def boundaries(
             pieces.append((one, start, end))
             start = end
     return pieces
-
-
-#: Field → what of a bucket's rows it is.
-GAUGES = {
-    "retained_wal_bytes": "max(retained_wal_bytes)",
-    "unconfirmed_wal_bytes": "max(unconfirmed_wal_bytes)",
-    "safe_wal_bytes": "min(safe_wal_bytes)",
-    "write_lag_seconds": "max(write_lag_seconds)",
-    "flush_lag_seconds": "max(flush_lag_seconds)",
-    "replay_lag_seconds": "max(replay_lag_seconds)",
-    "stored_after_p50_seconds": "max(stored_after_p50_seconds)",
-    "stored_after_p99_seconds": "max(stored_after_p99_seconds)",
-    "batch_changes": "max(batch_changes)",
-    "memory_bytes": "max(memory_bytes)",
-    "active": "bool_or(active)",
-    "lost": "bool_or(wal_status = 'lost')",
-}
-#: Field → what only ever grows, and is read as its pace a second. A fall is a reset: unknown.
-COUNTERS = {
-    "wal_written": "current_lsn",
-    # A physical slot confirms by restart_lsn alone.
-    "wal_read": "coalesce(confirmed_flush_lsn, restart_lsn)",
-    "transactions_stored": "transactions_stored",
-    "changes_stored": "changes_stored",
-    "bytes_stored": "bytes_stored",
-    "spill_txns": "spill_txns",
-    "spill_bytes": "spill_bytes",
-    "stream_txns": "stream_txns",
-    "stream_bytes": "stream_bytes",
-    "total_txns": "total_txns",
-    "total_bytes": "total_bytes",
-}
-_LSNS = {"wal_written", "wal_read"}
-#: Where the sampled columns are not the fields' own names.
-_COLUMNS_OF = {
-    "wal_written": ("current_lsn",),
-    "wal_read": ("confirmed_flush_lsn", "restart_lsn"),
-    "lost": ("wal_status",),
-}
 
 
 @dataclass(slots=True)

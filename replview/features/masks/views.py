@@ -17,6 +17,9 @@ from replview.text.formats import plural
 #: Tables shown of a rule, and columns of a table; the rest is a number.
 _TABLES_SHOWN = 20
 _COLUMNS_SHOWN = 12
+#: Boxes of the form, by the names ``unsaved_rule`` knows them by.
+_BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",
+          "when": "when", "note": "note"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +99,6 @@ def sentence(rules: list[RuleView]) -> dict[str, object]:
         "cause": "; ".join(parts) + ".",
         "next": "" if matching == len(rules) else "look at the rules that match nothing recorded.",
     }
-
-
-#: Boxes of the form, by the names ``unsaved_rule`` knows them by.
-_BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",
-          "when": "when", "note": "note"}  # fmt: skip
 
 
 @page(GET_POST, role=ADMIN, nav=Nav(group="", label="Privacy", icon="eye"))

@@ -66,6 +66,51 @@ _seconds = Histogram(
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
     registry=REGISTRY,
 )
+QUEUES = ("default", "receivers")
+#: The broker is asked on the way: one that hangs must not hold the scrape up.
+_BROKER_SECONDS = 0.5
+#: The store's size is a look at every file it has, and changes slowly.
+_SIZE_SECONDS = 20
+#: States of transactions that have not ended.
+_OPEN = (
+    Transaction.State.RECEIVING, Transaction.State.STREAMING, Transaction.State.PREPARED,
+)  # fmt: skip
+RECEIVER_MEASURES = (
+    Measure("replview_receiver_up", "gauge", "up", "Whether the slot's receiver runs and streams."),
+    Measure("replview_receiver_wanted", "gauge", "wanted",
+            "Whether the slot is to be received: 0 where somebody has stopped it."),
+    Measure("replview_receiver_heartbeat_age_seconds", "gauge", "heartbeat_age_seconds",
+            "Age of the receiver's last heartbeat; absent where there never was one."),
+    Measure("replview_receiver_connected_seconds", "gauge", "connected_seconds",
+            "Since when the receiver streams without a break."),
+    Measure("replview_receiver_transactions_stored_total", "counter", "transactions_stored",
+            "Transactions stored; restarts with a new incarnation of the slot."),
+    Measure("replview_receiver_changes_stored_total", "counter", "changes_stored",
+            "Changes stored, also what was rolled back since; restarts with a new incarnation of "
+            "the slot."),
+    Measure("replview_receiver_bytes_stored_total", "counter", "bytes_stored",
+            "Bytes of stored transactions as sent; restarts with a new incarnation of the slot."),
+    Measure("replview_receiver_last_stored_timestamp_seconds", "gauge", "last_stored_seconds",
+            "When something was stored last."),
+    Measure("replview_receiver_batch_changes", "gauge", "batch_changes",
+            "Changes in the last transaction with the store."),
+    Measure("replview_receiver_batch_bytes", "gauge", "batch_bytes",
+            "Bytes in the last transaction with the store."),
+    Measure("replview_receiver_batch_seconds", "gauge", "batch_seconds",
+            "How long the last transaction with the store took."),
+    Measure("replview_receiver_memory_bytes", "gauge", "memory_bytes",
+            "Memory of the process that the receiver is in; receivers of one worker share it."),
+)  # fmt: skip
+#: No query of a scrape may last longer: Prometheus gives up after ten seconds.
+_TIMEOUT = "5s"
+#: What was seen longer ago tells of the past, and so do three looks that did not come.
+_FRESH = dt.timedelta(seconds=30)
+_LOOKS = 3
+_DENIED = {
+    401: "no login and no token: 'replview token create NAME --scope metrics' makes one\n",
+    403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
+}
+_STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 
 
 @sync_and_async_middleware
@@ -97,17 +142,6 @@ def view_of(request: HttpRequest) -> str:
     """The address's name: there are as many as we wrote, whatever addresses are asked for."""
     match = request.resolver_match
     return "none" if match is None else match.view_name or "unnamed"
-
-
-QUEUES = ("default", "receivers")
-#: The broker is asked on the way: one that hangs must not hold the scrape up.
-_BROKER_SECONDS = 0.5
-#: The store's size is a look at every file it has, and changes slowly.
-_SIZE_SECONDS = 20
-#: States of transactions that have not ended.
-_OPEN = (
-    Transaction.State.RECEIVING, Transaction.State.STREAMING, Transaction.State.PREPARED,
-)  # fmt: skip
 
 
 def write_alerts(scrape: Exposition) -> None:
@@ -209,46 +243,6 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
         }
         rows.append((labels_text(source=source, slot=name), receiver))
     scrape.table(RECEIVER_MEASURES, rows)
-
-
-RECEIVER_MEASURES = (
-    Measure("replview_receiver_up", "gauge", "up", "Whether the slot's receiver runs and streams."),
-    Measure("replview_receiver_wanted", "gauge", "wanted",
-            "Whether the slot is to be received: 0 where somebody has stopped it."),
-    Measure("replview_receiver_heartbeat_age_seconds", "gauge", "heartbeat_age_seconds",
-            "Age of the receiver's last heartbeat; absent where there never was one."),
-    Measure("replview_receiver_connected_seconds", "gauge", "connected_seconds",
-            "Since when the receiver streams without a break."),
-    Measure("replview_receiver_transactions_stored_total", "counter", "transactions_stored",
-            "Transactions stored; restarts with a new incarnation of the slot."),
-    Measure("replview_receiver_changes_stored_total", "counter", "changes_stored",
-            "Changes stored, also what was rolled back since; restarts with a new incarnation of "
-            "the slot."),
-    Measure("replview_receiver_bytes_stored_total", "counter", "bytes_stored",
-            "Bytes of stored transactions as sent; restarts with a new incarnation of the slot."),
-    Measure("replview_receiver_last_stored_timestamp_seconds", "gauge", "last_stored_seconds",
-            "When something was stored last."),
-    Measure("replview_receiver_batch_changes", "gauge", "batch_changes",
-            "Changes in the last transaction with the store."),
-    Measure("replview_receiver_batch_bytes", "gauge", "batch_bytes",
-            "Bytes in the last transaction with the store."),
-    Measure("replview_receiver_batch_seconds", "gauge", "batch_seconds",
-            "How long the last transaction with the store took."),
-    Measure("replview_receiver_memory_bytes", "gauge", "memory_bytes",
-            "Memory of the process that the receiver is in; receivers of one worker share it."),
-)  # fmt: skip
-
-
-#: No query of a scrape may last longer: Prometheus gives up after ten seconds.
-_TIMEOUT = "5s"
-#: What was seen longer ago tells of the past, and so do three looks that did not come.
-_FRESH = dt.timedelta(seconds=30)
-_LOOKS = 3
-_DENIED = {
-    401: "no login and no token: 'replview token create NAME --scope metrics' makes one\n",
-    403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
-}
-_STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 
 
 @page(SAFE, role=EVERYONE)

@@ -42,6 +42,82 @@ LEFT JOIN LATERAL (
 WHERE NOT source.ephemeral
 ORDER BY source.name
 """
+SOURCE_MEASURES = (
+    Measure("replview_source_up", "gauge", "up",
+            "Whether the source answered the last look; absent while nobody looks."),
+    Measure("replview_source_sample_age_seconds", "gauge", "age",
+            "Age of the last look that the source answered."),
+    Measure("replview_source_sample_duration_seconds", "gauge", "took_seconds",
+            "How long that look took."),
+    Measure("replview_source_wal_position_bytes_total", "counter", "position_bytes",
+            "Position in the WAL, in bytes: its rate is how fast the source writes WAL."),
+    Measure("replview_source_wal_directory_bytes", "gauge", "wal_directory_bytes",
+            "Size of pg_wal; absent where replview's role may not see it."),
+    Measure("replview_source_slot_wal_limit_bytes", "gauge", "limit_bytes",
+            "max_slot_wal_keep_size; absent where nothing limits what slots retain."),
+    Measure("replview_source_prepared_transactions", "gauge", "prepared",
+            "Transactions that wait for COMMIT PREPARED or ROLLBACK PREPARED."),
+    Measure("replview_source_oldest_prepared_seconds", "gauge", "oldest_prepared_seconds",
+            "Age of the oldest of them."),
+    Measure("replview_source_running_transactions", "gauge", "running",
+            "Sessions with an xid or a snapshot."),
+    Measure("replview_source_oldest_transaction_seconds", "gauge", "oldest_running_seconds",
+            "Age of the oldest transaction that runs."),
+)  # fmt: skip
+#: How soon what was committed last was stored, of slots that are ours.
+_STORED_AFTER = """
+SELECT ours.id, last.p50, last.p99
+FROM unnest(%(slots)s::bigint[]) AS ours (id)
+CROSS JOIN LATERAL (
+    SELECT stored_after_p50_seconds AS p50, stored_after_p99_seconds AS p99
+    FROM slot_sample
+    WHERE slot_id = ours.id AND sampled_at > %(since)s AND stored_after_p50_seconds IS NOT NULL
+    ORDER BY sampled_at DESC
+    LIMIT 1
+) AS last
+"""
+#: ``pg_replication_slots.wal_status``.
+WAL_STATUSES = ("reserved", "extended", "unreserved", "lost")
+#: A lost slot retains nothing and will confirm nothing.
+_NOT_OF_LOST = ("retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size")
+_STATUS_TAILS = {status: f',status="{status}"}}' for status in WAL_STATUSES}
+MEASURES = (
+    Measure("replview_slot_present", "gauge", "present",
+            "Whether its server has the slot; absent while that is unknown."),
+    Measure("replview_slot_active", "gauge", "active", "Whether somebody reads the slot."),
+    Measure("replview_slot_lost", "gauge", "lost",
+            "Whether the slot is invalidated or its WAL removed: it can never be read again."),
+    Measure("replview_slot_inactive_seconds", "gauge", "inactive_seconds",
+            "Since when nobody has read the slot; absent while somebody does, and of a "
+            "standby's copy, which nobody can read."),
+    Measure("replview_slot_retained_wal_bytes", "gauge", "retained_wal_bytes",
+            "WAL that the slot keeps its source from removing; absent of a lost slot."),
+    Measure("replview_slot_unconfirmed_wal_bytes", "gauge", "unconfirmed_wal_bytes",
+            "WAL written and not yet confirmed by the slot's reader; absent of a lost slot."),
+    Measure("replview_slot_safe_wal_bytes", "gauge", "safe_wal_size",
+            "WAL that can be written until the slot is in danger of being lost; absent where "
+            "nothing limits it."),
+    Measure("replview_slot_wal_budget_bytes", "gauge", "wal_budget_bytes",
+            "WAL that replview's slot may cost its source; absent where it has no budget."),
+    Measure("replview_slot_stored_after_p50_seconds", "gauge", "stored_after_p50_seconds",
+            "From the commit on the source to stored: half of the transactions that were stored"
+            " shortly before the last look took no longer."),
+    Measure("replview_slot_stored_after_p99_seconds", "gauge", "stored_after_p99_seconds",
+            "From the commit on the source to stored: 99 of 100 of them took no longer."),
+    Measure("replview_slot_spilled_transactions_total", "counter", "spill_txns",
+            "Transactions that decoding spilled to the source's disk "
+            "(pg_stat_replication_slots)."),
+    Measure("replview_slot_spilled_bytes_total", "counter", "spill_bytes",
+            "Bytes that decoding spilled to the source's disk."),
+    Measure("replview_slot_streamed_transactions_total", "counter", "stream_txns",
+            "Transactions sent before they had ended."),
+    Measure("replview_slot_streamed_bytes_total", "counter", "stream_bytes",
+            "Bytes decoded for streaming transactions before they had ended."),
+    Measure("replview_slot_decoded_transactions_total", "counter", "total_txns",
+            "Transactions sent to the output plugin."),
+    Measure("replview_slot_decoded_bytes_total", "counter", "total_bytes",
+            "Bytes of transactions sent to the output plugin."),
+)  # fmt: skip
 
 
 def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
@@ -67,49 +143,6 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
             role = {None: "", True: "standby", False: "primary"}[row["in_recovery"]]
             words = with_label(with_label(labels, "version", version), "role", role)
             scrape.sample("replview_source_info", words, 1)
-
-
-SOURCE_MEASURES = (
-    Measure("replview_source_up", "gauge", "up",
-            "Whether the source answered the last look; absent while nobody looks."),
-    Measure("replview_source_sample_age_seconds", "gauge", "age",
-            "Age of the last look that the source answered."),
-    Measure("replview_source_sample_duration_seconds", "gauge", "took_seconds",
-            "How long that look took."),
-    Measure("replview_source_wal_position_bytes_total", "counter", "position_bytes",
-            "Position in the WAL, in bytes: its rate is how fast the source writes WAL."),
-    Measure("replview_source_wal_directory_bytes", "gauge", "wal_directory_bytes",
-            "Size of pg_wal; absent where replview's role may not see it."),
-    Measure("replview_source_slot_wal_limit_bytes", "gauge", "limit_bytes",
-            "max_slot_wal_keep_size; absent where nothing limits what slots retain."),
-    Measure("replview_source_prepared_transactions", "gauge", "prepared",
-            "Transactions that wait for COMMIT PREPARED or ROLLBACK PREPARED."),
-    Measure("replview_source_oldest_prepared_seconds", "gauge", "oldest_prepared_seconds",
-            "Age of the oldest of them."),
-    Measure("replview_source_running_transactions", "gauge", "running",
-            "Sessions with an xid or a snapshot."),
-    Measure("replview_source_oldest_transaction_seconds", "gauge", "oldest_running_seconds",
-            "Age of the oldest transaction that runs."),
-)  # fmt: skip
-
-
-#: How soon what was committed last was stored, of slots that are ours.
-_STORED_AFTER = """
-SELECT ours.id, last.p50, last.p99
-FROM unnest(%(slots)s::bigint[]) AS ours (id)
-CROSS JOIN LATERAL (
-    SELECT stored_after_p50_seconds AS p50, stored_after_p99_seconds AS p99
-    FROM slot_sample
-    WHERE slot_id = ours.id AND sampled_at > %(since)s AND stored_after_p50_seconds IS NOT NULL
-    ORDER BY sampled_at DESC
-    LIMIT 1
-) AS last
-"""
-#: ``pg_replication_slots.wal_status``.
-WAL_STATUSES = ("reserved", "extended", "unreserved", "lost")
-#: A lost slot retains nothing and will confirm nothing.
-_NOT_OF_LOST = ("retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size")
-_STATUS_TAILS = {status: f',status="{status}"}}' for status in WAL_STATUSES}
 
 
 def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
@@ -198,42 +231,3 @@ def _stored_after(slots: list[int], since: dt.datetime) -> dict[int, dict[str, f
             pk: {"stored_after_p50_seconds": p50, "stored_after_p99_seconds": p99}
             for pk, p50, p99 in cursor.fetchall()
         }
-
-
-MEASURES = (
-    Measure("replview_slot_present", "gauge", "present",
-            "Whether its server has the slot; absent while that is unknown."),
-    Measure("replview_slot_active", "gauge", "active", "Whether somebody reads the slot."),
-    Measure("replview_slot_lost", "gauge", "lost",
-            "Whether the slot is invalidated or its WAL removed: it can never be read again."),
-    Measure("replview_slot_inactive_seconds", "gauge", "inactive_seconds",
-            "Since when nobody has read the slot; absent while somebody does, and of a "
-            "standby's copy, which nobody can read."),
-    Measure("replview_slot_retained_wal_bytes", "gauge", "retained_wal_bytes",
-            "WAL that the slot keeps its source from removing; absent of a lost slot."),
-    Measure("replview_slot_unconfirmed_wal_bytes", "gauge", "unconfirmed_wal_bytes",
-            "WAL written and not yet confirmed by the slot's reader; absent of a lost slot."),
-    Measure("replview_slot_safe_wal_bytes", "gauge", "safe_wal_size",
-            "WAL that can be written until the slot is in danger of being lost; absent where "
-            "nothing limits it."),
-    Measure("replview_slot_wal_budget_bytes", "gauge", "wal_budget_bytes",
-            "WAL that replview's slot may cost its source; absent where it has no budget."),
-    Measure("replview_slot_stored_after_p50_seconds", "gauge", "stored_after_p50_seconds",
-            "From the commit on the source to stored: half of the transactions that were stored"
-            " shortly before the last look took no longer."),
-    Measure("replview_slot_stored_after_p99_seconds", "gauge", "stored_after_p99_seconds",
-            "From the commit on the source to stored: 99 of 100 of them took no longer."),
-    Measure("replview_slot_spilled_transactions_total", "counter", "spill_txns",
-            "Transactions that decoding spilled to the source's disk "
-            "(pg_stat_replication_slots)."),
-    Measure("replview_slot_spilled_bytes_total", "counter", "spill_bytes",
-            "Bytes that decoding spilled to the source's disk."),
-    Measure("replview_slot_streamed_transactions_total", "counter", "stream_txns",
-            "Transactions sent before they had ended."),
-    Measure("replview_slot_streamed_bytes_total", "counter", "stream_bytes",
-            "Bytes decoded for streaming transactions before they had ended."),
-    Measure("replview_slot_decoded_transactions_total", "counter", "total_txns",
-            "Transactions sent to the output plugin."),
-    Measure("replview_slot_decoded_bytes_total", "counter", "total_bytes",
-            "Bytes of transactions sent to the output plugin."),
-)  # fmt: skip

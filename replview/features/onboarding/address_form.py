@@ -42,6 +42,7 @@ _FIELD_OF = {
     "bad_sslrootcert": "sslrootcert",
 }
 _LONGEST = 2000
+DEADLINE_SECONDS = 10.0
 
 
 @dataclass
@@ -162,9 +163,6 @@ def form_of(values: Mapping[str, str], conninfo: str, *, has_password: bool) -> 
     if form.how == STRING:
         form.values["dsn"] = conninfo
     return form
-
-
-DEADLINE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ _OR_SQL = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
 _DEADLINE_SECONDS = 5.0
 #: Statements of one finding that are shown; a database may have hundreds of tables.
 _SHOWN = 12
+_ORDER = {"now": 0, "look": 1, "idle": 2, "ok": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,6 @@ def _remedies(text: str) -> list[Remedy]:
         elif part:
             found.append(split_remedy(part))
     return found
-
-
-_ORDER = {"now": 0, "look": 1, "idle": 2, "ok": 3}
 
 
 def _reached(findings: Iterable[Finding]) -> bool:

@@ -33,6 +33,27 @@ from replview.store.models import Slot, SourceDraft
 from replview.store.write.access_record import Visit, note, use_visit
 
 _BEAT_SECONDS = 1.0
+#: State of a step → what it is once nothing goes on any more.
+_ENDED = {"running": "failed", "waiting": "not begun"}
+_STORED: dict[str, str] = {
+    SourceDraft.Kind.WATCH: "Read it through a temporary slot",
+    SourceDraft.Kind.MONITOR: "Add the source, and look at it every few seconds",
+    SourceDraft.Kind.RECORD: "Add source and slot, and begin to receive",
+}
+log = logging.getLogger(__name__)
+Kind = SourceDraft.Kind
+#: Drafts at the same time in one process; each may wait for its source.
+_AT_ONCE = 4
+_PLAN_SECONDS = 60.0
+#: A watch that no worker has begun by then is offered anew.
+_WATCH_SECONDS = 15.0
+#: A watch ends when nobody has had its live page open for so long.
+UNWATCHED_SECONDS = 60.0
+_CHANGED = SourceProblem(
+    "changed",
+    "the source has changed since the statements were shown, so that others would run now",
+    "Look at them again",
+)
 
 
 class Work:
@@ -177,34 +198,8 @@ def _take_back(draft: SourceDraft) -> list[str]:
     return left
 
 
-#: State of a step → what it is once nothing goes on any more.
-_ENDED = {"running": "failed", "waiting": "not begun"}
-_STORED: dict[str, str] = {
-    SourceDraft.Kind.WATCH: "Read it through a temporary slot",
-    SourceDraft.Kind.MONITOR: "Add the source, and look at it every few seconds",
-    SourceDraft.Kind.RECORD: "Add source and slot, and begin to receive",
-}
-
-
 def _line(name: str, title: str, sql: str = "") -> dict[str, str]:
     return {"name": name, "title": title, "sql": sql, "state": "waiting", "said": ""}
-
-
-log = logging.getLogger(__name__)
-
-Kind = SourceDraft.Kind
-#: Drafts at the same time in one process; each may wait for its source.
-_AT_ONCE = 4
-_PLAN_SECONDS = 60.0
-#: A watch that no worker has begun by then is offered anew.
-_WATCH_SECONDS = 15.0
-#: A watch ends when nobody has had its live page open for so long.
-UNWATCHED_SECONDS = 60.0
-_CHANGED = SourceProblem(
-    "changed",
-    "the source has changed since the statements were shown, so that others would run now",
-    "Look at them again",
-)
 
 
 def _recover() -> None:

@@ -37,6 +37,22 @@ _MENDED_IN = {
     }.items()
     for code in codes.split()
 }
+State = SourceDraft.State
+#: A worker that is there begins within a second or two.
+UNCLAIMED_SECONDS = 10
+#: The live page is opened then, whether the receiver has connected or not: it says why not.
+_PATIENCE = timedelta(seconds=15)
+#: State of a step → health's shape, and its word.
+_SHOWN = {
+    "waiting": ("idle", "waits"),
+    "running": ("unknown", "running"),
+    "done": ("ok", "done"),
+    "failed": ("now", "failed"),
+    "stopped": ("idle", "stopped"),
+    "not begun": ("idle", "not begun"),
+    "taken back": ("idle", "taken back"),
+    "left": ("look", "left: see below"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +112,6 @@ def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         words = f"{masked} masked, {left_out} left out" if rules else "all kept"
         lines.append(("Columns", words))
     return lines
-
-
-State = SourceDraft.State
-#: A worker that is there begins within a second or two.
-UNCLAIMED_SECONDS = 10
-#: The live page is opened then, whether the receiver has connected or not: it says why not.
-_PATIENCE = timedelta(seconds=15)
-#: State of a step → health's shape, and its word.
-_SHOWN = {
-    "waiting": ("idle", "waits"),
-    "running": ("unknown", "running"),
-    "done": ("ok", "done"),
-    "failed": ("now", "failed"),
-    "stopped": ("idle", "stopped"),
-    "not begun": ("idle", "not begun"),
-    "taken back": ("idle", "taken back"),
-    "left": ("look", "left: see below"),
-}
 
 
 @dataclass(frozen=True, slots=True)

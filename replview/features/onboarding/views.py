@@ -33,6 +33,9 @@ from replview.jobs import drafts
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Source, SourceDraft
 
+Kind, State = SourceDraft.Kind, SourceDraft.State
+_DEADLINE_SECONDS = 10.0
+
 
 @page(GET, role=OPERATOR, nav="sources", of=OF_SOURCE)
 def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
@@ -46,9 +49,6 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
         checked = checking.Checked([checking.view_of(found)], blocked=True)
     page = {"source": source, "checked": checked, "checked_at": timezone.now()}
     return render(request, "onboarding/doctor.html", page)
-
-
-Kind, State = SourceDraft.Kind, SourceDraft.State
 
 
 @page(GET, role=ADMIN, nav="sources")
@@ -181,9 +181,6 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
         word = "remains" if draft is not None and draft.undo else "left"
         return redirect(f"{reverse('source-new')}?{word}")
     return redirect("draft-progress", draft.pk)
-
-
-_DEADLINE_SECONDS = 10.0
 
 
 def _source_of(draft: SourceDraft) -> AbstractContextManager[Connection]:

@@ -29,6 +29,11 @@ from replview.text.formats import (
 from replview.ui.charts.sparkline import Sparkline, sparkline
 from replview.ui.shell import fleet_of
 
+BUCKETS = 60
+ROWS_BELOW = 8
+#: History is drawn anew this often; what is new in between is less than a pixel.
+DRAWN_FOR_SECONDS = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
@@ -111,12 +116,6 @@ def _stored(fleet: Fleet) -> Figure:
         number=count_words(changes),
         rest=f"{'change' if changes == 1 else 'changes'}, {plural(gaps, 'gap')} in 24 h",
     )
-
-
-BUCKETS = 60
-ROWS_BELOW = 8
-#: History is drawn anew this often; what is new in between is less than a pixel.
-DRAWN_FOR_SECONDS = 10
 
 
 @page(GET, role=VIEWER, nav=Nav(group="Watch", label="Overview", icon="overview", tab=True))

@@ -20,6 +20,9 @@ from replview.ui.component_html import grade_kind
 NO_BREAK = "\u00a0"
 #: A look calls open what arrives while it is in progress, which pages call streaming.
 _STATES = {"open": Transaction.State.STREAMING.value}
+_LETTERS = {word: letter for letter, word in OPERATIONS.items()}
+_OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base64",
+               "transactional")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +155,6 @@ def counts_words(table: Mapping[str, Any]) -> list[tuple[str, int]]:
 def size_words(size: int | None) -> str:
     """``1.2 MB``; unknown says so."""
     return "unknown" if size is None else bytes_words(size)
-
-
-_LETTERS = {word: letter for letter, word in OPERATIONS.items()}
-_OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base64",
-               "transactional")  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -26,6 +26,10 @@ from replview.text.formats import bytes_words, plural
 
 CHANGES = (1_000, 10_000, 100_000)
 SECONDS = (5, 15, 60)
+DEADLINE_SECONDS = 4.0
+EARLIER = 10
+#: A worker that is there claims a look within a second or two.
+UNCLAIMED_SECONDS = 10
 
 
 @dataclass(slots=True)
@@ -89,12 +93,6 @@ def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
 def _one_of(text: str | None, choices: tuple[int, ...]) -> int:
     """The choice of that text; 0 where there is none."""
     return next((choice for choice in choices if str(choice) == text), 0)
-
-
-DEADLINE_SECONDS = 4.0
-EARLIER = 10
-#: A worker that is there claims a look within a second or two.
-UNCLAIMED_SECONDS = 10
 
 
 @page(role=VIEWER, nav="sources", of=OF_SOURCE)

@@ -29,6 +29,11 @@ log = logging.getLogger(__name__)
 
 #: How long a worker may take to answer when beat looks for one.
 _PING_SECONDS = 0.5
+_UNREAD = f"""
+    EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
+            OR heartbeat_at IS NULL
+            OR heartbeat_at < clock_timestamp() - interval '{settings.LEASE_SECONDS} s'))
+"""
 
 
 def conninfo_of(source_id: int) -> str:
@@ -114,9 +119,4 @@ def propose_receivers() -> None:
         receive_slot.apply_async([slot_id], queue=queue, expires=settings.LEASE_SECONDS)
 
 
-_UNREAD = f"""
-    EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
-            OR heartbeat_at IS NULL
-            OR heartbeat_at < clock_timestamp() - interval '{settings.LEASE_SECONDS} s'))
-"""
 chore(propose_receivers, PROPOSE_RECEIVERS, when=_UNREAD)

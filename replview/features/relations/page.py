@@ -33,6 +33,11 @@ from replview.ui.params import Params
 SORTS = {"last": "Last change", "name": "Name", "changes": "Changes", "versions": "Versions"}
 RANGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7),
           "30d": timedelta(days=30)}  # fmt: skip
+#: Tables on a page.
+PAGE_TABLES = 50
+#: More tables of one slot than these are not read.
+MOST_TABLES = 5000
+BUCKETS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,6 @@ def wanted_of(request: HttpRequest) -> RelationsQuery:
         range=asked.choice("range", RANGES, "24h"),
         after=asked.text("after", 300, strip=False),
     )
-
-
-#: Tables on a page.
-PAGE_TABLES = 50
-#: More tables of one slot than these are not read.
-MOST_TABLES = 5000
-BUCKETS = 48
 
 
 @dataclass(slots=True)

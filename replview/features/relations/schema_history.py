@@ -69,6 +69,31 @@ _COUNTS = """
 """
 #: What it gives of each version, in its order.
 _COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "snapshots")
+_MOST_TRANSACTIONS = 20
+_ROWS = 20
+#: Of each transaction, so many of its first changes are looked at.
+_CHANGES_LOOKED_AT = 1000
+_PAIRS = """
+    WITH early AS (
+        SELECT id FROM transaction
+        WHERE incarnation_id = %(incarnation)s
+          AND commit_seq >= %(seq)s AND commit_seq < %(seq)s + 5000
+          AND state = 'committed' AND jsonb_exists(relations, %(key)s)
+        ORDER BY commit_seq LIMIT %(transactions)s),
+    later AS (
+        SELECT c.key_hash, c.lsn, c.seq, c.new FROM early e CROSS JOIN LATERAL (
+            SELECT key_hash, lsn, seq, new FROM change
+            WHERE transaction_id = e.id AND seq <= %(looked)s AND relation_id = %(relation)s
+              AND version_id = %(later)s AND op = 'U' AND key_hash IS NOT NULL
+              AND old_key_hash IS NULL
+            ORDER BY seq LIMIT %(rows)s) c
+        LIMIT %(rows)s)
+    SELECT b.new, l.new FROM later l CROSS JOIN LATERAL (
+        SELECT new, version_id FROM change
+        WHERE relation_id = %(relation)s AND key_hash = l.key_hash AND (lsn, seq) < (l.lsn, l.seq)
+        ORDER BY lsn DESC, seq DESC LIMIT 1) b
+    WHERE b.version_id = %(earlier)s AND b.new IS NOT NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,33 +262,6 @@ def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]
 
 # The first updates under the later version are held against what was last stored of the same rows
 # under the earlier one: what the record can say of a likely rename. Bounded.
-
-_MOST_TRANSACTIONS = 20
-_ROWS = 20
-#: Of each transaction, so many of its first changes are looked at.
-_CHANGES_LOOKED_AT = 1000
-
-_PAIRS = """
-    WITH early AS (
-        SELECT id FROM transaction
-        WHERE incarnation_id = %(incarnation)s
-          AND commit_seq >= %(seq)s AND commit_seq < %(seq)s + 5000
-          AND state = 'committed' AND jsonb_exists(relations, %(key)s)
-        ORDER BY commit_seq LIMIT %(transactions)s),
-    later AS (
-        SELECT c.key_hash, c.lsn, c.seq, c.new FROM early e CROSS JOIN LATERAL (
-            SELECT key_hash, lsn, seq, new FROM change
-            WHERE transaction_id = e.id AND seq <= %(looked)s AND relation_id = %(relation)s
-              AND version_id = %(later)s AND op = 'U' AND key_hash IS NOT NULL
-              AND old_key_hash IS NULL
-            ORDER BY seq LIMIT %(rows)s) c
-        LIMIT %(rows)s)
-    SELECT b.new, l.new FROM later l CROSS JOIN LATERAL (
-        SELECT new, version_id FROM change
-        WHERE relation_id = %(relation)s AND key_hash = l.key_hash AND (lsn, seq) < (l.lsn, l.seq)
-        ORDER BY lsn DESC, seq DESC LIMIT 1) b
-    WHERE b.version_id = %(earlier)s AND b.new IS NOT NULL
-"""
 
 
 def values_carried(

@@ -23,6 +23,11 @@ from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.text.formats import bytes_words, plural, short_type
 from replview.ui.versions import Column, Shape, compare, summary
 
+#: A rate of less than this is of a moment, not of a day.
+_LEAST = timedelta(hours=1)
+#: Fewer rows tell nothing.
+_ENOUGH_ROWS = 5
+
 
 @dataclass(slots=True)
 class SourceNow:
@@ -152,12 +157,6 @@ def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) ->
     present = replace(newest, columns=columns)
     differing = summary(newest, present, compare(newest, present))
     now.columns = f"unlike version {newest.number}: {differing}"
-
-
-#: A rate of less than this is of a moment, not of a day.
-_LEAST = timedelta(hours=1)
-#: Fewer rows tell nothing.
-_ENOUGH_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)

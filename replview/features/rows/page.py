@@ -36,6 +36,20 @@ _END = 99.0
 _BEGIN = 1.0
 #: Where the line is broken, what is left of it is this wide.
 _BREAK = 8.0
+#: Lines of a page.
+PAGE_CHANGES = 50
+#: Rows of the same key that are offered.
+_MOST_ROWS = 20
+_KEPT = ("as_of", "before", "column", "cursor")
+#: How a row came to have a key, and how it lost it, by the kinds of a span.
+_BEGUN = {
+    "insert": "inserted", "moved": "moved here from another key", "snapshot": "read by a baseline",
+}  # fmt: skip
+_ENDED = {
+    "delete": "deleted", "moved": "moved to another key", "truncated": "truncated",
+    "lost": "what became of it is not recorded",
+    "table": "another table took the name after its last change",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +98,6 @@ def strip_of(
         gap_at=first.from_time or first.to_time if first else None,
         as_of=None if as_of is None else place(as_of),
     )
-
-
-#: Lines of a page.
-PAGE_CHANGES = 50
-#: Rows of the same key that are offered.
-_MOST_ROWS = 20
 
 
 @dataclass(slots=True)
@@ -212,9 +220,6 @@ class _Address:
         return f"{reverse('row-history')}?{query}"
 
 
-_KEPT = ("as_of", "before", "column", "cursor")
-
-
 def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     assert start.table is not None
     assert start.key is not None
@@ -253,17 +258,6 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
         kept=[(n, v) for n, v in address.words.items() if n not in ("as_of", "before", "cursor")],
         **_addresses(address, history, as_of, cursor),
     )
-
-
-#: How a row came to have a key, and how it lost it, by the kinds of a span.
-_BEGUN = {
-    "insert": "inserted", "moved": "moved here from another key", "snapshot": "read by a baseline",
-}  # fmt: skip
-_ENDED = {
-    "delete": "deleted", "moved": "moved to another key", "truncated": "truncated",
-    "lost": "what became of it is not recorded",
-    "table": "another table took the name after its last change",
-}  # fmt: skip
 
 
 def _rows(finder: RowFinder, shown: Row, address: _Address) -> list[RowOfKey]:

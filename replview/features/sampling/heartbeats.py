@@ -20,6 +20,10 @@ from replview.store.models import Slot
 
 #: Whether anybody asked for any.
 ANY_WANTED = "EXISTS (SELECT FROM slot WHERE heartbeat_seconds IS NOT NULL)"
+log = logging.getLogger(__name__)
+_DEADLINE_SECONDS = 10.0
+_THREADS = 4
+_pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="heartbeats")
 
 
 def claim_due() -> list[Slot]:
@@ -43,14 +47,6 @@ def _claim(slot: Slot) -> bool:
     unwritten = Q(heartbeat_written_at=None) | Q(heartbeat_written_at__lte=before)
     mine = Slot.objects.filter(idle, unwritten, pk=slot.pk)
     return mine.update(heartbeat_written_at=timezone.now()) == 1
-
-
-log = logging.getLogger(__name__)
-
-_DEADLINE_SECONDS = 10.0
-_THREADS = 4
-
-_pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="heartbeats")
 
 
 def write_due() -> list["Future[None]"]:

@@ -47,6 +47,15 @@ _LAST = (
 )  # fmt: skip
 #: From good to bad.
 _STATUSES = ("reserved", "extended", "unreserved", "lost")
+_ORIGIN = {"minute": "slot_sample", "hour": "slot_sample_minute"}
+_FIRST = """
+    SELECT min(first.sampled_at) FROM watched_slot w CROSS JOIN LATERAL (
+        SELECT sampled_at FROM {} WHERE slot_id = w.id ORDER BY sampled_at LIMIT 1) first
+"""
+_PARTITIONS = """
+    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass(%s) ORDER BY c.relname
+"""
 
 
 def _aggregates() -> dict[str, str]:
@@ -89,15 +98,6 @@ _ROLL = {
     "minute": _rolling("slot_sample_minute", "slot_sample", "minute", "count(*)"),
     "hour": _rolling("slot_sample_hour", "slot_sample_minute", "hour", "sum(samples)"),
 }
-_ORIGIN = {"minute": "slot_sample", "hour": "slot_sample_minute"}
-_FIRST = """
-    SELECT min(first.sampled_at) FROM watched_slot w CROSS JOIN LATERAL (
-        SELECT sampled_at FROM {} WHERE slot_id = w.id ORDER BY sampled_at LIMIT 1) first
-"""
-_PARTITIONS = """
-    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = to_regclass(%s) ORDER BY c.relname
-"""
 
 
 def roll(deadline: float) -> int:

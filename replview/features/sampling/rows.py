@@ -54,6 +54,22 @@ _ADD = f"""
               ORDER BY commit_seq DESC LIMIT %(latest)s) t
         WHERE t.stored_at > w.last_seen_at AND t.commit_time IS NOT NULL) after ON true
 """  # noqa: S608 (of constants)
+#: pg_replication_slots' own names of what a sample has in columns → the columns.
+_COLUMNS = {
+    **{name: name for name in _NAMES.split(", ") if name not in ("current_lsn", "safe_wal_bytes")},
+    "safe_wal_size": "safe_wal_bytes",
+}
+#: Of a walsender, what is not its slot's already or tells nothing over time.
+_WALSENDER = (
+    "pid", "usesysid", "usename", "application_name", "client_addr", "client_hostname",
+    "client_port", "backend_start", "backend_xmin", "state", "sent_lsn", "write_lsn", "flush_lsn",
+    "replay_lsn", "write_lag_seconds", "flush_lag_seconds", "replay_lag_seconds", "sync_priority",
+    "sync_state", "reply_time",
+)  # fmt: skip
+#: Told by the watched slot, which holds for all samples, or by the sample's own columns.
+_NOT_IN_DETAIL = {"slot_name", "slot_type", "datoid", "database", "temporary", *_COLUMNS}
+#: Names of roles, applications and gids have at most 200 bytes on the server, mostly 63.
+_TEXT_LIMIT = 400
 
 
 def store_seen(
@@ -154,24 +170,6 @@ def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -
             return at.isoformat()
     same = former.get("oid") == facts.get("oid")
     return former.get("failed_at") if same else None
-
-
-#: pg_replication_slots' own names of what a sample has in columns → the columns.
-_COLUMNS = {
-    **{name: name for name in _NAMES.split(", ") if name not in ("current_lsn", "safe_wal_bytes")},
-    "safe_wal_size": "safe_wal_bytes",
-}
-#: Of a walsender, what is not its slot's already or tells nothing over time.
-_WALSENDER = (
-    "pid", "usesysid", "usename", "application_name", "client_addr", "client_hostname",
-    "client_port", "backend_start", "backend_xmin", "state", "sent_lsn", "write_lsn", "flush_lsn",
-    "replay_lsn", "write_lag_seconds", "flush_lag_seconds", "replay_lag_seconds", "sync_priority",
-    "sync_state", "reply_time",
-)  # fmt: skip
-#: Told by the watched slot, which holds for all samples, or by the sample's own columns.
-_NOT_IN_DETAIL = {"slot_name", "slot_type", "datoid", "database", "temporary", *_COLUMNS}
-#: Names of roles, applications and gids have at most 200 bytes on the server, mostly 63.
-_TEXT_LIMIT = 400
 
 
 def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:

@@ -32,6 +32,13 @@ _FACTS_SECONDS = 60.0
 #: The WAL directory's size too: that looks at every file there, and tells nothing that retained
 #: WAL does not tell sooner.
 _WAL_DIRECTORY_SECONDS = 30.0
+#: Counters of decoding, from pg_stat_replication_slots: they are the slot's, since ``stats_reset``.
+COUNTERS = (
+    "spill_txns", "spill_count", "spill_bytes", "stream_txns", "stream_count", "stream_bytes",
+    "stats_reset",
+)  # fmt: skip
+#: A source that has not answered by then is cut off.
+DEADLINE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +110,6 @@ def _wal_directory_bytes(kept: Kept) -> int | None:
     return kept.wal_directory_bytes
 
 
-#: Counters of decoding, from pg_stat_replication_slots: they are the slot's, since ``stats_reset``.
-COUNTERS = (
-    "spill_txns", "spill_count", "spill_bytes", "stream_txns", "stream_count", "stream_bytes",
-    "stats_reset",
-)  # fmt: skip
-
-
 def store_look(
     source: Source,
     found: Holders,
@@ -164,10 +164,6 @@ def _holders(
         "database": facts.database,
         "failover_settings": facts.failover_settings,
     }
-
-
-#: A source that has not answered by then is cut off.
-DEADLINE_SECONDS = 4.0
 
 
 def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:

@@ -36,6 +36,12 @@ _SPREAD = 0.6180339887498949
 #: Told of each source whose slots have new samples.
 Listener = Callable[[int], None]
 Brought = tuple[Source, Seen | SourceProblem, float, "Future[None]"]
+#: Sources are looked at so often, unless chosen otherwise.
+SAMPLING_SECONDS = 5.0
+#: How often at most, and how seldom at least, it is looked whether one is due.
+_TICK_SECONDS, _LONGEST_TICK_SECONDS = 1.0, 2.5
+#: Sleep may end a little early: then the period would not have begun.
+_LATE_SECONDS = 0.02
 
 
 class Rounds:
@@ -126,14 +132,6 @@ def is_due(source: Source, every_seconds: float, now: dt.datetime) -> bool:
         return int(at.timestamp() / every_seconds - phase)
 
     return period(now) > period(source.checked_at)
-
-
-#: Sources are looked at so often, unless chosen otherwise.
-SAMPLING_SECONDS = 5.0
-#: How often at most, and how seldom at least, it is looked whether one is due.
-_TICK_SECONDS, _LONGEST_TICK_SECONDS = 1.0, 2.5
-#: Sleep may end a little early: then the period would not have begun.
-_LATE_SECONDS = 0.02
 
 
 class Steady:

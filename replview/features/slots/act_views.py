@@ -34,6 +34,8 @@ from replview.ui.params import Params, scope_to
 
 #: Tables in one list; more are found by their name.
 _LISTED = 300
+#: In a form: what is wanted of the column whose name follows.
+_COLUMN = "column "
 
 
 @page(GET, role=VIEWER, nav="sources")
@@ -205,10 +207,6 @@ def links_of(slot: Slot) -> list[tuple[str, str]]:
     source = slot.source.name
     return [(f"{slot}", reverse("slot", args=[source, slot.name])),
             (f"Source {source}", reverse("source", args=[source]))]  # fmt: skip
-
-
-#: In a form: what is wanted of the column whose name follows.
-_COLUMN = "column "
 
 
 @page(GET_POST, role=ADMIN, nav="slots", of=OF_SLOT)

@@ -27,6 +27,8 @@ from replview.ui.charts.query import CHARTS, LagQuery
 
 #: The bar's own units; it is stretched to the width there is.
 BAR_WIDTH = 1000
+#: Of every slot, replview's or not; what is unknown of one says so.
+SHOWN = ("retained", "lag", "throughput")
 
 
 def retained_of(view: SlotView | OtherView) -> dict[str, object]:
@@ -77,10 +79,6 @@ def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimi
 def _width(retained: int, limit: int) -> int:
     share = retained / limit if limit else 1.0
     return min(max(round(share * BAR_WIDTH), 3 if retained else 0), BAR_WIDTH)
-
-
-#: Of every slot, replview's or not; what is unknown of one says so.
-SHOWN = ("retained", "lag", "throughput")
 
 
 def charts_of(slot: str, source_id: int) -> dict[str, object]:

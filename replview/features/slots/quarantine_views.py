@@ -21,6 +21,8 @@ from replview.store.write.access_record import Action, note
 
 #: Tags of messages that carry values of rows; all else but ``M`` carries none.
 _OF_ROWS = "IUD"
+#: A download is read from the store in pieces of this size.
+_PIECE_BYTES = 4 << 20
 
 
 def why_withheld(row: Quarantine, slot: Slot) -> str:
@@ -57,10 +59,6 @@ def _is_masked(slot: Slot, schema: str, table: str) -> bool:
         if mine and (not columns or masked_by(mine, slot.source_id, of_schema, of_table, columns)):
             return True
     return False
-
-
-#: A download is read from the store in pieces of this size.
-_PIECE_BYTES = 4 << 20
 
 
 @page(POST, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None})

@@ -35,6 +35,22 @@ from replview.ui.slot_log import choices_of, lines_of, query_of
 
 _LEAST, _MOST = HEARTBEAT_BOUNDS
 _SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or never."
+LOG_LINES = 50
+#: Incarnations shown at once; earlier ones are folded.
+INCARNATIONS_SHOWN = 4
+_INCARNATIONS_READ = 50
+_KINDS_ASKED = 30
+REASONS = {
+    "created": "created by replview",
+    "adopted": "adopted as it was found",
+    "recreated": "the slot was created anew",
+    "temporary": "the connection was lost, and with it the temporary slot",
+    "re-pointed": "the source is another cluster",
+    "timeline": "the source went to another timeline",
+    "advanced": "the slot stood beyond our record",
+    "failover": "the source failed over to a promoted standby",
+    "rewound": "the server's WAL ended before our record",
+}
 
 
 class BudgetForm(forms.Form):
@@ -127,25 +143,6 @@ def _sentence(slot: Slot) -> str:
         f"Protect the database: replview warns at {size_words(size // 2)}; at {size_words(size)} "
         "it stops receiving and drops the slot on the source. The record then has a gap."
     )
-
-
-LOG_LINES = 50
-#: Incarnations shown at once; earlier ones are folded.
-INCARNATIONS_SHOWN = 4
-_INCARNATIONS_READ = 50
-_KINDS_ASKED = 30
-
-REASONS = {
-    "created": "created by replview",
-    "adopted": "adopted as it was found",
-    "recreated": "the slot was created anew",
-    "temporary": "the connection was lost, and with it the temporary slot",
-    "re-pointed": "the source is another cluster",
-    "timeline": "the source went to another timeline",
-    "advanced": "the slot stood beyond our record",
-    "failover": "the source failed over to a promoted standby",
-    "rewound": "the server's WAL ended before our record",
-}
 
 
 @page(GET, role=VIEWER, nav="slots", of=OF_SLOT)

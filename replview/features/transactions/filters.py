@@ -13,6 +13,7 @@ OPERATIONS = "IUDTMS"
 #: In ``table``: the logical messages. A table always has its schema before a dot.
 MESSAGES = "messages"
 _LAST_SEQ = (1 << 31) - 1
+_LETTERS = "IUDT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +104,6 @@ class Shown:
 
 def _query(words: Mapping[str, str]) -> str:
     return f"?{urlencode(words)}" if words else "?"
-
-
-_LETTERS = "IUDT"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,23 @@ from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of, no_record
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
+#: So many are offered where an xid, a gid or an LSN means several transactions.
+MOST_MATCHES = 20
+#: Rows of a page.
+PAGE_ROWS = 50
+#: What a page may spend on searching.
+_BUDGET_SECONDS = 0.5
+_TABLES_LIMIT = 500
+#: Words that may come several times in an address (checked boxes), and are one list.
+_LISTS = ("tables", "states")
+STATES = (
+    "streaming", "prepared", "committed", "message", "aborted", "rolled back", "skipped",
+    "snapshot", "unknown",
+)  # fmt: skip
+#: What narrows a list and stands behind *More*.
+MORE_WORDS = (
+    "since", "until", "from_lsn", "to_lsn", "min_changes", "min_bytes", "prepared_min", "id",
+)  # fmt: skip
 
 
 def matching_transactions(text: str, slot: str = "") -> list[Transaction]:
@@ -72,25 +89,6 @@ def _at_lsn(text: str, slot: str, among: QuerySet[Transaction]) -> list[Transact
     rows = among.filter(reduce(or_, places)) if places else []
     newest = {row.incarnation.slot_id: row for row in sorted(rows, key=lambda r: r.incarnation_id)}
     return sorted(newest.values(), key=lambda row: lsn not in (row.commit_lsn, row.end_lsn))
-
-
-#: So many are offered where an xid, a gid or an LSN means several transactions.
-MOST_MATCHES = 20
-#: Rows of a page.
-PAGE_ROWS = 50
-#: What a page may spend on searching.
-_BUDGET_SECONDS = 0.5
-_TABLES_LIMIT = 500
-#: Words that may come several times in an address (checked boxes), and are one list.
-_LISTS = ("tables", "states")
-STATES = (
-    "streaming", "prepared", "committed", "message", "aborted", "rolled back", "skipped",
-    "snapshot", "unknown",
-)  # fmt: skip
-#: What narrows a list and stands behind *More*.
-MORE_WORDS = (
-    "since", "until", "from_lsn", "to_lsn", "min_changes", "min_bytes", "prepared_min", "id",
-)  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
