@@ -28,6 +28,7 @@ _FORETOLD_FROM, _FORETOLD_SECONDS = 0.1, 7 * 86400
 #: With less than this left to confirm, a reader that is connected has no lag worth a name: a
 #: walsender that has nothing to measure reports none.
 _CAUGHT_UP_BYTES = 16 << 20
+_K = AlertRule.Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +273,6 @@ def unread_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
     return 0.0 if active is True else None
 
 
-_K = AlertRule.Kind
 #: What each kind of rule measures of a slot, in the kind's unit.
 MEASURES: dict[str, Callable[[WatchedSlot, Observation], float | None]] = {
     _K.RETAINED_WAL: retained_bytes,

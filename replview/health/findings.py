@@ -25,6 +25,12 @@ PREPARED_LONG = timedelta(minutes=5)
 CUT_OFF = {"unreachable", "unknown_host", "starting_up", "restarting", "cut_off"}
 #: A change could not be stored: the slot waits for somebody's decision.
 QUARANTINED = "quarantined"
+#: A reader that reconnects takes this long.
+UNREAD_AFTER = timedelta(minutes=5)
+#: Nobody seems to need a slot that was not read for this long.
+FORGOTTEN_AFTER = timedelta(days=1)
+#: WAL that changes less than this is that of a source with nothing to do.
+_QUIET_BYTES_PER_SECOND = 16
 
 
 def slot_health(
@@ -226,14 +232,6 @@ def _step(remedy: str) -> str:
     """A remedy as the end of a sentence; SQL of several lines stays on the slot's own block."""
     remedy = remedy.strip()
     return "" if not remedy or "\n" in remedy else remedy
-
-
-#: A reader that reconnects takes this long.
-UNREAD_AFTER = timedelta(minutes=5)
-#: Nobody seems to need a slot that was not read for this long.
-FORGOTTEN_AFTER = timedelta(days=1)
-#: WAL that changes less than this is that of a source with nothing to do.
-_QUIET_BYTES_PER_SECOND = 16
 
 
 def watched_health(

@@ -11,6 +11,13 @@ from replview.health.states import Health, Level, Reading
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words, bytes_words
 
+LOSS_SOON_SECONDS = 6 * 3600
+LOSS_AHEAD_SECONDS = 24 * 3600
+#: From here on being behind needs a look.
+FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
+#: Without a limit on the source, retained WAL worth a look.
+MUCH_WAL_BYTES = 8 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -64,14 +71,6 @@ def explain(reason: str) -> Lost:
         f"The source invalidated it and names the reason {reason}.",
         "See invalidation_reason in the server's documentation of pg_replication_slots.",
     )
-
-
-LOSS_SOON_SECONDS = 6 * 3600
-LOSS_AHEAD_SECONDS = 24 * 3600
-#: From here on being behind needs a look.
-FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
-#: Without a limit on the source, retained WAL worth a look.
-MUCH_WAL_BYTES = 8 << 30
 
 
 def lost(name: str, reading: Reading) -> Health | None:

@@ -20,6 +20,13 @@ from replview.store.models import Slot, Transaction
 from replview.store.models.seen import seen_sources
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
+#: Less is what any reader is behind.
+BEHIND_BYTES = 16 << 20
+#: What is due to one thing by at least this share is held by it.
+SHARE = 0.8
+#: Servers tell readers what runs every 15 s: after this long restart_lsn has followed what ended.
+_FOLLOWED = timedelta(minutes=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
@@ -150,14 +157,6 @@ def vacuum_holder(state: SourceState) -> Holder | None:
     """Return the holder that makes vacuum stop furthest back; None where none is known."""
     known = [holder for holder in all_holders(state) if holder.oldest]
     return max(known, key=lambda holder: holder.oldest, default=None)
-
-
-#: Less is what any reader is behind.
-BEHIND_BYTES = 16 << 20
-#: What is due to one thing by at least this share is held by it.
-SHARE = 0.8
-#: Servers tell readers what runs every 15 s: after this long restart_lsn has followed what ended.
-_FOLLOWED = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,28 @@ from replview.store.django_session import rows
 from replview.store.models import Slot, Source, Transaction
 from replview.store.models.seen import seen_ids
 
+OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
+# The alerts first.
+_OPEN = """
+SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
+       NULL::timestamptz
+  FROM alert WHERE state = 'firing'
+   AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
+ UNION ALL
+SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
+  FROM (SELECT incarnation_id, count(*) AS number, bool_or(state = 'prepared') AS prepared
+          FROM transaction WHERE state IN ('streaming', 'prepared') GROUP BY 1) o
+  LEFT JOIN LATERAL (
+       SELECT gid, prepared_at FROM transaction
+        WHERE o.prepared AND state = 'prepared' AND incarnation_id = o.incarnation_id
+          AND prepared_at IS NOT NULL
+        ORDER BY prepared_at LIMIT 1) oldest ON true
+"""
+_SOURCE = [field.attname for field in Source._meta.concrete_fields]
+_SOURCE_ID = _SOURCE.index("id")
+_SLOT = [field.attname for field in Slot._meta.concrete_fields]
+_OF_SLOT = [f"slots__{name}" for name in _SLOT]
+
 
 @dataclass(frozen=True, slots=True)
 class AlertCounts:
@@ -183,27 +205,8 @@ def read_window(now: datetime) -> timedelta:
     return next((window for window in windows if age <= window), longest)
 
 
-OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
-
 #: By incarnation: how many are open, and the one prepared for longest.
 Open = dict[int | None, tuple[int, Prepared | None]]
-
-# The alerts first.
-_OPEN = """
-SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
-       NULL::timestamptz
-  FROM alert WHERE state = 'firing'
-   AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
- UNION ALL
-SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
-  FROM (SELECT incarnation_id, count(*) AS number, bool_or(state = 'prepared') AS prepared
-          FROM transaction WHERE state IN ('streaming', 'prepared') GROUP BY 1) o
-  LEFT JOIN LATERAL (
-       SELECT gid, prepared_at FROM transaction
-        WHERE o.prepared AND state = 'prepared' AND incarnation_id = o.incarnation_id
-          AND prepared_at IS NOT NULL
-        ORDER BY prepared_at LIMIT 1) oldest ON true
-"""
 
 
 def read_open() -> tuple[Open, AlertCounts]:
@@ -215,12 +218,6 @@ def read_open() -> tuple[Open, AlertCounts]:
         for _, incarnation, number, gid, since in transactions
     }
     return found, AlertCounts(firing, now)
-
-
-_SOURCE = [field.attname for field in Source._meta.concrete_fields]
-_SOURCE_ID = _SOURCE.index("id")
-_SLOT = [field.attname for field in Slot._meta.concrete_fields]
-_OF_SLOT = [f"slots__{name}" for name in _SLOT]
 
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:

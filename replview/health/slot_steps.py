@@ -22,6 +22,18 @@ from replview.store.read.sql_text import identifier, string
 
 _GB = 1 << 30
 _RELOAD = "SELECT pg_reload_conf();"
+_CREATE_AGAIN = "Create it again: a new incarnation begins, and history shows the gap"
+#: What to set on a standby, by what it lacks.
+_MENDS = {
+    "sync_replication_slots": f"ALTER SYSTEM SET sync_replication_slots = on;\n{_RELOAD}",
+    "hot_standby_feedback": f"ALTER SYSTEM SET hot_standby_feedback = on;\n{_RELOAD}",
+    "primary_slot_name": f"ALTER SYSTEM SET primary_slot_name = 'NAME';\n{_RELOAD}",
+}
+#: A record could hold what the promoted server never had.
+WAITS_FOR_NONE = (
+    "synchronized_standby_slots is empty: readers of failover slots may be ahead of every standby. "
+    "After a failover a record can then hold transactions the promoted server never had."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +84,6 @@ def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
         yield Step(_CREATE_AGAIN, _command("start", server), "It shows its statements, and asks.")
     elif slot is not None:
         yield _create(server, slot)
-
-
-_CREATE_AGAIN = "Create it again: a new incarnation begins, and history shows the gap"
 
 
 def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
@@ -171,19 +180,6 @@ def _name(server: ServerSlot) -> str:
 def _gigabytes(size: int) -> str:
     """As the setting takes it: ``128GB``, ``512MB``."""
     return f"{size // _GB}GB" if size >= _GB and size % _GB == 0 else f"{max(size >> 20, 1)}MB"
-
-
-#: What to set on a standby, by what it lacks.
-_MENDS = {
-    "sync_replication_slots": f"ALTER SYSTEM SET sync_replication_slots = on;\n{_RELOAD}",
-    "hot_standby_feedback": f"ALTER SYSTEM SET hot_standby_feedback = on;\n{_RELOAD}",
-    "primary_slot_name": f"ALTER SYSTEM SET primary_slot_name = 'NAME';\n{_RELOAD}",
-}
-#: A record could hold what the promoted server never had.
-WAITS_FOR_NONE = (
-    "synchronized_standby_slots is empty: readers of failover slots may be ahead of every standby. "
-    "After a failover a record can then hold transactions the promoted server never had."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

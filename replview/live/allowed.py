@@ -24,6 +24,8 @@ from replview.live.hub import the_hub
 from replview.store.read.visibility import Visibility
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+#: How often a session is looked at again: it may have ended meanwhile.
+SESSION_SECONDS = 30.0
 
 
 def guarded(consumer: Any) -> Application:
@@ -84,10 +86,6 @@ def is_same_origin(scope: dict[str, Any]) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(host) and parts.netloc == host
-
-
-#: How often a session is looked at again: it may have ended meanwhile.
-SESSION_SECONDS = 30.0
 
 
 async def signed_in(scope: dict[str, Any]) -> bool:

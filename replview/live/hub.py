@@ -31,6 +31,7 @@ _PAUSE_SECONDS = 0.02
 #: Memberships of groups are renewed so often: Redis may have been restarted empty.
 _RENEW_SECONDS = 10.0
 _RATE_SECONDS = 5.0
+_hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
 
 
 async def end(*tasks: "asyncio.Task[Any] | None") -> None:
@@ -265,9 +266,6 @@ class Hub:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RENEW_SECONDS):
                     await self._membership_changed.wait()
-
-
-_hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
 
 
 def the_hub() -> Hub:

@@ -18,6 +18,8 @@ from replview.store.read.visibility import Visibility
 
 #: Tables named in a row; the rest is a number.
 _TABLES_SHOWN = 6
+#: A feed reads at most so many transactions at once; what is more is folded.
+READ_LIMIT = 500
 
 
 @dataclass(slots=True)
@@ -112,8 +114,6 @@ def marker(event: EventRow) -> dict[str, object]:
 
 #: A text, and what whoever looks for it may see.
 Search = tuple[str, Visibility]
-#: A feed reads at most so many transactions at once; what is more is folded.
-READ_LIMIT = 500
 
 
 @dataclass(slots=True)

@@ -36,6 +36,13 @@ from replview.store.read.visibility import Visibility
 from replview.store.write.access_record import Action, Via, Visit, is_new, note, use_visit
 
 log = logging.getLogger(__name__)
+#: Transactions sent when a page opens, and with each "load older".
+HISTORY_ROWS = 200
+#: Transactions filled in at once after a lost connection or a pause.
+FILL_ROWS = 500
+#: Often enough for a watch that ends after a minute without.
+SAW_SECONDS = 10.0
+_saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
 
 
 class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -163,12 +170,6 @@ class SampleSocket(WatchSocket):
 
     async def shown(self, identifiers: list[int]) -> list[int]:
         return await seen_of(self.scope, identifiers)
-
-
-#: Transactions sent when a page opens, and with each "load older".
-HISTORY_ROWS = 200
-#: Transactions filled in at once after a lost connection or a pause.
-FILL_ROWS = 500
 
 
 @page(role=VIEWER)
@@ -328,12 +329,6 @@ def _note(user: User, address: str, slot: Slot) -> None:
 
 
 _note_in_thread = DatabaseSyncToAsync(_note, thread_sensitive=False)
-
-
-#: Often enough for a watch that ends after a minute without.
-SAW_SECONDS = 10.0
-
-_saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
 
 
 async def keep_watched(slot_id: int, user_id: int | None) -> None:

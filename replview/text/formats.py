@@ -11,6 +11,15 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 NO_BREAK = "\u00a0"
 #: What steers a terminal, begins a line or turns the order of what follows.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_SHORT = (
+    (re.compile(r"^character varying"), "varchar"),
+    (re.compile(r"^character(\(\d+\))"), r"char\1"),
+    (re.compile(r"^bit varying"), "varbit"),
+    (re.compile(r"^(timestamp|time)(\(\d+\))? with time zone"), r"\1tz\2"),
+    (re.compile(r"^(timestamp|time)(\(\d+\))? without time zone"), r"\1\2"),
+)
+#: Types made by the database's users have at least this oid.
+FIRST_USER_OID = 16384
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -82,17 +91,6 @@ def version_words(server_version: int | None) -> str:
     if not server_version:
         return "version unknown"
     return f"PG {server_version // 10000}.{server_version % 10000}"
-
-
-_SHORT = (
-    (re.compile(r"^character varying"), "varchar"),
-    (re.compile(r"^character(\(\d+\))"), r"char\1"),
-    (re.compile(r"^bit varying"), "varbit"),
-    (re.compile(r"^(timestamp|time)(\(\d+\))? with time zone"), r"\1tz\2"),
-    (re.compile(r"^(timestamp|time)(\(\d+\))? without time zone"), r"\1\2"),
-)
-#: Types made by the database's users have at least this oid.
-FIRST_USER_OID = 16384
 
 
 def short_type(name: str, *, qualified: bool = False) -> str:

@@ -11,6 +11,12 @@ from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+_RUNNABLE = re.compile(
+    r"(?:^|(?<=: ))(?P<run>(?:ALTER|CREATE|DROP|GRANT|SELECT|VACUUM|COMMIT|ROLLBACK|replview)\s.+?)"
+    r"(?= \(|, then |, or | and restart|$)",
+    re.DOTALL,
+)
+
 
 def with_place(text: str, field: str, places: Mapping[str, str]) -> str:
     """The sentence with the place where the field that it is about is given, if there is one."""
@@ -78,13 +84,6 @@ class CodedProblem(Problem):
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
         return type(self), (self.cause, self.remedy, self.field)
-
-
-_RUNNABLE = re.compile(
-    r"(?:^|(?<=: ))(?P<run>(?:ALTER|CREATE|DROP|GRANT|SELECT|VACUUM|COMMIT|ROLLBACK|replview)\s.+?)"
-    r"(?= \(|, then |, or | and restart|$)",
-    re.DOTALL,
-)
 
 
 @dataclass(frozen=True, slots=True)

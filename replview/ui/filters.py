@@ -32,6 +32,12 @@ _DID = {
     "S": "read a baseline",
 }
 _NAMES_SHOWN = 3
+#: Pages whose filters can be saved, by the names of their addresses.
+PAGES = ("transactions", "find")
+#: Where one is in a list.
+_PLACE = ("cursor", "back", "at", "page", "after", "before", "csrfmiddlewaretoken")
+_MOST = 100
+_LONGEST_QUERY = 4000
 
 
 def filter_text(wanted: TransactionFilter) -> str:
@@ -91,14 +97,6 @@ def _any_of(words: list[str]) -> str:
     if len(words) > _NAMES_SHOWN:
         shown.append(f"{len(words) - _NAMES_SHOWN} more")
     return " or ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
-
-
-#: Pages whose filters can be saved, by the names of their addresses.
-PAGES = ("transactions", "find")
-#: Where one is in a list.
-_PLACE = ("cursor", "back", "at", "page", "after", "before", "csrfmiddlewaretoken")
-_MOST = 100
-_LONGEST_QUERY = 4000
 
 
 def saved_filters(request: HttpRequest, page: str) -> dict[str, Any]:

@@ -45,6 +45,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), "
     "payment=(), usb=()",
 }
+_QUERY_CANCELED = "57014"
 
 
 def policy_for(request: HttpRequest) -> str:
@@ -79,9 +80,6 @@ def _with_policy(request: HttpRequest, response: HttpResponseBase) -> HttpRespon
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
-
-
-_QUERY_CANCELED = "57014"
 
 
 class SlowStatementMiddleware(MiddlewareMixin):

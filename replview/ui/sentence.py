@@ -7,6 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+#: What reading the rows that are there already costs.
+BASELINE_COST = (
+    "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
+    "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
+    "does vacuum for rows that die meanwhile (the snapshot holds back xmin). To begin, a temporary "
+    "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
+    "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
+)
+#: Fields of a ``SlotRequest`` → the step in which a new slot's is chosen.
+PLACES: Mapping[str, str] = {
+    "adopt": "on the source's page, under its slots",
+    "all_tables": "in the step Tables",
+    "exclude": "in the step Columns",
+    "failover": "Survive a failover, in the step Options",
+    "heartbeat_seconds": "in the step Options",
+    "interface": "in the step Options, under How it is read",
+    "mask": "in the step Columns",
+    "publications": "in the step Tables",
+    "schemas": "in the step Tables",
+    "tables": "in the step Tables",
+    "wal_budget_bytes": "in the step Options",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
@@ -37,30 +60,6 @@ def refusal(level: str, title: str, refused: Refusal) -> Sentence:
     return Sentence(
         level=level, title=title, cause=f"{refused.cause}.", next=as_next(refused.remedy)
     )
-
-
-#: What reading the rows that are there already costs.
-BASELINE_COST = (
-    "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
-    "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
-    "does vacuum for rows that die meanwhile (the snapshot holds back xmin). To begin, a temporary "
-    "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
-    "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
-)
-#: Fields of a ``SlotRequest`` → the step in which a new slot's is chosen.
-PLACES: Mapping[str, str] = {
-    "adopt": "on the source's page, under its slots",
-    "all_tables": "in the step Tables",
-    "exclude": "in the step Columns",
-    "failover": "Survive a failover, in the step Options",
-    "heartbeat_seconds": "in the step Options",
-    "interface": "in the step Options, under How it is read",
-    "mask": "in the step Columns",
-    "publications": "in the step Tables",
-    "schemas": "in the step Tables",
-    "tables": "in the step Tables",
-    "wal_budget_bytes": "in the step Options",
-}
 
 
 def sentence(text: str) -> str:

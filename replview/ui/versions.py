@@ -15,6 +15,9 @@ from replview.text.formats import FIRST_USER_OID, plural, short_type
 # that stayed is a column renamed; at the end it may as well be one dropped and another added. What
 # was seen is only ever the result, so a rename is called *likely*, with the evidence.
 
+#: Of rows changed on both sides so many, none with the same value, tell that nothing was renamed.
+_ENOUGH_ROWS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -56,10 +59,6 @@ def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape
         columns.append(Column(column["name"], short_type(name), type_id, column["name"] in key))
     names = version.schema, version.table, version.replica_identity
     return Shape(version.number, *names, tuple(columns), key, version.made or {})
-
-
-#: Of rows changed on both sides so many, none with the same value, tell that nothing was renamed.
-_ENOUGH_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True)

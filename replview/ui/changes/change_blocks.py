@@ -27,6 +27,8 @@ _MOST_LINES = 60
 _MOST_LINES_ALL = 2_000
 #: Texts shorter than this stand whole, before and after.
 _LONG_TEXT = 60
+_KEY_CHARACTERS = 80
+_JSON_TYPES = ("json", "jsonb")
 
 
 @dataclass(slots=True)
@@ -178,10 +180,6 @@ def _bound(block: Block, sheet: Sheet) -> None:
     block.lines, block.folded = block.lines[:room], block.folded[:more_room]
     block.left_out = [line.name for line in left]
     sheet.lines -= len(block.lines) + len(block.folded)
-
-
-_KEY_CHARACTERS = 80
-_JSON_TYPES = ("json", "jsonb")
 
 
 def blocks_of(

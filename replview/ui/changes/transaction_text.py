@@ -11,6 +11,25 @@ from replview.ui.changes.cells import Block
 from replview.ui.component_html import grade_kind
 
 _CONTEXT_SHOWN = 4
+#: Why a transaction in this state, or a change of it, is not taken back.
+NOT_UNDONE = {
+    "receiving": "it is still being received",
+    "streaming": "it is still open on the source",
+    "prepared": "it is prepared and has not happened yet; ROLLBACK PREPARED takes it back",
+    "aborted": "it was aborted",
+    "rolled back": "it was rolled back",
+    "message": "a message changed no row",
+    "snapshot": "a baseline changed nothing",
+    "skipped": "its changes were not stored",
+    "unknown": "nobody can tell whether it was committed",
+}
+_GRADES = {
+    "claimed": "Named by a message in this transaction. Any role could have sent it.",
+    "stamped": "Stamped by our trigger on the source, with the session’s user, application "
+    "and client address as the server knew them.",
+    "perhaps": "Named by a message that may have been in a savepoint that was rolled back: the "
+    "stream does not say.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +131,6 @@ def _context(context: Mapping[str, Any] | None) -> str:
     ]
     more = f", {len(pairs) - _CONTEXT_SHOWN} more" if len(pairs) > _CONTEXT_SHOWN else ""
     return ", ".join(pairs[:_CONTEXT_SHOWN])[:400] + more
-
-
-#: Why a transaction in this state, or a change of it, is not taken back.
-NOT_UNDONE = {
-    "receiving": "it is still being received",
-    "streaming": "it is still open on the source",
-    "prepared": "it is prepared and has not happened yet; ROLLBACK PREPARED takes it back",
-    "aborted": "it was aborted",
-    "rolled back": "it was rolled back",
-    "message": "a message changed no row",
-    "snapshot": "a baseline changed nothing",
-    "skipped": "its changes were not stored",
-    "unknown": "nobody can tell whether it was committed",
-}
-_GRADES = {
-    "claimed": "Named by a message in this transaction. Any role could have sent it.",
-    "stamped": "Stamped by our trigger on the source, with the session’s user, application "
-    "and client address as the server knew them.",
-    "perhaps": "Named by a message that may have been in a savepoint that was rolled back: the "
-    "stream does not say.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

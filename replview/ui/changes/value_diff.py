@@ -15,6 +15,12 @@ _ALIKE = 0.35
 #: Of a long stretch without a change this much is shown at each end.
 _CHARACTERS_AROUND = 60
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
+#: Longer documents stay as they are: cut, with "show all".
+LONGEST_JSON = 20_000
+#: Unchanged lines shown around a changed one.
+_LINES_AROUND = 1
+_MOST_LINES = 400
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +162,6 @@ def _left_out(pieces: list[Piece]) -> list[Piece]:
         words = f"{middle:,} characters unchanged"
         found += [Piece("", piece.text[:head]), Piece("…", words), Piece("", shown_tail)]
     return [piece for piece in found if piece.text]
-
-
-#: Longer documents stay as they are: cut, with "show all".
-LONGEST_JSON = 20_000
-#: Unchanged lines shown around a changed one.
-_LINES_AROUND = 1
-_MOST_LINES = 400
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,19 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import Any
 
+#: PostgreSQL's own spelling and step.
+_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_NO_BREAK = "\u00a0"
+#: At most so many intervals between the ticks.
+_MOST_TICKS = 4
+#: What an axis shows where nothing is higher.
+_LEAST_TOP = {"bytes": 1024.0, "bytes/s": 1024.0, "seconds": 1.0}
+#: Inks of several slots, distinguished by their dashes too.
+INKS = ("accent", "upd", "ins", "trn", "msg", "del", "text-2")
+DASHES = ("solid", "dash", "dot", "dashdot")
+#: What stands left of the plot, so that all charts share one time axis.
+MARGIN = {"l": 64, "r": 12, "t": 8, "b": 6, "pad": 0}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotValues:
@@ -47,15 +60,6 @@ def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[Stretch]:
             until = slot.times[number - 1 if lasts else number]
             found.append(Stretch(since=slot.times[start], until=until, why=reason, open=lasts))
     return found
-
-
-#: PostgreSQL's own spelling and step.
-_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_NO_BREAK = "\u00a0"
-#: At most so many intervals between the ticks.
-_MOST_TICKS = 4
-#: What an axis shows where nothing is higher.
-_LEAST_TOP = {"bytes": 1024.0, "bytes/s": 1024.0, "seconds": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +126,6 @@ def _seconds_words(value: float) -> str:
     if value < 7200:
         return f"{value / 60:.3g}{_NO_BREAK}min"
     return f"{value / 3600:.3g}{_NO_BREAK}h"
-
-
-#: Inks of several slots, distinguished by their dashes too.
-INKS = ("accent", "upd", "ins", "trn", "msg", "del", "text-2")
-DASHES = ("solid", "dash", "dot", "dashdot")
-#: What stands left of the plot, so that all charts share one time axis.
-MARGIN = {"l": 64, "r": 12, "t": 8, "b": 6, "pad": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from replview.store.sums.relation_sums import Rates
 WIDTH, HEIGHT, PAD = 168, 32, 3
 #: Less than this does not fill the height: little WAL looks like little.
 SMALL_BYTES = 256 << 20
+_RATE_WIDTH, _RATE_HEIGHT, _RATE_PAD = 120, 24, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,6 @@ def _line(run: list[tuple[float, float]]) -> str:
         (x, y), *_ = run
         run = [(x, y), (x + 1, y)]
     return " ".join(f"{x},{y}" for x, y in run)
-
-
-_RATE_WIDTH, _RATE_HEIGHT, _RATE_PAD = 120, 24, 2
 
 
 def rate_sparkline(rates: Rates, relation_id: int) -> Sparkline | None:

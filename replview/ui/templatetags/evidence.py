@@ -13,17 +13,15 @@ from replview.text.formats import day_second_words, plural
 from replview.ui.component_html import OPERATIONS_MANY, time_html
 
 register = template.Library()
+#: Gaps named one by one; the rest is a number.
+_GAPS_SHOWN = 3
+_NAMES_SHOWN = 6
 
 
 @register.simple_tag
 def day_second(moment: datetime) -> SafeString:
     """``2 Nov 09:14:02``: the day first, because coverage spans days."""
     return time_html(moment, "second", day_second_words(moment))
-
-
-#: Gaps named one by one; the rest is a number.
-_GAPS_SHOWN = 3
-_NAMES_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
