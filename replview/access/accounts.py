@@ -26,6 +26,8 @@ from replview.text.problem import CodedProblem
 
 _CHANGED = "changed_settings"
 _MAX_PATTERNS = 200
+GOOD_FOR = dt.timedelta(hours=24)
+_LOCK = 7_402_331
 
 
 class AccountProblem(CodedProblem):
@@ -202,9 +204,6 @@ def _note(act: str, user: User, **more: Any) -> None:
 # The first admin, made in a browser by whoever sees what the terminal printed. A code is good for a
 # day and for one admin, and for nothing once there is one. The store keeps its SHA-256; a code has
 # 256 random bits, so that there is nothing to guess.
-
-GOOD_FOR = dt.timedelta(hours=24)
-_LOCK = 7_402_331
 
 
 def new_code() -> str | None:

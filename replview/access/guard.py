@@ -21,6 +21,14 @@ from replview.store.models.seen import seen_sources
 
 #: Admins named on the page; there may be many.
 _NAMED = 5
+_NO_TOKEN = {
+    "error": "no token, or one that is unknown, revoked or expired",
+    "remedy": "send 'Authorization: Bearer rv_…' with a token of 'replview token create NAME'",
+}
+_TOO_MANY = {
+    "error": "this account has too many requests under way",
+    "remedy": "wait until some of them have been answered",
+}
 
 
 class NeedsRole(PermissionDenied):
@@ -83,18 +91,6 @@ def _as_json(role: Role | None, has: Role | None, why: str) -> dict[str, str]:
     if has is None:
         error = "this account has no role"
     return {"error": error, "remedy": "ask an admin of this replview"}
-
-
-_NO_TOKEN = {
-    "error": "no token, or one that is unknown, revoked or expired",
-    "remedy": "send 'Authorization: Bearer rv_…' with a token of 'replview token create NAME'",
-}
-
-
-_TOO_MANY = {
-    "error": "this account has too many requests under way",
-    "remedy": "wait until some of them have been answered",
-}
 
 
 class AllowedMiddleware(MiddlewareMixin):

@@ -22,6 +22,10 @@ from replview.access.rights import Visitor
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 
+SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
+#: Activity is noted no more often than this.
+_NOTED_SECONDS = 60
+
 
 class SessionPolicyMiddleware(MiddlewareMixin):
     """Looks at the session of each request that has one."""
@@ -74,11 +78,6 @@ def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
 def _signed_out(sender: Any, user: Visitor, **_: Any) -> None:
     if user is not None:
         note(Action.SIGNED_OUT, user=user)
-
-
-SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
-#: Activity is noted no more often than this.
-_NOTED_SECONDS = 60
 
 
 def begin(session: Any) -> None:

@@ -30,6 +30,8 @@ from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import current_visit
 
 _ERASED_TEXT = re.compile(r"erased text \d+", re.ASCII)
+#: Of a message that is withheld this is shown.
+_MESSAGE_SHOWN = ("prefix", "transactional")
 
 
 def visible_exports() -> QuerySet[Export]:
@@ -214,9 +216,6 @@ def shown_cells(
 
 
 # Changes that are not of the record (of an archive, of a peek into a slot).
-
-#: Of a message that is withheld this is shown.
-_MESSAGE_SHOWN = ("prefix", "transactional")
 
 
 def seen_archived(

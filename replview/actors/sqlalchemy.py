@@ -60,6 +60,11 @@ _WRITE = re.compile(r"[\s(]*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE)\b", re.IGNOR
 _COPY = re.compile(r"\s*COPY\b.*\bFROM\b", re.IGNORECASE | re.DOTALL)
 _WITHIN = re.compile(r"[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE)
 _PLAIN_READ = re.compile(r"\s*SELECT\b[^;]*$", re.IGNORECASE)
+_SAVEPOINT_WORDS = re.compile(
+    r"\s*(?:(SAVEPOINT)|(ROLLBACK)\s+(?:(?:WORK|TRANSACTION)\s+)?TO(?:\s+SAVEPOINT)?)\s+"
+    r"(\"[^\"]+\"|\w+)\s*;?\s*$",
+    re.IGNORECASE,
+)
 
 
 def writes(statement: str) -> bool:
@@ -245,13 +250,6 @@ def message_sql(document: Mapping[str, object]) -> str:
         "SELECT pg_catalog.pg_logical_emit_message"
         f"(true, '{PREFIX}', pg_catalog.decode('{content}', 'hex'))"
     )
-
-
-_SAVEPOINT_WORDS = re.compile(
-    r"\s*(?:(SAVEPOINT)|(ROLLBACK)\s+(?:(?:WORK|TRANSACTION)\s+)?TO(?:\s+SAVEPOINT)?)\s+"
-    r"(\"[^\"]+\"|\w+)\s*;?\s*$",
-    re.IGNORECASE,
-)
 
 
 def _savepoint_of(statement: str) -> tuple[str, str] | None:

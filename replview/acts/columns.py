@@ -39,6 +39,12 @@ from replview.store.slot_control import reopen
 from replview.text.parsing import table_text
 
 _DEADLINE_SECONDS = 15.0
+KEEP, MASK, DROP = "keep", "mask", "drop"
+#: What is wrong with the choice, not with reaching the source.
+_REFUSALS = {
+    "bad_column", "contradiction", "identity_column", "no_columns", "no_such_column", "not_owner",
+    "not_via_root", "nothing", "publications_clash", "removing", "whole_schema",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +142,6 @@ def _published_tables(
     return found, unsent
 
 
-KEEP, MASK, DROP = "keep", "mask", "drop"
 #: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``: all rules of these tables.
 Rules = Mapping[str, Mapping[str, str]]
 
@@ -305,10 +310,3 @@ def _consequences(slot: Slot, changes: ColumnChanges, kept: _Kept) -> list[str]:
         (True, "The receiver connects anew within two seconds; nothing is lost."),
     ]  # fmt: skip
     return [sentence for holds, sentence in sentences if holds]
-
-
-#: What is wrong with the choice, not with reaching the source.
-_REFUSALS = {
-    "bad_column", "contradiction", "identity_column", "no_columns", "no_such_column", "not_owner",
-    "not_via_root", "nothing", "publications_clash", "removing", "whole_schema",
-}  # fmt: skip

@@ -26,6 +26,8 @@ from replview.store.slot_control import reopen_all
 
 #: For everything that is asked of a server that is tried.
 _DEADLINE_SECONDS = 15.0
+#: The columns of a source that say how it is reached.
+ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +115,6 @@ def database_of(source: Source) -> str | None:
     sampled = SourceLook.objects.filter(source=source).first()
     database = (sampled.holders or {}).get("database") if sampled is not None else None
     return str(database) if database else None
-
-
-#: The columns of a source that say how it is reached.
-ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,13 @@ from replview.store.models import Slot, SlotEvent, Source
 
 _ALTER_SECONDS = 20.0
 _NEEDS = "ownership of the publication and of the tables"
+#: A source that has not answered by then is cut off.
+DEADLINE_SECONDS = 10.0
+#: Lines of the log that tell of publications replview made.
+_MAKING = ["created", "adopted", "tables"]
+_DEADLINE_SECONDS = 6.0
+#: More names than this are not listed.
+_NAMED = 12
 
 
 class Alteration(Protocol):
@@ -100,10 +107,6 @@ def texts_of(found: Alteration) -> list[str]:
     return [statement.as_string(None) for statement in found.statements]
 
 
-#: A source that has not answered by then is cut off.
-DEADLINE_SECONDS = 10.0
-
-
 def remaining_slots(source: Source) -> QuerySet[Slot]:
     return Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
 
@@ -130,10 +133,6 @@ def look_at_publications(source: Source) -> int:
         facts = publication_facts(chosen, published_by(chosen, tables), tables, version)
         new += store_publication_look(slot, facts, now)
     return new
-
-
-#: Lines of the log that tell of publications replview made.
-_MAKING = ["created", "adopted", "tables"]
 
 
 def made_by_us(slot: Slot) -> list[str]:
@@ -202,11 +201,6 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
         for one in event.detail["dropped_publications"]
         if one["name"] in slot.publications and one["name"] not in there
     ]
-
-
-_DEADLINE_SECONDS = 6.0
-#: More names than this are not listed.
-_NAMED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,11 @@ from replview.store.slot_control import DROPPED, GIVEN_UP, forget_problem
 #: Problems after which the source has no such slot.
 GONE = (DROPPED, GIVEN_UP, "slot_missing")
 _DEADLINE_SECONDS = 60.0
+_ADOPT_SECONDS = 20.0
+#: Not a refusal of this slot: nothing is known of it.
+_UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
+              "unknown_host", "unknown_service", "hba_refused", "tls", "starting_up",
+              "too_many_connections", "refused", "bad_dsn"}  # fmt: skip
 
 
 def silent(line: str) -> None:
@@ -180,9 +185,6 @@ def _limit(slot: Slot) -> str:
     )
 
 
-_ADOPT_SECONDS = 20.0
-
-
 def publications_on(source: Source) -> list[str]:
     """Those a slot of pgoutput may be read with. Raises ``SourceProblem`` and what a DSN may."""
     with reading(full_conninfo(source), deadline_seconds=_ADOPT_SECONDS) as connection:
@@ -224,12 +226,6 @@ def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: st
         raise _ours(source, name) from None
     note_slot(slot, "adopt", "The slot was adopted.", by=by, publications=list(plan.publications))
     return slot
-
-
-#: Not a refusal of this slot: nothing is known of it.
-_UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
-              "unknown_host", "unknown_service", "hba_refused", "tls", "starting_up",
-              "too_many_connections", "refused", "bad_dsn"}  # fmt: skip
 
 
 def _plan_adoption(

@@ -42,6 +42,8 @@ END = Query(
     sql="SELECT pg_terminate_backend(pid) AS ended FROM pg_stat_activity "
     "WHERE pid = %s AND query = %s",
 )
+log = logging.getLogger(__name__)
+_DEADLINE_SECONDS = 20.0
 
 
 def slot_left(
@@ -81,11 +83,6 @@ def end_making(connection: Connection, name: str, create: str) -> bool:
 
 def _find(connection: Connection, name: str) -> SlotFacts | None:
     return next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
-
-
-log = logging.getLogger(__name__)
-
-_DEADLINE_SECONDS = 20.0
 
 
 def sweep_due() -> None:

@@ -31,6 +31,13 @@ from replview.store.slot_log import add_line
 
 #: How long a stream that is caught up may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
+#: What is wrong with the choice, not with reaching the source.
+_REFUSALS = {
+    "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
+    "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
+    "may_not_publish", "no_right",
+}  # fmt: skip
+_DEADLINE_SECONDS = 15.0
 
 
 def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Plan:
@@ -172,17 +179,6 @@ def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
         f"publication {some_of(names)} was made, but the slot is too far behind to read it yet",
         "Change the tables once more when the slot is caught up",
     )
-
-
-#: What is wrong with the choice, not with reaching the source.
-_REFUSALS = {
-    "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
-    "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
-    "may_not_publish", "no_right",
-}  # fmt: skip
-
-
-_DEADLINE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
