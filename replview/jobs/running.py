@@ -34,6 +34,8 @@ _PAUSE_SECONDS = 0.5
 
 Claimed = TypeVar("Claimed")
 _kinds: list["Kind[Any]"] = []
+#: Threads of their own, since they keep their connections: Celery closes those of its threads.
+_chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
 class Kind(Generic[Claimed]):
@@ -132,8 +134,6 @@ def sweep() -> None:
 Chore = Callable[[], object]
 #: Each with the SQL of a condition without which there is nothing to do.
 _chores: list[tuple[Chore, str]] = []
-#: Threads of their own, since they keep their connections: Celery closes those of its threads.
-_chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
 def task(name: str) -> Callable[[Chore], Chore]:

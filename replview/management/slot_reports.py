@@ -27,6 +27,7 @@ from replview.text.formats import bytes_words, count_words
 
 _LOOK_SECONDS = 0.5
 _LINES = 50
+_CATALOG_SECONDS = 10.0
 
 
 def add_log(actions: Any) -> None:
@@ -86,9 +87,6 @@ def _as_json(slot: Slot, line: SlotEvent) -> str:
         "detail": line.detail,
     }
     return orjson.dumps(record).decode()
-
-
-_CATALOG_SECONDS = 10.0
 
 
 def add_peek(actions: Any) -> None:

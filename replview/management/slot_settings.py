@@ -22,6 +22,8 @@ from replview.text.parsing import whole_number
 from replview.text.problem import with_place
 from replview.ui import retention_text
 
+_TABLES_SHOWN = 10
+
 
 def add_budget_options(parser: ArgumentParser) -> None:
     """The choice of what comes first: the same for ``slot add`` and ``slot set``."""
@@ -97,9 +99,6 @@ def _seconds(text: str) -> int | None:
     if seconds is None or not least <= seconds <= most:
         raise CommandError(f"--heartbeat is a number of seconds from {least} to {most}, or none")
     return seconds
-
-
-_TABLES_SHOWN = 10
 
 
 def _add_retention_options(parser: ArgumentParser) -> None:

@@ -35,6 +35,8 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN = re.compile(r'[^\s{}",\\]+')
 #: The shortest digits of a float stand without an exponent below ten to this power.
 _FLOAT_DIGITS = {pa.float32(): 6, pa.float64(): 15}
+#: A failing part as small as this is converted value by value.
+_SMALL = 64
 
 
 @dataclass(slots=True)
@@ -224,9 +226,6 @@ def _float(value: float, kind: pa.DataType) -> str:
 # What ``convert`` does value by value is cast here a whole column at a time; where a cast
 # fails the column is halved until the values that do not fit stand alone, and those go through
 # ``convert``. So both give the same, and one NaN among a million numbers costs no million calls.
-
-#: A failing part as small as this is converted value by value.
-_SMALL = 64
 
 
 def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:

@@ -44,6 +44,63 @@ _NUMERIC_NAME = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(-?\d+))?\))?$"
 _PRECISION = re.compile(r"\(\d+\)")
 #: Whole numbers, each wider than the one before → their digits.
 _DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
+_UNFIT_NOTE = "NaN, infinity, and numbers of more digits: null, their text in _pg_raw"
+_TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
+#: What stands beside a table's own columns.
+CHANGE_FIELDS = (
+    pa.field("_change_type", pa.string(), nullable=False),
+    pa.field("_commit_version", pa.int64()),
+    pa.field("_commit_timestamp", TIMESTAMPTZ),
+    pa.field("_lsn", pa.string(), nullable=False),
+    pa.field("_xid", pa.int64()),
+    # With _seq the order of the record; a baseline's rows (without _xid) stand where they were
+    # stored, and are as of their _commit_version.
+    pa.field("_commit_seq", pa.int64()),
+    pa.field("_seq", pa.int32(), nullable=False),
+    pa.field("_actor", pa.string()),
+    pa.field("_relation_version", pa.int32()),
+    pa.field("_derived", pa.bool_(), nullable=False),
+    pa.field("_not_sent", pa.list_(pa.string())),
+    pa.field("_pg_raw", pa.map_(pa.string(), pa.string())),
+)
+#: The column that stands in the names of folders: a day.
+PARTITION = "commit_date"
+_OWN = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
+#: What readers put beside the columns while they work out a table's rows.
+_OF_READERS = re.compile(
+    r"_(stream|rank|interval|gone|next|next_gone|begins|epoch|number|unknown|hash|repeats|place"
+    r"|step|start|start_step|known\d+x?|key\d+(_raw)?|raw\d+)"
+)
+TRANSACTIONS = pa.schema([
+    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
+    ("gid", pa.string()), ("state", pa.string()), ("origin", pa.string()),
+    ("actor", pa.string()), ("actor_grade", pa.string()),
+    # All who are named in it, the last one last; null in files of before it was there.
+    ("actors", pa.list_(pa.string())), ("context", pa.string()),
+    ("first_lsn", pa.string()), ("commit_lsn", pa.string()), ("end_lsn", pa.string()),
+    ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ), ("prepared_at", TIMESTAMPTZ),
+    ("inserts", pa.int64()), ("updates", pa.int64()), ("deletes", pa.int64()),
+    ("truncates", pa.int64()), ("messages", pa.int64()), ("size_bytes", pa.int64()),
+])  # fmt: skip
+EVENTS = pa.schema([
+    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
+    ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
+    ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("op", pa.string()),
+    ("schema", pa.string()), ("table", pa.string()), ("relation_oid", pa.int64()),
+    ("version", pa.int32()), ("cascade", pa.bool_()), ("restart_identity", pa.bool_()),
+    ("prefix", pa.string()), ("content", pa.string()), ("content_base64", pa.string()),
+    ("transactional", pa.bool_()),
+])  # fmt: skip
+#: Changes as they are: rows as JSON of the server's texts (see the README's "One change, as JSON").
+UNTYPED = pa.schema([
+    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
+    ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
+    ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("subxid", pa.int64()),
+    ("op", pa.string()), ("schema", pa.string()), ("table", pa.string()),
+    ("relation_oid", pa.int64()), ("version", pa.int32()), ("old", pa.string()),
+    ("new", pa.string()),
+])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +136,6 @@ def map_column(column: Mapping[str, Any]) -> Mapped:
         element = name.removesuffix("[]")
         return _array_of(_map_scalar(_ELEMENTS.get(oid, 0), element, typmod, scale))
     return _map_scalar(oid, name, typmod, scale)
-
-
-_ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
-_UNFIT_NOTE = "NaN, infinity, and numbers of more digits: null, their text in _pg_raw"
-_TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
 
 
 def _array_of(element: Mapped) -> Mapped:
@@ -156,66 +208,6 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         if whole + max(scales) <= MOST_DIGITS:
             return pa.decimal128(whole + max(scales), max(scales))
     return pa.string()
-
-
-#: What stands beside a table's own columns.
-CHANGE_FIELDS = (
-    pa.field("_change_type", pa.string(), nullable=False),
-    pa.field("_commit_version", pa.int64()),
-    pa.field("_commit_timestamp", TIMESTAMPTZ),
-    pa.field("_lsn", pa.string(), nullable=False),
-    pa.field("_xid", pa.int64()),
-    # With _seq the order of the record; a baseline's rows (without _xid) stand where they were
-    # stored, and are as of their _commit_version.
-    pa.field("_commit_seq", pa.int64()),
-    pa.field("_seq", pa.int32(), nullable=False),
-    pa.field("_actor", pa.string()),
-    pa.field("_relation_version", pa.int32()),
-    pa.field("_derived", pa.bool_(), nullable=False),
-    pa.field("_not_sent", pa.list_(pa.string())),
-    pa.field("_pg_raw", pa.map_(pa.string(), pa.string())),
-)
-
-#: The column that stands in the names of folders: a day.
-PARTITION = "commit_date"
-_OWN = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
-#: What readers put beside the columns while they work out a table's rows.
-_OF_READERS = re.compile(
-    r"_(stream|rank|interval|gone|next|next_gone|begins|epoch|number|unknown|hash|repeats|place"
-    r"|step|start|start_step|known\d+x?|key\d+(_raw)?|raw\d+)"
-)
-
-TRANSACTIONS = pa.schema([
-    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
-    ("gid", pa.string()), ("state", pa.string()), ("origin", pa.string()),
-    ("actor", pa.string()), ("actor_grade", pa.string()),
-    # All who are named in it, the last one last; null in files of before it was there.
-    ("actors", pa.list_(pa.string())), ("context", pa.string()),
-    ("first_lsn", pa.string()), ("commit_lsn", pa.string()), ("end_lsn", pa.string()),
-    ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ), ("prepared_at", TIMESTAMPTZ),
-    ("inserts", pa.int64()), ("updates", pa.int64()), ("deletes", pa.int64()),
-    ("truncates", pa.int64()), ("messages", pa.int64()), ("size_bytes", pa.int64()),
-])  # fmt: skip
-
-EVENTS = pa.schema([
-    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
-    ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
-    ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("op", pa.string()),
-    ("schema", pa.string()), ("table", pa.string()), ("relation_oid", pa.int64()),
-    ("version", pa.int32()), ("cascade", pa.bool_()), ("restart_identity", pa.bool_()),
-    ("prefix", pa.string()), ("content", pa.string()), ("content_base64", pa.string()),
-    ("transactional", pa.bool_()),
-])  # fmt: skip
-
-#: Changes as they are: rows as JSON of the server's texts (see the README's "One change, as JSON").
-UNTYPED = pa.schema([
-    ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
-    ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
-    ("actor", pa.string()), ("seq", pa.int32()), ("lsn", pa.string()), ("subxid", pa.int64()),
-    ("op", pa.string()), ("schema", pa.string()), ("table", pa.string()),
-    ("relation_oid", pa.int64()), ("version", pa.int32()), ("old", pa.string()),
-    ("new", pa.string()),
-])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

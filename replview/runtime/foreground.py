@@ -14,6 +14,8 @@ from replview.runtime.machine import Stopped
 from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.stack import Stack
 
+_ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def run_in_foreground(
     stack: Stack, *, check: Callable[[], None], welcome: Callable[[], None]
@@ -45,9 +47,6 @@ def _in_one_line(error: OSError) -> str:
     }
     what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
     return f"{what}. {remedies[error.errno]}." if error.errno in remedies else what
-
-
-_ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager

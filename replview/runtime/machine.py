@@ -15,6 +15,9 @@ from pathlib import Path
 
 from replview.text.problem import CodedProblem
 
+#: Set in the environment of every supervised process, to the data folder: its mark.
+MARK = "REPLVIEW_SUPERVISED"
+
 
 class StackProblem(CodedProblem):
     """A cause and what mends it; a command prints it and exits with status 1."""
@@ -63,10 +66,6 @@ def free_port(preferred: int | None = None) -> int:
             _given.add(port)
             return port
     raise OSError("no free TCP port found on 127.0.0.1 between 20000 and 32000")
-
-
-#: Set in the environment of every supervised process, to the data folder: its mark.
-MARK = "REPLVIEW_SUPERVISED"
 
 
 def marked_processes(data_dir: Path) -> list[int]:

@@ -20,6 +20,8 @@ WEB_LIMITS = (
 )  # fmt: skip
 
 _PRIORITY = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
+#: In the order in which ``up`` lists them.
+KINDS = ("web", "receivers", "tasks", "beat")
 
 
 def priority(kind: str) -> int:
@@ -75,9 +77,6 @@ def _worker(name: str, *options: str) -> Program:
 
 # ``up --only``: the command becomes one of replview's processes. Signals, output and exit status
 # are the program's own, and the one who started it (systemd, a container) restarts it.
-
-#: In the order in which ``up`` lists them.
-KINDS = ("web", "receivers", "tasks", "beat")
 
 
 def program(kind: str, *, folder: DataFolder, host: str, port: int, name: str = "") -> Program:

@@ -25,6 +25,16 @@ from replview.runtime.machine import StackProblem, Stopped, end_marked_processes
 from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
 
+LOGIN = "demo"
+_WEB_SECONDS = 60
+_LOOK_SECONDS = 1.0
+#: ``programs.STOP_ORDER``, with those side by side that do not need one another.
+_STOPPED_TOGETHER = (
+    ("workload", "trouble", "web", "beat"), ("workers",), ("redis", "source"), ("store",),
+)  # fmt: skip
+#: Started at another time than replview's own processes.
+_NOT_OURS = frozenset({"store", "source", "redis", "workload"})
+
 
 def run_module(
     module: str,
@@ -66,11 +76,6 @@ def page_answers(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-LOGIN = "demo"
-_WEB_SECONDS = 60
-_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,11 +281,3 @@ class Stack:
         if self.own_servers:
             shared = {k: v for k, v in self.environment.items() if k.startswith("REPLVIEW_")}
             self.folder.write_env({**shared, "REPLVIEW_URL": self.url})
-
-
-#: ``programs.STOP_ORDER``, with those side by side that do not need one another.
-_STOPPED_TOGETHER = (
-    ("workload", "trouble", "web", "beat"), ("workers",), ("redis", "source"), ("store",),
-)  # fmt: skip
-#: Started at another time than replview's own processes.
-_NOT_OURS = frozenset({"store", "source", "redis", "workload"})

@@ -24,6 +24,20 @@ from replview.store.quarantine import decide
 #: A table has 1,600 column numbers, and each press takes one.
 _MOST_COLUMN_NUMBERS = 1_200
 _POISON = "This note is poison: the store refuses it."
+GID = "trouble_forgotten"
+_SESSION = "transaction"
+#: The slot is made to retain about this much: enough to be seen, soon caught up.
+BEHIND_BYTES = 24 * MB
+ALERT_BYTES = 16 * MB
+#: All that one flood writes: what is received is kept in the store.
+MOST_BYTES = 300 * MB
+_PIECE_ROWS = 2_000
+_POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+#: Rows that a reprice of the workload holds are left out.
+_REPRICE = (
+    "UPDATE price_list SET updated_at = clock_timestamp() WHERE id IN (SELECT id FROM price_list"
+    " WHERE id BETWEEN %s AND %s FOR UPDATE SKIP LOCKED)"
+)
 
 
 class SchemaChange(Trouble):
@@ -100,10 +114,6 @@ def _touch(connection: psycopg.Connection) -> None:
     )
 
 
-GID = "trouble_forgotten"
-_SESSION = "transaction"
-
-
 class PreparedTransaction(Trouble):
     """Two notes, prepared, and the transaction manager that would decide has gone."""
 
@@ -159,21 +169,6 @@ class LongTransaction(Trouble):
                 " WHERE application_name = %s AND datname = current_database()",
                 (f"trouble {_SESSION}",),
             )
-
-
-#: The slot is made to retain about this much: enough to be seen, soon caught up.
-BEHIND_BYTES = 24 * MB
-ALERT_BYTES = 16 * MB
-#: All that one flood writes: what is received is kept in the store.
-MOST_BYTES = 300 * MB
-_PIECE_ROWS = 2_000
-
-_POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
-#: Rows that a reprice of the workload holds are left out.
-_REPRICE = (
-    "UPDATE price_list SET updated_at = clock_timestamp() WHERE id IN (SELECT id FROM price_list"
-    " WHERE id BETWEEN %s AND %s FOR UPDATE SKIP LOCKED)"
-)
 
 
 class Flood(Trouble):

@@ -34,6 +34,15 @@ _MAKER = "the demo"
 _OVER_SECONDS = 90.0
 #: Undoing is tried again until it works: nothing may be left.
 _AGAIN_SECONDS = 1.0
+log = logging.getLogger("replview.demo.trouble")
+KINDS: tuple[type[Trouble], ...] = (
+    PausedReceiver, PreparedTransaction, LongTransaction, Flood, IdleSlot, LostSlot, SchemaChange,
+    PoisonChange,
+)  # fmt: skip
+#: How often requests are read, and how often a heartbeat is given.
+_LOOK_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
+#: For all of them to undo what they did; the process manager has more patience than that.
+_STOP_SECONDS = 12.0
 
 
 class Course(threading.Thread):
@@ -201,18 +210,6 @@ def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
     made |= {"enabled": False, "changed_by": _MAKER}
     rule, _ = AlertRule.objects.get_or_create(name=values["name"], **fields, defaults=made)
     return rule
-
-
-log = logging.getLogger("replview.demo.trouble")
-
-KINDS: tuple[type[Trouble], ...] = (
-    PausedReceiver, PreparedTransaction, LongTransaction, Flood, IdleSlot, LostSlot, SchemaChange,
-    PoisonChange,
-)  # fmt: skip
-#: How often requests are read, and how often a heartbeat is given.
-_LOOK_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
-#: For all of them to undo what they did; the process manager has more patience than that.
-_STOP_SECONDS = 12.0
 
 
 def run(place: Place, stopping: threading.Event) -> None:

@@ -10,6 +10,11 @@ from replview.demo.workload.seed import PRICES
 from replview.demo.workload.session import Session
 
 INSERT_NOTE = "INSERT INTO audit_notes (subject, author, body) VALUES (%s, %s, %s)"
+#: Rows a piece changes; some pieces together exceed 64 kB of decoded changes.
+PIECE_ROWS = 40
+#: Between two pieces: about 260 rows a second.
+PIECE_SECONDS = 0.15
+IMPORT_LINES = 240
 
 
 @paced(weight=4, shows="an insert under FULL, one in five with a large text")
@@ -130,15 +135,6 @@ def move_shelf(session: Session) -> None:
 # stream it once its changes exceed ``logical_decoding_work_mem``. Two sessions do this, so one
 # is open about half of the time, and together they change some 200 rows a second: more would
 # make them most of what the store has to keep.
-
-
-#: Rows a piece changes; some pieces together exceed 64 kB of decoded changes.
-PIECE_ROWS = 40
-
-#: Between two pieces: about 260 rows a second.
-PIECE_SECONDS = 0.15
-
-IMPORT_LINES = 240
 
 
 def _reprice(session: Session, *, discard: bool, slips: bool) -> None:

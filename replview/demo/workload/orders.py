@@ -22,6 +22,19 @@ RESERVE: LiteralString = (
 OLDEST: LiteralString = (
     "SELECT id, total FROM orders WHERE status = %s ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED"
 )
+PAGES = ("/", "/tea", "/tea/assam", "/mugs", "/pots", "/checkout", "/help/returns", "/offers")
+REFERRERS = ("https://search.example/?q=tea", "https://news.example/", None, None)
+ORIGINS = ("pos_berlin", "pos_hamburg")
+INSERT_PAYMENT: LiteralString = (
+    "INSERT INTO payments (order_id, amount, method, psp_ref)"
+    " SELECT id, total, %s, %s FROM orders WHERE id = %s"
+)
+INSERT_RECEIPT: LiteralString = (
+    "INSERT INTO receipts (order_id, till, lines, total)"
+    " SELECT id, %s, (SELECT array_agg(quantity || ' x ' || sku ORDER BY line_no)"
+    "                 FROM order_items WHERE order_id = id), total"
+    " FROM orders WHERE id = %s AND EXISTS (SELECT FROM order_items WHERE order_id = id)"
+)
 
 
 def any_customer(session: Session) -> tuple[str, dict[str, str]]:
@@ -158,10 +171,6 @@ def renumber_order_lines(session: Session) -> None:
     )
 
 
-PAGES = ("/", "/tea", "/tea/assam", "/mugs", "/pots", "/checkout", "/help/returns", "/offers")
-REFERRERS = ("https://search.example/?q=tea", "https://news.example/", None, None)
-
-
 @paced(weight=3, shows="an insert of many types: uuid, domain, jsonb, text[], date, inet")
 def sign_up(session: Session) -> None:
     """A run repeated with the same seed invents the same customer: no conflict."""
@@ -248,19 +257,6 @@ def _cart_items(session: Session) -> Jsonb:
 # Sales that come from tills with databases of their own: each is a replication origin. A session
 # takes on its origin when it connects, and every transaction it then makes carries the origin's
 # name, with the position and time it had there. An origin belongs to one session at a time.
-
-ORIGINS = ("pos_berlin", "pos_hamburg")
-
-INSERT_PAYMENT: LiteralString = (
-    "INSERT INTO payments (order_id, amount, method, psp_ref)"
-    " SELECT id, total, %s, %s FROM orders WHERE id = %s"
-)
-INSERT_RECEIPT: LiteralString = (
-    "INSERT INTO receipts (order_id, till, lines, total)"
-    " SELECT id, %s, (SELECT array_agg(quantity || ' x ' || sku ORDER BY line_no)"
-    "                 FROM order_items WHERE order_id = id), total"
-    " FROM orders WHERE id = %s AND EXISTS (SELECT FROM order_items WHERE order_id = id)"
-)
 
 
 def take_on(session: Session, origin: str) -> None:

@@ -28,6 +28,8 @@ ORIGIN_SHARE = 0.06
 
 #: Behind by more than this, a session forgets what it owes: no flood after an outage.
 FORGIVEN_SECONDS = 2.0
+#: The modules that register scenarios; named so that the imports are seen to be meant.
+MODULES = (orders, catalogue, two_phase, ddl, janitor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,10 +200,6 @@ class Workload:
         for worker in self._workers:
             worker.join(max(0.0, end - time.monotonic()))
         return not any(worker.is_alive() for worker in self._workers)
-
-
-#: The modules that register scenarios; named so that the imports are seen to be meant.
-MODULES = (orders, catalogue, two_phase, ddl, janitor)
 
 
 def of_session(session: str) -> list[Scenario]:

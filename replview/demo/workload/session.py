@@ -24,6 +24,12 @@ logger = logging.getLogger(__name__)
 
 #: The same failure is said again only after this long.
 SAY_AGAIN_SECONDS = 60.0
+#: Said first, in this order; everything else follows by name when it happened.
+FIRST = ("committed", "rolled back")
+#: Waiting longer than this for a row or table would stall the shop; the scenario gives up.
+LOCK_TIMEOUT = "2s"
+#: The share of application transactions that say who acts. The rest show as "unknown".
+SAYS_WHO = 0.85
 
 
 class Backoff:
@@ -98,10 +104,6 @@ def one_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-#: Said first, in this order; everything else follows by name when it happened.
-FIRST = ("committed", "rolled back")
-
-
 class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,13 +123,6 @@ def minute_line(counts: Counter[str], seconds: float) -> str:
     parts = [f"{name} {counts[name]}" for name in FIRST]
     parts += [f"{name} {count}" for name, count in sorted(counts.items()) if name not in FIRST]
     return f"{done / seconds:.1f} transactions a second: {', '.join(parts)}"
-
-
-#: Waiting longer than this for a row or table would stall the shop; the scenario gives up.
-LOCK_TIMEOUT = "2s"
-
-#: The share of application transactions that say who acts. The rest show as "unknown".
-SAYS_WHO = 0.85
 
 
 class Stopping(Exception):

@@ -21,6 +21,7 @@ from replview.store.write.access_record import Action, note
 from replview.text.problem import with_place
 
 _DSN = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
+_DEADLINE_SECONDS = 60.0
 
 
 class Command(Actions):
@@ -122,9 +123,6 @@ class Command(Actions):
 def _shown(dsn: str) -> str:
     """What was typed, unless it may hold a password."""
     return "DSN" if "=" in dsn or "//" in dsn else dsn
-
-
-_DEADLINE_SECONDS = 60.0
 
 
 def note_act(text: str, act: str) -> None:

@@ -26,6 +26,17 @@ from replview.ui.managed import EXPECTED
 
 #: Exit status: something could not be done; something would change (``--check``).
 _TROUBLED, _DIFFERS = 1, 3
+_SIGNS = {Verdict.ADDED: "+", Verdict.CHANGED: "~", Verdict.REMOVED: "-", Verdict.REFUSED: "!",
+          Verdict.UNREACHABLE: "!"}  # fmt: skip
+_WORDS = {
+    Verdict.ADDED: "to add",
+    Verdict.CHANGED: "to change",
+    Verdict.REMOVED: "to remove",
+    Verdict.UNCHANGED: "unchanged",
+    Verdict.LEFT: "not in the file (left alone; --prune removes them)",
+    Verdict.REFUSED: "refused",
+    Verdict.UNREACHABLE: "unreachable",
+}
 
 
 class Command(InstanceCommand):
@@ -147,19 +158,6 @@ def _leave_out(items: list[Item], why: str) -> None:
         if item.acts and item.trouble is None:
             item.trouble = SourceProblem("not_tried", f"not tried, since {why}", "Apply again")
             item.acts = []
-
-
-_SIGNS = {Verdict.ADDED: "+", Verdict.CHANGED: "~", Verdict.REMOVED: "-", Verdict.REFUSED: "!",
-          Verdict.UNREACHABLE: "!"}  # fmt: skip
-_WORDS = {
-    Verdict.ADDED: "to add",
-    Verdict.CHANGED: "to change",
-    Verdict.REMOVED: "to remove",
-    Verdict.UNCHANGED: "unchanged",
-    Verdict.LEFT: "not in the file (left alone; --prune removes them)",
-    Verdict.REFUSED: "refused",
-    Verdict.UNREACHABLE: "unreachable",
-}
 
 
 def lines_of(plan: FleetPlan) -> Iterator[str]:

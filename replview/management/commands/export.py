@@ -40,6 +40,8 @@ _PLACES = ("slot", *BEGINNINGS, *_ENDS)
 #: Exit statuses, and what the answer calls them.
 DONE, FAILED, NOTHING_NEW, GAP = range(4)
 _OUTCOMES = ("done", "failed", "nothing_new", "gap")
+#: Between two lines where there is no terminal.
+_LINE_SECONDS = 2.0
 
 
 class Command(instance.InstanceCommand):
@@ -211,10 +213,6 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
                                          numeric_scale=options["numeric_scale"],
                                          since_last=options["since_last"])  # fmt: skip
     return export_request, target
-
-
-#: Between two lines where there is no terminal.
-_LINE_SECONDS = 2.0
 
 
 def progress_line(

@@ -28,6 +28,7 @@ from replview.store.models import Slot, Source
 #: Without these nothing could ever be read: the source is not taken without --yes.
 _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
                 "unknown_host", "unknown_service", "hba_refused", "tls"}  # fmt: skip
+_PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
 class Command(instance.Actions, instance.InstanceCommand):
@@ -108,9 +109,6 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
         "state": facts["problem"] or ("ok" if facts["checked_at"] else "not checked yet"),
         "address": facts["conninfo"],
     }
-
-
-_PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
 def add_actions(actions: Any) -> None:

@@ -23,6 +23,12 @@ from replview.runtime.machine import StackProblem
 from replview.runtime.programs import KINDS, become, program
 from replview.runtime.stack import Stack
 
+#: Django's own measure of a key that cannot be guessed.
+_LEAST_CHARACTERS, _LEAST_DIFFERENT = 32, 5
+#: Beginnings of keys that stand in documents and templates.
+_PLACEHOLDERS = ("not-for-production", "django-insecure", "change", "a long random text", "secret")
+_MAKE_ONE = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
+
 
 class Command(PlainCommand):
     help = (
@@ -160,12 +166,6 @@ def check_redis(url: str) -> None:
         raise StackProblem(f"Redis cannot be reached: {error}", remedy) from None
 
 
-#: Django's own measure of a key that cannot be guessed.
-_LEAST_CHARACTERS, _LEAST_DIFFERENT = 32, 5
-#: Beginnings of keys that stand in documents and templates.
-_PLACEHOLDERS = ("not-for-production", "django-insecure", "change", "a long random text", "secret")
-
-
 def check_hardened(host: str) -> None:
     """Raise ``StackProblem`` with a remedy unless these settings may face others."""
     key = settings.SECRET_KEY
@@ -191,6 +191,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-_MAKE_ONE = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"

@@ -15,6 +15,8 @@ from replview.runtime.machine import StackProblem, is_running
 from replview.runtime.servers.server_user import pg_bin, reachable_programs, server_user
 
 _CONFIGURATION = "replview.conf"
+#: The servers see nothing of our environment: neither its secrets nor a PGPORT or LC_ALL.
+CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 
 def make_cluster(folder: Path, *, version: int, user: str, password: str, encoding: str) -> None:
@@ -94,10 +96,6 @@ def _pid_in_file(data_dir: Path) -> int | None:
     with suppress(OSError, ValueError, IndexError):
         return int((data_dir / "postmaster.pid").read_text().splitlines()[0])
     return None
-
-
-#: The servers see nothing of our environment: neither its secrets nor a PGPORT or LC_ALL.
-CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 
 def program(version: int, name: str) -> str:

