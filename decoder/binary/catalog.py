@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from decoder.binary import datetimes, scalars
+from decoder.binary import datetimes, geometry, networks, scalars
 
 #: Types whose binary value is their text.
 TEXT_LIKE: Final = {
@@ -29,19 +29,19 @@ SCALARS: Final[dict[str, tuple[int, Callable[[bytes], str]]]] = {
     "tid": (27, scalars.tid_text),
     "xid": (28, scalars.integer_text(4, signed=False)),
     "cid": (29, scalars.integer_text(4, signed=False)),
-    "point": (600, scalars.point_text),
-    "lseg": (601, scalars.lseg_text),
-    "path": (602, scalars.path_text),
-    "box": (603, scalars.box_text),
-    "polygon": (604, scalars.polygon_text),
-    "line": (628, scalars.line_text),
-    "cidr": (650, scalars.inet_text),
+    "point": (600, geometry.point_text),
+    "lseg": (601, geometry.lseg_text),
+    "path": (602, geometry.path_text),
+    "box": (603, geometry.box_text),
+    "polygon": (604, geometry.polygon_text),
+    "line": (628, geometry.line_text),
+    "cidr": (650, networks.inet_text),
     "float4": (700, scalars.float4_text),
     "float8": (701, scalars.float8_text),
-    "circle": (718, scalars.circle_text),
-    "macaddr8": (774, scalars.macaddr8_text),
-    "macaddr": (829, scalars.macaddr_text),
-    "inet": (869, scalars.inet_text),
+    "circle": (718, geometry.circle_text),
+    "macaddr8": (774, networks.macaddr8_text),
+    "macaddr": (829, networks.macaddr_text),
+    "inet": (869, networks.inet_text),
     "date": (1082, datetimes.date_text),
     "time": (1083, datetimes.time_text),
     "timestamp": (1114, datetimes.timestamp_text),
