@@ -17,9 +17,10 @@ from replview.acts.publications import (
     run_together,
     texts_of,
 )
-from replview.catalog.columns import looks_like, read_columns
+from replview.catalog.columns import read_columns
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import some_of, table_parts
+from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan.columns import (
     ColumnChanges,
     known_columns,

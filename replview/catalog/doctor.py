@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from replview.catalog import doctor_checks
+from replview.catalog import doctor_checks, doctor_plugins
 from replview.catalog.connections import Connection, connect_replication, connected
 from replview.catalog.doctor_checks import Finding, note, ok, problem, warning
 from replview.catalog.holders import OpenTransaction, read_open_transactions
@@ -69,8 +69,8 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
         message = "the role may not see open transactions; creating a slot waits for all of them"
         yield warning("open_transactions", message, f"GRANT pg_monitor TO {facts.role}")
     slots = read_slots(connection)
-    yield from doctor_checks.check_hidden_plugins(connection, facts)
-    yield from doctor_checks.check_plugins(facts, slots)
+    yield from doctor_plugins.check_hidden_plugins(connection, facts)
+    yield from doctor_plugins.check_plugins(facts, slots)
     yield from check_slots(slots)
 
 

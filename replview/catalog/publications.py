@@ -1,13 +1,12 @@
-"""Publications of a database, what is in them and what they publish; and its subscriptions."""
+"""Publications of a database, what is in them and what they publish."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
-from replview.catalog.connections import Connection, ForgivingJson, Query
+from replview.catalog.connections import Connection, Query
 from replview.catalog.naming import quoted
 from replview.catalog.problems import SourceProblem
 
@@ -63,32 +62,6 @@ OWNED = Query(
     name="owned_publications",
     about="Publications that the connected role may alter: those it owns.",
     sql="SELECT pubname AS name FROM pg_publication WHERE pg_has_role(pubowner, 'USAGE')",
-)
-READABLE = Query(
-    name="subscription_columns",
-    about="The columns of pg_subscription that this role may read; the connection string is left "
-    "out whoever asks.",
-    sql="""
-        SELECT attname AS name FROM pg_attribute
-         WHERE attrelid = 'pg_subscription'::regclass AND attnum > 0 AND NOT attisdropped
-           AND attname NOT IN ('subconninfo', 'subdbid')
-           AND has_column_privilege('pg_subscription', attname, 'SELECT')
-         ORDER BY attnum
-    """,
-)
-_SUBSCRIPTIONS = """
-    SELECT coalesce(json_agg(row_to_json(found)), '[]') AS subscriptions FROM (
-        SELECT {columns},
-               (SELECT json_agg(row_to_json(w)) FROM pg_stat_subscription AS w
-                 WHERE w.subid = s.oid) AS workers,
-               {stats} AS stats
-          FROM pg_subscription AS s
-         WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-         ORDER BY s.subname) AS found
-"""
-#: 15 and later.
-_STATS = (
-    "(SELECT row_to_json(c) FROM pg_stat_subscription_stats AS c WHERE c.subid = s.oid LIMIT 1)"
 )
 
 
@@ -219,46 +192,3 @@ def check_alterable(connection: Connection, names: Iterable[str]) -> None:
         cause = f"the role does not own publication {foreign[0]}, and only its owner can alter it"
         remedy = f"ALTER PUBLICATION {quoted(foreign[0])} OWNER TO the role"
         raise SourceProblem("not_owner", cause, remedy)
-
-
-# The subscriptions of a source's database: what they are, what their workers do, their errors.
-#
-# A source that itself subscribes may be behind its publisher: what its slots tell is then late too.
-
-
-def read_subscription_columns(connection: Connection) -> list[str]:
-    return [row["name"] for row in READABLE.rows(connection)]
-
-
-def read_subscriptions(
-    connection: Connection, columns: list[str]
-) -> dict[str, dict[str, Any]] | None:
-    """By name: pg_subscription's columns, those of pg_stat_subscription for the apply worker
-    (absent where none is listed), those of pg_stat_subscription_stats, and ``workers``: all rows
-    of pg_stat_subscription, those of parallel apply and table synchronisation too. None where
-    one of these views is refused.
-    """
-    # Names of PostgreSQL's own columns, quoted all the same.
-    query = sql.SQL(_SUBSCRIPTIONS).format(
-        columns=sql.SQL(", ").join(sql.Identifier("s", name) for name in columns),
-        stats=sql.SQL(_STATS if connection.info.server_version >= 150000 else "NULL::json"),
-    )
-    try:
-        with connection.cursor() as cursor:
-            cursor.adapters.register_loader("json", ForgivingJson)
-            row = cursor.execute(query).fetchone()
-    except psycopg.ProgrammingError:
-        return None
-    assert row is not None
-    return {found["subname"]: _facts(found) for found in row[0]}
-
-
-def _facts(found: dict[str, Any]) -> dict[str, object]:
-    workers = [
-        {name: value for name, value in worker.items() if name not in ("subid", "subname")}
-        for worker in found.pop("workers") or ()
-    ]
-    stats = found.pop("stats") or {}
-    apply = next((w for w in workers if w.get("relid") is None and w.get("leader_pid") is None), {})
-    counts = {name: value for name, value in stats.items() if name not in ("subid", "subname")}
-    return {**found, **apply, **counts, "workers": workers}

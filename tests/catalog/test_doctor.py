@@ -13,7 +13,8 @@ from psycopg.conninfo import make_conninfo
 
 from replview.catalog.connections import connect
 from replview.catalog.doctor import examine
-from replview.catalog.doctor_checks import Finding, Grade, blocks, check_plugins, check_version
+from replview.catalog.doctor_checks import Finding, Grade, blocks, check_version
+from replview.catalog.doctor_plugins import check_plugins
 from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from replview.catalog.publications import read_subscription_columns, read_subscriptions
+from replview.catalog.subscriptions import read_subscription_columns, read_subscriptions
 from replview.store.dsn import set_dsn
 from replview.store.models import Source, WatchedSubscription
 from replview.store.retention.tidy import make_partitions

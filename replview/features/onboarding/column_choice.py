@@ -6,8 +6,9 @@ from typing import Any
 
 from django.http import QueryDict
 
-from replview.catalog.columns import looks_like, read_columns
+from replview.catalog.columns import read_columns
 from replview.catalog.connections import Connection
+from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan.columns import must_be_sent
 from replview.catalog.publications import read_publications
 from replview.catalog.tables import TableFacts, read_tables

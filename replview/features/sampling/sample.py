@@ -19,8 +19,8 @@ from replview.catalog.connection_cache import Kept, KeptConnections
 from replview.catalog.holders import Holders
 from replview.catalog.open_now import OpenNow, read_open_now
 from replview.catalog.problems import SourceProblem
-from replview.catalog.publications import read_subscription_columns, read_subscriptions
 from replview.catalog.slots import SlotStates, read_slot_states
+from replview.catalog.subscriptions import read_subscription_columns, read_subscriptions
 from replview.features.sampling import rows
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Source, SourceLook

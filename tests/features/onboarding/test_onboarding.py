@@ -19,8 +19,8 @@ from django.utils import timezone
 import replview.acts
 import replview.catalog
 from replview.acts.slot_making import make_slot
-from replview.catalog.columns import looks_like
 from replview.catalog.connections import connect
+from replview.catalog.personal_columns import looks_like
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.slot_request import request_of
 from replview.catalog.problems import SourceProblem

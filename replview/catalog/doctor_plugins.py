@@ -1,0 +1,65 @@
+"""Which output plugins a server lets be used: what doctor finds.
+
+Minor releases since 2026 (18.6, 17.11, 16.15 and their like) have a list of plugins: a slot
+of any other can neither be made nor read, whoever asks. Source: PostgreSQL, documentation
+of ``output_plugin_libraries``.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import psycopg
+
+from replview.catalog.connections import Connection, Query
+from replview.catalog.doctor_checks import Finding, problem, warning
+from replview.catalog.naming import literal, quoted, some_of
+from replview.catalog.server import ServerFacts
+from replview.catalog.slots import SlotFacts
+
+PLUGINS = Query(
+    name="plugins",
+    about="The list, NULL where there is none; refused to a role without pg_read_all_settings.",
+    sql="SELECT current_setting('output_plugin_libraries', true) AS names",
+)
+#: What every slot that replview makes speaks.
+_OURS = "pgoutput"
+
+
+def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterator[Finding]:
+    """To a role that may not read the list it looks as if the server had none."""
+    try:
+        PLUGINS.row(connection)
+    except psycopg.errors.InsufficientPrivilege:
+        yield warning(
+            "plugins_unknown",
+            f"whether the server allows the output plugin {_OURS} is unknown: role {server.role} "
+            "may not read output_plugin_libraries",
+            f"GRANT pg_read_all_settings TO {quoted(server.role)}",
+        )
+
+
+def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[Finding]:
+    """Ours must be in the list, and those of slots that somebody made before there was one."""
+    allowed = server.output_plugins
+    if allowed is None:
+        return
+    if _OURS not in allowed:
+        yield problem(
+            "plugin_refused",
+            f"the server does not allow the output plugin {_OURS}, which every slot of replview's "
+            "needs",
+            _add(allowed, [_OURS]),
+        )
+    refused = [s for s in slots if s.plugin and s.plugin != _OURS and s.plugin not in allowed]
+    if refused:
+        names = some_of([f"{slot.slot_name} ({slot.plugin})" for slot in refused])
+        message = f"slots of plugins that the server does not allow cannot be read: {names}"
+        remedy = _add(allowed, sorted({str(slot.plugin) for slot in refused}))
+        yield warning("slots_refused", message, remedy)
+
+
+def _add(allowed: Sequence[str], more: Sequence[str]) -> str:
+    names = ", ".join(literal(name) for name in (*allowed, *more))
+    return (
+        f"ALTER SYSTEM SET output_plugin_libraries = {names}; then SELECT pg_reload_conf() "
+        "(whoever may replicate can load a plugin that is in the list)"
+    )
