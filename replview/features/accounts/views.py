@@ -14,7 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
 from replview.access import accounts
-from replview.access.accounts import AccountProblem, first_admin, is_good
+from replview.access.accounts import AccountProblem
+from replview.access.first_admin import first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
 from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
 from replview.live.publisher import publisher

@@ -14,7 +14,7 @@ from django.db import connections
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from replview.access.accounts import new_code
+from replview.access.first_admin import new_code
 from replview.management.instance import PlainCommand
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import is_given

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from replview.access import accounts
+from replview.access import first_admin
 from replview.access.accounts import AccountProblem, close_account, sessions_of
 from replview.access.rights import (
     Role,
@@ -394,7 +394,7 @@ class TestFirstAdmin:
     """The address that is printed once."""
 
     def test_it_makes_one_admin_and_is_good_no_more(self, db) -> None:
-        code = accounts.new_code()
+        code = first_admin.new_code()
         assert code not in str(list(SetupCode.objects.values()))
         client = Client()
         form = {"name": "root", "password": GOOD, "again": GOOD}
@@ -406,11 +406,11 @@ class TestFirstAdmin:
         assert role_of(User.objects.get()) is Role.ADMIN
         assert client.get("/accounts/").status_code == 200
         assert Client().get(f"/setup/{code}/").status_code == 404
-        assert accounts.new_code() is None
+        assert first_admin.new_code() is None
 
     def test_an_old_or_wrong_one_is_good_for_nothing(self, db) -> None:
-        first = accounts.new_code()
-        second = accounts.new_code()
+        first = first_admin.new_code()
+        second = first_admin.new_code()
         assert Client().get(f"/setup/{first}/").status_code == 404
         assert Client().get(f"/setup/{second}/").status_code == 200
         SetupCode.objects.update(expires_at=timezone.now())
@@ -418,7 +418,7 @@ class TestFirstAdmin:
         assert Client().get("/setup/guess/").status_code == 404
 
     def test_none_where_there_is_an_admin_already(self, db) -> None:
-        code = accounts.new_code()
+        code = first_admin.new_code()
         make_user("root", "admin")
         form = {"name": "eve", "password": GOOD, "again": GOOD}
         assert Client().post(f"/setup/{code}/", form).status_code == 404
