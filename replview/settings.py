@@ -252,7 +252,7 @@ AXES_FAILURE_LIMIT = int(value("REPLVIEW_LOGIN_FAILURES"))
 AXES_COOLOFF_TIME = timedelta(minutes=float(value("REPLVIEW_LOGIN_LOCK_MINUTES")))
 LOGIN_FAILURES_OF_ADDRESS = 10 * AXES_FAILURE_LIMIT
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "replview.features.accounts.me_views.address_of"
+AXES_CLIENT_IP_CALLABLE = "replview.features.accounts.sign_in.address_of"
 AXES_RESET_ON_SUCCESS = True
 # So that the time which is told holds.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False

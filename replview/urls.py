@@ -5,7 +5,7 @@ from django.urls import include, path
 
 from replview.access.page import EVERYONE, page
 from replview.features.access_record import api as access_record
-from replview.features.accounts import me_views
+from replview.features.accounts import sign_in
 from replview.features.actors import api as actors
 from replview.features.exports import api as exports
 from replview.features.monitoring.metrics import metrics
@@ -68,7 +68,7 @@ urlpatterns = [
     path("", include("replview.features.accounts.urls")),
     path("search/", search.search, name="search"),
     path("components/", gallery.components, name="components"),
-    path("login/", page(role=EVERYONE)(me_views.SignIn.as_view()), name="login"),
+    path("login/", page(role=EVERYONE)(sign_in.SignIn.as_view()), name="login"),
     path("logout/", page(role=EVERYONE)(auth_views.LogoutView.as_view()), name="logout"),
 ]
 

@@ -18,7 +18,7 @@ from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import SlotRequest, request_of
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_position
-from replview.features.onboarding.job import take_back_lost
+from replview.features.onboarding.taking_back import take_back_lost
 from replview.jobs import intentions
 from replview.store.models import AccessRecord, Slot, SlotIntention, Source, SourceDraft
 from tests.support.copied_clusters import ROOT, STORE

@@ -11,7 +11,8 @@ from replview.access.visibility import forget
 from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
-from replview.features.relations.schema_history import SchemaHistory, schema_history, values_carried
+from replview.features.relations.carried_values import values_carried
+from replview.features.relations.schema_history import SchemaHistory, schema_history
 from replview.store.looks import store_publication_look
 from replview.store.models import (
     ActivityMark,

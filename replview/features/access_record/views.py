@@ -1,11 +1,9 @@
 """The access record: shown, and downloaded as a file."""
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-import orjson
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
@@ -13,12 +11,13 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 
 from replview.access.page import ADMIN, GET, page
-from replview.access.reading import AccessFilter, Place, names_of, read, record_json, walk
+from replview.access.reading import AccessFilter, Place, names_of, read, walk
+from replview.features.access_record.record_file import csv_lines, json_pieces
 from replview.store.models import AccessRecord
 from replview.store.write.access_record import Action, Via, is_new, note
 from replview.text.formats import count_words, plural
 from replview.ui.params import RANGES, Params
-from replview.ui.streaming import csv_pieces, stream
+from replview.ui.streaming import stream
 
 _DEFAULT_RANGE = "7d"
 #: Of a query: what narrows it besides the time.
@@ -26,9 +25,6 @@ _NARROWING = ("action", "user", "source", "table", "via")
 _TEXT_LIMIT = 300
 PAGE_RECORDS = 100
 _TABLES_SHOWN = 3
-_PIECE_BYTES = 64 * 1024
-_COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page", "subject",
-            "source", "tables", "details")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,30 +200,6 @@ def _fact(name: str, value: object) -> str:
     if isinstance(value, dict):
         return f"{word} {', '.join(f'{key} {one}' for key, one in list(value.items())[:10])}"
     return f"{word} {value}"
-
-
-def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
-    piece = bytearray()
-    for record in records:
-        piece += orjson.dumps(record_json(record)) + b"\n"
-        if len(piece) > _PIECE_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    yield bytes(piece)
-
-
-def csv_lines(records: Iterable[AccessRecord]) -> Iterator[bytes]:
-    """A heading, then a record a line; tables with blanks between, details as JSON."""
-    return csv_pieces(_rows(records))
-
-
-def _rows(records: Iterable[AccessRecord]) -> Iterator[Sequence[object]]:
-    yield _COLUMNS
-    for record in records:
-        facts = record_json(record)
-        facts["tables"] = " ".join(facts["tables"])
-        facts["details"] = orjson.dumps(facts["details"]).decode()
-        yield [facts[name] for name in _COLUMNS]
 
 
 _FILES = {

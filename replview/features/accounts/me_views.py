@@ -1,17 +1,7 @@
-"""One's own account: the login, and who is kept from trying it again and again; password, sessions,
-tokens for programs.
-"""
+"""One's own account: password, sessions, tokens for programs."""
 
-import datetime as dt
-from typing import Any
-
-from axes.helpers import get_cool_off, get_failure_limit
-from axes.models import AccessAttempt
-from django.conf import settings
 from django.contrib.auth import authenticate, update_session_auth_hash
-from django.contrib.auth.views import LoginView
 from django.db import IntegrityError, transaction
-from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -22,6 +12,7 @@ from replview.access.accounts import AccountProblem
 from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
 from replview.access.rights import account_of, role_of, table_patterns, visible_sources
 from replview.access.tokens import ScopeRefused, make_token, scopes_for
+from replview.features.accounts.sign_in import locked_until
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken
 from replview.store.write.access_record import note
@@ -29,11 +20,6 @@ from replview.text.formats import age_words
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
-# Failed logins are counted by name and address together, so that nobody can lock out somebody else
-# from where that person is; and by address alone, higher, against one who tries many names.
-
-#: No account's name is longer.
-_LONGEST_NAME = 150
 _MAX_DAYS = 3650
 _THERE = "There is a token of this name already."
 _SCOPE_WORDS = {
@@ -42,64 +28,6 @@ _SCOPE_WORDS = {
     "export": "read, and ask for exports",
     "operate": "whatever this account may, changes too",
 }
-
-
-def address_of(request: HttpRequest) -> str:
-    """Where the request comes from, as the web server says it: headers are not believed here."""
-    return str(request.META.get("REMOTE_ADDR") or "")
-
-
-def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
-    """Until when this name from here, or everything from here, is refused; None: it is not."""
-    cool_off = get_cool_off(request)
-    if cool_off is None:
-        return None
-    recent = AccessAttempt.objects.filter(
-        ip_address=address_of(request) or None, attempt_time__gt=timezone.now() - cool_off
-    )
-    for attempts, limit in (
-        (recent.filter(username=username), get_failure_limit(request, {"username": username})),
-        (recent, settings.LOGIN_FAILURES_OF_ADDRESS),
-    ):
-        found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
-        if (found["failures"] or 0) >= limit and found["last"]:
-            until: dt.datetime = found["last"] + cool_off
-            return until
-    return None
-
-
-class SignIn(LoginView):
-    """Name and password; who failed too often is told when to try again."""
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, object]:
-        return {
-            **super().get_context_data(**kwargs),
-            "single_sign_on": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-            "sso": self.request.GET.get("sso", ""),
-            "demo": settings.DEMO,
-        }
-
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Try, unless it was tried too often."""
-        name = request.POST.get("username", "")[:_LONGEST_NAME]
-        # What is counted is as long as what can be kept.
-        sent = request.POST.copy()
-        sent["username"] = name
-        request.POST = sent  # type: ignore[assignment]
-        until = locked_until(request, name)
-        if until is None:
-            answer = super().post(request, *args, **kwargs)
-            until = locked_until(request, name) if answer.status_code == 200 else None
-            if until is None:
-                return answer
-        return self._refuse(until)
-
-    def _refuse(self, until: dt.datetime) -> HttpResponse:
-        left = until - timezone.now()
-        page = self.get_context_data(form=self.get_form_class()(self.request))
-        page |= {"locked_for": age_words(left), "username": self.request.POST.get("username", "")}
-        retry = {"Retry-After": str(max(1, round(left.total_seconds())))}
-        return self.render_to_response(page, status=429, headers=retry)
 
 
 @page(GET, role=SIGNED_IN)

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from replview.features.alerts.kinds import KINDS, Unit, amount_words, kind_of
+from replview.features.alerts.amounts import amount_words
+from replview.features.alerts.kinds import KINDS, Unit, kind_of
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Webhook
 from replview.store.slot_log import add_line, after_seq
 

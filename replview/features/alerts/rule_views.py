@@ -12,10 +12,11 @@ from django.utils import timezone
 from replview.access.guard import NeedsRole
 from replview.access.page import GET, GET_POST, OF_RULE, OPERATOR, POST, VIEWER, page
 from replview.access.rights import Role
+from replview.features.alerts.amounts import AmountProblem, exact_words, parse_amount
 from replview.features.alerts.built_in import ensure, original, own_rule
-from replview.features.alerts.kinds import KINDS, AmountProblem, Unit, exact_words, parse_amount
+from replview.features.alerts.kinds import KINDS, Unit
 from replview.features.alerts.lines import out_of_reach, rule_rows
-from replview.features.alerts.trial import trial_view
+from replview.features.alerts.trial_chart import trial_view
 from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text

@@ -1,4 +1,4 @@
-"""A rule tried against the past hour, and its chart: when it would have fired, and on what."""
+"""A rule tried against the past hour: when it would have fired, and on what."""
 
 import datetime as dt
 import math
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.features.alerts.evaluation import advance, begin, worse
-from replview.features.alerts.kinds import KINDS, Unit, amount_words
 from replview.features.alerts.schema_changes import matches
 from replview.features.alerts.snapshot import past_samples
 from replview.health.conditions import (
@@ -29,7 +28,6 @@ from replview.store.models import (
     SourceSample,
     WatchedSlot,
 )
-from replview.text.formats import age_words, plural
 
 #: More rows than about this are not read: with very many slots, the samples are thinned out.
 _ROWS_LIMIT = 100_000
@@ -49,12 +47,6 @@ TRIED = {*_OF_SLOTS, *_OF_SOURCES}
 WINDOW = dt.timedelta(hours=1)
 _K = AlertRule.Kind
 _LINES_READ = 500
-WIDTH, HEIGHT, PAD = 720, 112, 6
-EPISODES_SHOWN = 50
-#: Samples further apart than this leave a gap.
-_GAP = dt.timedelta(seconds=60)
-#: Points drawn at most: two a pixel say nothing more.
-_POINTS = 720
 
 
 @dataclass
@@ -266,74 +258,3 @@ def _poison_changes(since: dt.datetime, until: dt.datetime) -> Iterator[Episode]
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else float(value)
-
-
-def trial_view(rule: AlertRule) -> dict[str, Any]:
-    """Try the rule, and say what came of it, for the template."""
-    trial, unit = try_rule(rule), KINDS[rule.kind].unit
-    lines = [
-        {
-            "episode": one,
-            "duration": "" if one.cleared_at is None else age_words(one.cleared_at - one.fired_at),
-            "worst": "" if unit == Unit.YES_NO else amount_words(one.worst, unit),
-        }
-        for one in trial.episodes[:EPISODES_SHOWN]
-    ]
-    return {
-        "trial": trial,
-        "lines": lines,
-        "more": max(len(trial.episodes) - EPISODES_SHOWN, 0),
-        "sentence": _sentence(rule, trial),
-        "drawing": _draw(rule, trial) if unit != Unit.YES_NO and trial.points else None,
-    }
-
-
-def _sentence(rule: AlertRule, trial: Trial) -> str:
-    if trial.refusal:
-        return trial.refusal
-    named = KINDS[rule.kind].event or rule.kind == AlertRule.Kind.POISON_CHANGE
-    if not trial.subjects and not named:
-        return "There are no samples of the past hour to try it against."
-    of = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
-    if not trial.episodes:
-        return f"In the past hour it would not have fired{of}."
-    return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{of}."
-
-
-def _draw(rule: AlertRule, trial: Trial) -> dict[str, object] | None:
-    """Coordinates in a box of WIDTH by HEIGHT."""
-    known = [value for _, value in trial.points if value is not None]
-    if not known:
-        return None
-    top = max(*known, rule.threshold or 0, 1e-9) * 1.08
-    length = (trial.until - trial.since).total_seconds()
-
-    def x(at: dt.datetime) -> float:
-        return round(min(max((at - trial.since).total_seconds() / length, 0), 1) * WIDTH, 1)
-
-    def y(value: float) -> float:
-        return round(HEIGHT - PAD - (HEIGHT - 2 * PAD) * min(value / top, 1), 1)
-
-    runs: list[list[str]] = [[]]
-    before: dt.datetime | None = None
-    step = max(len(trial.points) // _POINTS, 1)
-    for at, value in trial.points[::step]:
-        if value is None or (before is not None and at - before > _GAP * step):
-            runs.append([])
-        if value is not None:
-            runs[-1].append(f"{x(at)},{y(value)}")
-            before = at
-    spans = [
-        (x(one.fired_at), max(round(x(one.cleared_at or trial.until) - x(one.fired_at), 1), 2))
-        for one in trial.episodes
-        if one.name == trial.shown
-    ]
-    return {
-        "lines": [" ".join(run) for run in runs if len(run) > 1],
-        "threshold_y": None if rule.threshold is None else y(rule.threshold),
-        # ``(x, width)`` of the episodes of what is drawn.
-        "spans": spans,
-        "highest": amount_words(max(known), KINDS[rule.kind].unit),
-        "width": WIDTH,
-        "height": HEIGHT,
-    }

@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 from celery import shared_task
 from django.db import DatabaseError, IntegrityError
 
 from replview.acts.slot_making import make_slot
-from replview.acts.slot_sweeping import sweep
-from replview.catalog.connections import connect, reading
+from replview.catalog.connections import reading
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
 from replview.catalog.plan.plan import Statement, carry_out, undo
 from replview.catalog.plan.slot_request import pgoutput_of, request_of
 from replview.catalog.problems import SourceProblem
+from replview.features.onboarding.taking_back import take_back_lost
 from replview.features.onboarding.watch import Watching
-from replview.jobs import baselines, drafts, intentions
+from replview.jobs import baselines, drafts
 from replview.jobs.rows import beating
 from replview.jobs.running import stopping
 from replview.live.publisher import Publisher, publisher
@@ -157,45 +156,6 @@ class Work:
         except DatabaseError as error:
             # The store is away for a moment: the next sign says the same.
             log.warning("draft %s: no heartbeat (%s)", self.draft.pk, type(error).__name__)
-
-
-def take_back_lost() -> None:
-    """Take back what workers left on sources that gave no heartbeat for a while."""
-    while (draft := drafts.rows.claim(drafts.rows.lost)) is not None:
-        if draft.slot is not None and draft.kind == SourceDraft.Kind.RECORD:
-            # It was all done but for saying so.
-            draft.undo = []
-            drafts.end(draft, "DONE")
-            continue
-        swept = bool(intentions.of_draft(draft))
-        left = _sweep(draft) if swept else _take_back(draft)
-        remedy = "Try again"
-        if left:
-            goes_on = "replview goes on trying to take back what was made. Or run"
-            remedy = f"{goes_on if swept else 'Run'} on the source yourself: {'; '.join(left)}"
-        cause = "the worker ended before it was done"
-        drafts.end(draft, "FAILED", problem_code="lost", problem_cause=cause, problem_remedy=remedy)
-
-
-def _sweep(draft: SourceDraft) -> list[str]:
-    """Take back what was made, also by the statement that was running when its worker ended."""
-    left = [one for row in intentions.of_draft(draft) for one in sweep(row, maker_gone=True)]
-    draft.undo = left
-    return left
-
-
-def _take_back(draft: SourceDraft) -> list[str]:
-    """Run what takes back what was made, the last first; returns what could not be run."""
-    left = []
-    for statement in reversed(draft.undo):
-        try:
-            with connect(drafts.conninfo_of(draft), read_only=False) as connection:
-                # Composed by psycopg when the step was planned.
-                connection.execute(statement.encode())
-        except (psycopg.Error, SourceProblem, *UNUSABLE):
-            left.append(statement)
-    draft.undo = left
-    return left
 
 
 def _line(name: str, title: str, sql: str = "") -> dict[str, str]:

@@ -1,10 +1,6 @@
-"""Adding a source: the ways to begin, its address, the steps to a slot, what becomes of it, and the
-way out.
-"""
+"""Adding a source: the ways to begin, its address, what becomes of it, and the way out."""
 
-from contextlib import AbstractContextManager
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -15,26 +11,19 @@ from django.views.decorators.debug import sensitive_post_parameters
 from replview.access.guard import require
 from replview.access.page import ADMIN, GET, OF_SOURCE, OPERATOR, POST, READ_POST, page
 from replview.access.rights import Role, account_of
-from replview.catalog.connections import Connection, reading
 from replview.catalog.doctor_checks import problem
-from replview.catalog.server import read_server_facts
 from replview.features.onboarding import (
     address_form,
     checking,
-    column_choice,
-    option_choice,
-    plan_page,
     steps,
-    table_choice,
 )
 from replview.features.onboarding.plan_page import carried_out, next_address
-from replview.features.onboarding.steps import at_step, go_on, gone, page_of
+from replview.features.onboarding.steps import gone, page_of
 from replview.jobs import drafts
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Source, SourceDraft
 
 Kind, State = SourceDraft.Kind, SourceDraft.State
-_DEADLINE_SECONDS = 10.0
 
 
 @page(GET, role=OPERATOR, nav="sources", of=OF_SOURCE)
@@ -181,110 +170,3 @@ def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
         word = "remains" if draft is not None and draft.undo else "left"
         return redirect(f"{reverse('source-new')}?{word}")
     return redirect("draft-progress", draft.pk)
-
-
-def _source_of(draft: SourceDraft) -> AbstractContextManager[Connection]:
-    """The draft's source, to be read. What it raises, or entering it, ``at_step`` shows."""
-    return reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS)
-
-
-@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
-@at_step("check")
-def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Doctor's findings, looked for anew each time; POST goes on."""
-    if request.method == "POST" and steps.is_answered(draft, "check"):
-        return redirect(steps.after(draft, "check"))
-    checked = checking.check(drafts.conninfo_of(draft), draft.kind)
-    drafts.keep(draft, check={"blocked": checked.blocked, "sql_only": checked.sql_only})
-    page = {**page_of(draft.kind, "check", draft), "checked": checked,
-            "known": draft.answers.get("known"), "server": draft.answers.get("server")}  # fmt: skip
-    return render(request, "onboarding/check.html", page)
-
-
-@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
-@at_step("tables")
-def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    with _source_of(draft) as source:
-        choice = table_choice.read_choice(source, draft.answers)
-    status = 200
-    if request.method == "POST":
-        chosen = table_choice.read_form(choice, request.POST)
-        if chosen is not None:
-            return go_on(draft, "tables", **chosen, **_columns_left(draft, chosen))
-        status = 422
-    page = {**page_of(draft.kind, "tables", draft), "choice": choice}
-    return render(request, "onboarding/tables.html", page, status=status)
-
-
-def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, object]:
-    """Rules for columns of tables that are still chosen; none were asked for: nothing."""
-    rules = draft.answers.get("columns")
-    if not rules or chosen["through"] == table_choice.PUBLICATIONS:
-        return {}
-    if chosen["through"] == table_choice.EVERYTHING:
-        # What cannot be left out at the source any more is at least not kept here.
-        masked = {name: dict.fromkeys(kept, column_choice.MASK) for name, kept in rules.items()}
-        return {"columns": masked}
-    return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
-
-
-@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
-@at_step("columns")
-def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Which columns are not kept; POST keeps those that are shown and shows others, or goes on."""
-    shown = request.GET.get("table", column_choice.SUGGESTED)
-    with _source_of(draft) as source:
-        source_id = draft.source_id or 0
-        choice = column_choice.read_choice(source, draft.answers, shown, source_id)
-    if request.method == "POST":
-        rules = column_choice.read_form(choice, request.POST)
-        if "show" not in request.POST and "all" not in request.POST:
-            return go_on(draft, "columns", columns=rules)
-        drafts.keep(draft, columns=rules)
-        asked = request.POST.get("show", shown)
-        table = asked if asked in choice.tables else column_choice.SUGGESTED
-        return redirect(f"{request.path}?{urlencode({'table': table})}")
-    page = {**page_of(draft.kind, "columns", draft), "choice": choice,
-            "keeping": column_choice.KEEPING, "asked": "table" in request.GET}  # fmt: skip
-    return render(request, "onboarding/columns.html", page)
-
-
-@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
-@at_step("options")
-def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """The slot's options, each with what is usual; POST keeps them."""
-    with _source_of(draft) as source:
-        form = option_choice.form_of(read_server_facts(source), draft.answers)
-    status = 200
-    if request.method == "POST":
-        chosen = option_choice.read_form(form, request.POST)
-        if chosen is not None:
-            return go_on(draft, "options", **chosen)
-        status = 422
-    page = {**page_of(draft.kind, "options", draft), "form": form}
-    return render(request, "onboarding/options.html", page, status=status)
-
-
-@page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
-@at_step("review")
-def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Every statement that will run; POST agrees to these, and to no others."""
-    found = plan_page.review(draft)
-    changed = False
-    if request.method == "POST" and found.trouble is None:
-        if request.POST.get("digest") == found.digest:
-            drafts.ask(draft, found.statements)
-            return redirect("draft-progress", draft.pk)
-        changed = True
-    page = {
-        **page_of(draft.kind, "review", draft),
-        "review": found,
-        "changed": changed,
-        "chosen": plan_page.chosen_words(draft.answers),
-        "wants_baseline": bool((draft.answers.get("options") or {}).get("baseline")),
-        "failed": draft.state == SourceDraft.State.FAILED,
-        "mended_at": steps.step_url(draft, found.mended_in)
-        if found.mended_in in steps.names_of(draft)
-        else "",
-    }
-    return render(request, "onboarding/review.html", page, status=409 if changed else 200)

@@ -9,12 +9,12 @@ from django.utils import timezone
 
 from replview.access.visibility import reading_session
 from replview.features.relations import identity_text
+from replview.features.relations.carried_values import values_carried
 from replview.features.relations.schema_history import (
     Period,
     SchemaHistory,
     VersionHistory,
     schema_history,
-    values_carried,
 )
 from replview.store.django_session import masked_columns
 from replview.store.looks import latest_look

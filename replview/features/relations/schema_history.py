@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-import orjson
 from django.utils.dateparse import parse_datetime
 
-from replview.access.visibility import current_visibility
 from replview.store.django_session import rows
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.rows import ACTOR, ACTOR_GRADE
@@ -69,31 +67,6 @@ _COUNTS = """
 """
 #: What it gives of each version, in its order.
 _COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "snapshots")
-_MOST_TRANSACTIONS = 20
-_ROWS = 20
-#: Of each transaction, so many of its first changes are looked at.
-_CHANGES_LOOKED_AT = 1000
-_PAIRS = """
-    WITH early AS (
-        SELECT id FROM transaction
-        WHERE incarnation_id = %(incarnation)s
-          AND commit_seq >= %(seq)s AND commit_seq < %(seq)s + 5000
-          AND state = 'committed' AND jsonb_exists(relations, %(key)s)
-        ORDER BY commit_seq LIMIT %(transactions)s),
-    later AS (
-        SELECT c.key_hash, c.lsn, c.seq, c.new FROM early e CROSS JOIN LATERAL (
-            SELECT key_hash, lsn, seq, new FROM change
-            WHERE transaction_id = e.id AND seq <= %(looked)s AND relation_id = %(relation)s
-              AND version_id = %(later)s AND op = 'U' AND key_hash IS NOT NULL
-              AND old_key_hash IS NULL
-            ORDER BY seq LIMIT %(rows)s) c
-        LIMIT %(rows)s)
-    SELECT b.new, l.new FROM later l CROSS JOIN LATERAL (
-        SELECT new, version_id FROM change
-        WHERE relation_id = %(relation)s AND key_hash = l.key_hash AND (lsn, seq) < (l.lsn, l.seq)
-        ORDER BY lsn DESC, seq DESC LIMIT 1) b
-    WHERE b.version_id = %(earlier)s AND b.new IS NOT NULL
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,42 +231,3 @@ def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]
         "tail": TAIL,
     }
     return rows(_COUNTS, parameters)
-
-
-# The first updates under the later version are held against what was last stored of the same rows
-# under the earlier one: what the record can say of a likely rename. Bounded.
-
-
-def values_carried(
-    relation_id: int,
-    earlier: VersionHistory,
-    later: VersionHistory,
-    pairs: Sequence[tuple[str, str]],
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """(old name, new name) → rows compared, rows with the same value; NULLs tell nothing."""
-    found = later.first.found if later.first else None
-    if found is None or found.commit_seq is None:
-        return {}
-    parameters: dict[str, Any] = {
-        "incarnation": found.incarnation_id,
-        "seq": found.commit_seq,
-        "key": str(relation_id),
-        "relation": relation_id,
-        "earlier": earlier.version.pk,
-        "later": later.version.pk,
-        "transactions": _MOST_TRANSACTIONS,
-        "rows": _ROWS,
-        "looked": _CHANGES_LOOKED_AT,
-    }
-    if current_visibility().hides(relation_id):
-        return {}
-    masked = current_visibility().masked(relation_id)
-    pairs = [pair for pair in pairs if not masked.intersection(pair)]
-    values = [(orjson.loads(old), orjson.loads(new)) for old, new in rows(_PAIRS, parameters)]
-    carried = {}
-    for before, after in pairs:
-        seen = [(old.get(before), new.get(after)) for old, new in values]
-        known = [(a, b) for a, b in seen if isinstance(a, str) and isinstance(b, str)]
-        if known:
-            carried[before, after] = len(known), sum(a == b for a, b in known)
-    return carried

@@ -1,6 +1,4 @@
-"""What a server says of a slot: its facts, failover, its other names, what is to be done; retained
-WAL against its limit, in words and as a chart.
-"""
+"""What a server says of a slot: its facts, failover, its other names, what is to be done."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,90 +7,16 @@ from datetime import datetime
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.health.conditions import STEADY_BYTES_PER_SECOND, WalLimit, limit_of
-from replview.health.findings_wal import lost_short
-from replview.health.fleet import SlotView
 from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
 from replview.health.slot_steps import Failover, failover_of, steps_of
 from replview.health.source_state import SourceState, stale_after
-from replview.health.states import Health, Level, Reading
-from replview.health.watched import OtherView
+from replview.health.states import Reading
 from replview.store.failover_readiness import read_standbys
 from replview.store.fields import LSN
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
 from replview.store.same_server import one_a_slot, server_of
-from replview.text.formats import age_words, bytes_words, short_words
-from replview.ui.charts.query import CHARTS, LagQuery
-
-#: The bar's own units; it is stretched to the width there is.
-BAR_WIDTH = 1000
-#: Of every slot, replview's or not; what is unknown of one says so.
-SHOWN = ("retained", "lag", "throughput")
-
-
-def retained_of(view: SlotView | OtherView) -> dict[str, object]:
-    """What the slot's last sample says, for the template: a bar and its words."""
-    slot = view.slot if isinstance(view, SlotView) else None
-    source = view.slot.source if isinstance(view, SlotView) else view.server.source
-    retained, limit = view.retained_wal_bytes, limit_of(source, slot, view.reading)
-    size = limit.size_bytes
-    return {
-        # None: unknown.
-        "number": None if retained is None else bytes_words(retained),
-        # In the number's place: a lost slot retains nothing, which is no zero.
-        "lost": lost_short(view.lost) if view.lost else "",
-        "pace": _pace(view.reading) if retained is not None else "",
-        "left": _left(view.reading, view.health, retained, limit),
-        "limit": limit.words,
-        # At the bar's middle and its end; empty without a limit.
-        "half": "half: alerts from here" if size else "",
-        "end": limit.end_words,
-        # None without a limit: there is nothing to draw a share of.
-        "width": None if size is None or retained is None else _width(retained, size),
-        "level": view.level,
-    }
-
-
-def _pace(reading: Reading) -> str:
-    """Where it goes: ``growing 5.2 MB/s``."""
-    growth = reading.growth_bytes_per_second
-    if growth is None:
-        return "pace not known yet"
-    if abs(growth) < STEADY_BYTES_PER_SECOND:
-        return "steady"
-    return f"{'growing' if growth > 0 else 'falling'} {bytes_words(abs(growth))}/s"
-
-
-def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimit) -> str:
-    """What is left; when it is lost only where that is to be minded."""
-    if limit.size_bytes is None or retained is None:
-        return ""
-    safe = reading.safe_wal_bytes if limit.by == "server" else None
-    left = bytes_words(max(limit.size_bytes - retained, 0) if safe is None else max(safe, 0))
-    if not health.loss_seconds or health.level not in (Level.NOW, Level.LOOK):
-        return f"{left} left"
-    span = f" ({health.loss_span})" if health.loss_span else ""
-    return f"{left} left, lost in about {age_words(health.loss_seconds)}{span}"
-
-
-def _width(retained: int, limit: int) -> int:
-    share = retained / limit if limit else 1.0
-    return min(max(round(share * BAR_WIDTH), 3 if retained else 0), BAR_WIDTH)
-
-
-def charts_of(slot: str, source_id: int) -> dict[str, object]:
-    """For the template, of ``source/slot``: what is drawn, and the slot's lag page."""
-    query = LagQuery(slots=(slot,))
-    words = query.words(charts=",".join(SHOWN))
-    return {
-        "slot": slot,
-        "source_id": source_id,
-        "titles": [CHARTS[key] for key in SHOWN],
-        "page_url": query.url(),
-        "data_url": f"{reverse('lag-data')}?{words}",
-        "csv_url": f"{reverse('lag-csv')}?{words}",
-    }
+from replview.text.formats import short_words
 
 
 def server_side(

@@ -15,9 +15,10 @@ from replview.access.page import GET, OF_SLOT, OPERATOR, POST, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
 from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
 from replview.catalog.wal_budget import parse_budget, size_words
-from replview.features.slots.facts import charts_of, retained_of, server_side
+from replview.features.slots.facts import server_side
 from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
+from replview.features.slots.retained import charts_of, retained_of
 from replview.health.fleet import SlotView
 from replview.health.queries import Pace
 from replview.health.watched import Causes, OtherView, other_view

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.features.alerts.delivery import deliver_next
-from replview.features.alerts.webhooks import add_webhook, remove_webhook, send_test
+from replview.features.alerts.webhook_acts import add_webhook, remove_webhook, send_test
 from replview.management.instance import Actions, InstanceCommand
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.write.access_record import command_user

@@ -8,8 +8,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from replview.features.alerts import built_in
+from replview.features.alerts.amounts import exact_words, parse_amount
 from replview.features.alerts.built_in import own_rule
-from replview.features.alerts.kinds import KINDS, Kind, Unit, exact_words, parse_amount
+from replview.features.alerts.kinds import KINDS, Kind, Unit
 from replview.management.fleet.declared import DeclaredSlot
 from replview.management.fleet.plans import BY, Item
 from replview.store.looks import watched_of

@@ -13,15 +13,8 @@ from replview.features.alerts import delivery, webhooks
 from replview.features.alerts.delivery import deliver_due, deliver_next, pause_after
 from replview.features.alerts.evaluation import evaluate
 from replview.features.alerts.messages import announce
-from replview.features.alerts.webhooks import (
-    Refused,
-    WebhookProblem,
-    add_webhook,
-    is_public,
-    post,
-    send_test,
-    signature,
-)
+from replview.features.alerts.webhook_acts import WebhookProblem, add_webhook, send_test
+from replview.features.alerts.webhooks import Refused, is_public, post, signature
 from replview.store.models import AccessRecord, Delivery, Webhook
 from tests.support.alerted_source import GB, Sampled
 from tests.support.waiting import wait_for

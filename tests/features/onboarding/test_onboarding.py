@@ -27,7 +27,8 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.tables import read_tables
 from replview.features.onboarding import job as onboarding
-from replview.features.onboarding.job import Work, take_back_lost
+from replview.features.onboarding.job import Work
+from replview.features.onboarding.taking_back import take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import drafts
 from replview.store.models import AccessRecord, Baseline, MaskRule, Slot, Source, SourceDraft

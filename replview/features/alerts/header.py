@@ -1,0 +1,96 @@
+"""The health that every page shows in its header, and the alerts that began since it was opened."""
+
+import datetime as dt
+import itertools
+import threading
+import time
+from operator import itemgetter
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from replview.access.page import GET, VIEWER, page
+from replview.features.alerts.lines import AlertLine
+from replview.health.fleet import Fleet, read_fleet
+from replview.store.models import Alert
+from replview.store.models.seen import seen_sources
+from replview.ui.shell import build_shell
+
+#: A page asks every few seconds; one that slept longer sees the counts alone.
+_NEWS_SECONDS = 60
+_NEWS_READ_EVERY_SECONDS = 2
+#: More than this are shown as a number.
+_MOST_NEWS = 50
+_NEWS_KEY = "alert-news"
+#: As old as a header may be: less than the pause between two of its questions. Of very many slots
+#: it is kept longer: a process spends no more than one part in so many of its time on reading them.
+_FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
+_FLEET_KEY = "shared-fleet"
+_lock = threading.Lock()
+_numbers = itertools.count(1)
+_held: tuple[int, Fleet] | None = None
+
+
+@page(GET, role=VIEWER, polled=True)
+def shell_health(request: HttpRequest) -> HttpResponse:
+    """The header's health of the scope, with the navigation's counts and the news beside it."""
+    request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
+    page = {"shell": build_shell(request), "news": read_news()}
+    return render(request, "ui/shell/health_now.html", page)
+
+
+def read_shared_fleet() -> Fleet:
+    """The fleet, a few seconds old. One reads while the others wait for it."""
+    global _held
+    if seen_sources() is not None:
+        return read_fleet()
+    with _lock:
+        # The cache says how long; the fleet itself is not packed into it and out again.
+        if _held is not None and cache.get(_FLEET_KEY) == _held[0]:
+            return _held[1]
+        began = time.thread_time()
+        number, fleet = next(_numbers), read_fleet()
+        _held = (number, fleet)
+        seconds = int(_FLEET_PART * (time.thread_time() - began))
+        cache.set(_FLEET_KEY, number, min(max(seconds, _FLEET_SECONDS), _FLEET_MOST_SECONDS))
+        return fleet
+
+
+#: One alert that fired, or is over; its ``key`` is the same while it is the same news.
+News = dict[str, Any]
+
+
+def read_news() -> list[News]:
+    """The newest last."""
+    if seen_sources() is not None:  # of some sources alone: not everybody's news
+        return _read(timezone.now())
+    news: list[News] | None = cache.get(_NEWS_KEY)
+    if news is None:
+        news = _read(timezone.now())
+        cache.set(_NEWS_KEY, news, _NEWS_READ_EVERY_SECONDS)
+    return news
+
+
+def _read(now: dt.datetime) -> list[News]:
+    since = now - dt.timedelta(seconds=_NEWS_SECONDS)
+    lately = Q(fired_at__gte=since) | Q(cleared_at__gte=since, fired_at__isnull=False)
+    rows = Alert.objects.filter(lately).select_related("rule", "source", "slot").order_by("-pk")
+    found = []
+    for row in rows[:_MOST_NEWS]:
+        line = AlertLine(row, now)
+        at = None if line.firing else row.cleared_at
+        found.append(
+            {
+                "key": f"{row.pk}-{row.state}",
+                "at": at or row.fired_at or now,
+                "level": str(line.level),
+                "over": not line.firing,
+                "words": line.over_sentence or line.sentence,
+                "url": line.url,
+            }
+        )
+    return sorted(found, key=itemgetter("at"))
