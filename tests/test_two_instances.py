@@ -16,7 +16,7 @@ from kombu import Connection, Exchange, Queue
 from replview.live.publisher import InstanceChannelLayer
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
-from replview.store import connecting
+from replview.store import identity
 
 ROOT = Path(__file__).parent.parent
 TOLD = """
@@ -41,7 +41,7 @@ def stores(store_cluster: EmbeddedPostgres) -> Iterator[tuple[str, str]]:
 def digest_of(store: str) -> str:
     """What tells a store apart."""
     with psycopg.connect(store) as session:
-        row = session.execute(connecting._IDENTITY).fetchone()
+        row = session.execute(identity._IDENTITY).fetchone()
     return hashlib.sha256(row[0].encode()).hexdigest()[:12]
 
 
@@ -129,9 +129,9 @@ def _drain(*connections: Connection) -> None:
 
 def test_without_a_store_there_is_a_name_too(settings) -> None:
     settings.STORE_URL, settings.INSTANCE = "", ""
-    assert connecting.redis_prefix() == "replview"
+    assert identity.redis_prefix() == "replview"
     settings.INSTANCE = "east"
-    assert connecting.redis_prefix() == "replview-east"
+    assert identity.redis_prefix() == "replview-east"
     layer = InstanceChannelLayer(hosts=["redis://127.0.0.1:1"])
     assert layer.prefix == "replview-east"
 
@@ -146,6 +146,6 @@ def test_whoever_starts_with_the_store_waits_for_it(settings, monkeypatch) -> No
             raise answer
         return answer
 
-    monkeypatch.setattr(connecting, "_digest", digest)
-    monkeypatch.setattr(connecting, "_AGAIN_SECONDS", 0)
-    assert connecting.awaited_redis_prefix() == "replview-abc"
+    monkeypatch.setattr(identity, "_digest", digest)
+    monkeypatch.setattr(identity, "_AGAIN_SECONDS", 0)
+    assert identity.awaited_redis_prefix() == "replview-abc"

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from psycopg import sql
 
 from replview.acts.noting import note_slot
-from replview.acts.publications import (
+from replview.acts.publication_alterations import (
     ask_source,
-    look_at_publications,
-    made_by_us,
     plan_alteration,
-    remaining_slots,
     run_together,
     texts_of,
 )
+from replview.acts.publications import look_at_publications, made_by_us, remaining_slots
 from replview.catalog.columns import read_columns
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import some_of, table_parts

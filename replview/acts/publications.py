@@ -1,20 +1,16 @@
-"""The publications of a source: which are ours, what they publish, how to make them again, and how
-those of a slot are changed: shown first as it will run, then run as one.
-"""
+"""The publications of a source: which are ours, what they publish, and how to make them again."""
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
-import psycopg
 from django.db.models import QuerySet
 from psycopg import sql
 
-from replview.catalog.connections import Connection, reading, writing
-from replview.catalog.plan.plan import Plan, Statement
+from replview.catalog.connections import Connection, reading
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.publications import TABLES_COST, drop_publication
-from replview.catalog.problems import SourceProblem, first_line
+from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
 from replview.catalog.tables import read_tables
@@ -22,8 +18,6 @@ from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.looks import store_publication_look
 from replview.store.models import Slot, SlotEvent, Source
 
-_ALTER_SECONDS = 20.0
-_NEEDS = "ownership of the publication and of the tables"
 #: A source that has not answered by then is cut off.
 DEADLINE_SECONDS = 10.0
 #: Lines of the log that tell of publications replview made.
@@ -31,80 +25,6 @@ _MAKING = ["created", "adopted", "tables"]
 _DEADLINE_SECONDS = 6.0
 #: More names than this are not listed.
 _NAMED = 12
-
-
-class Alteration(Protocol):
-    @property
-    def statements(self) -> Sequence[sql.Composed]:
-        """Return the statements in their order, for one transaction."""
-
-
-Found = TypeVar("Found")
-Altered = TypeVar("Altered", bound=Alteration)
-
-
-def plan_alteration(
-    slot: Slot,
-    title: str,
-    read: Callable[[Connection], Altered],
-    consequences: Callable[[Altered], list[str]],
-    refusals: Collection[str],
-) -> Plan:
-    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
-    be asked.
-
-    ``refusals``: codes of what is wrong with the choice, not with reaching the source: these are
-    in the act.
-    """
-    try:
-        found = ask_source(slot, read)
-    except SourceProblem as error:
-        if error.code not in refusals:
-            raise
-        return Plan(title=title, on=slot.source.name, refusal=error)
-    return Plan(
-        title=title,
-        on=slot.source.name,
-        statements=tuple(
-            Statement(sql=text, needs=_NEEDS, costs=TABLES_COST) for text in texts_of(found)
-        ),
-        consequences=tuple(consequences(found)),
-    )
-
-
-def ask_source(slot: Slot, read: Callable[[Connection], Found]) -> Found:
-    """Ask the slot's source; it may change nothing there. Raises what ``read`` does."""
-    with reading(full_conninfo(slot.source), deadline_seconds=_ALTER_SECONDS) as connection:
-        return read(connection)
-
-
-def run_together(slot: Slot, found: Alteration) -> None:
-    """Run all statements in one transaction. Raises ``SourceProblem``."""
-    if not found.statements:
-        return
-    conninfo = full_conninfo(slot.source)
-    with writing(conninfo, deadline_seconds=_ALTER_SECONDS) as connection:
-        try:
-            with connection.transaction():
-                for statement in found.statements:
-                    connection.execute(statement)
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise SourceProblem("missing_right", first_line(error), f"It needs {_NEEDS}") from None
-        except psycopg.errors.LockNotAvailable:
-            raise SourceProblem(
-                "locked",
-                "a table is locked by VACUUM, ANALYZE or ALTER TABLE",
-                "Try again when it has ended; nothing was changed",
-            ) from None
-        except psycopg.Error as error:
-            if error.sqlstate is None:
-                raise
-            what = "Nothing was changed; try again"
-            raise SourceProblem("failed", first_line(error), what) from None
-
-
-def texts_of(found: Alteration) -> list[str]:
-    return [statement.as_string(None) for statement in found.statements]
 
 
 def remaining_slots(source: Source) -> QuerySet[Slot]:

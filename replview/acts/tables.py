@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from replview.access.visibility import current_visibility
 from replview.acts.noting import note_slot
-from replview.acts.publications import (
+from replview.acts.publication_alterations import (
     ask_source,
-    look_at_publications,
-    made_by_us,
     plan_alteration,
     run_together,
     texts_of,
 )
+from replview.acts.publications import look_at_publications, made_by_us
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import quoted, some_of, table_parts
 from replview.catalog.plan.plan import Plan

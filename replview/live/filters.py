@@ -7,7 +7,7 @@ The same words stand in the page's address and in the socket's messages: ``table
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from replview.live.reading import Summary
+from replview.live.summaries import Summary
 from replview.text.parsing import clean_text, plain_name
 
 #: Operations in the order the toolbar shows them.

@@ -20,7 +20,8 @@ from django.db import Error as DatabaseError
 
 from replview.live import reading
 from replview.live.events import SLOT, Wake, group_of
-from replview.live.reading import Names, News, Position, Search
+from replview.live.reading import News, Position, Search
+from replview.live.summaries import Names
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from channels.layers import channel_layers
 from channels_redis.core import RedisChannelLayer
 
 from replview.live.events import ACCOUNT, EXPORT, SAMPLE, SLOT, Wake
-from replview.store.connecting import redis_prefix
+from replview.store.identity import redis_prefix
 
 
 class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]

@@ -1,37 +1,32 @@
-"""The WebSockets: that of the live page, and those that say only that something has changed.
+"""The WebSocket of the live page, and the addresses of all.
 
-Of the live page, from the browser: ``start`` {cursor, filters, acks}, ``filters`` {filters},
-``pause``, ``older`` {before}, ``fill`` {after, up_to, id}, ``ack`` {n}. To the browser:
-``history``, ``caught_up``, ``batch``, ``older``, ``filled``. Of the others, from the browser:
-``watch`` {things}; to the browser: ``watching`` {things}, and a message a change. Of all:
-``ping`` {t}, answered by ``pong``.
+From the browser: ``start`` {cursor, filters, acks}, ``filters`` {filters}, ``pause``, ``older``
+{before}, ``fill`` {after, up_to, id}, ``ack`` {n}. To the browser: ``history``, ``caught_up``,
+``batch``, ``older``, ``filled``.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from typing import Any
 
-import orjson
 from channels.auth import get_user
 from channels.db import DatabaseSyncToAsync, database_sync_to_async
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth.models import User
 from django.urls import URLPattern, path
 
-from replview.access.page import OPERATOR, VIEWER, page
-from replview.access.rights import visible_sources
+from replview.access.page import VIEWER, page
 from replview.access.visibility import use_visibility
 from replview.jobs import drafts
 from replview.live import events, reading, stretches
-from replview.live.allowed import guarded, seen_of, until_signed_out, visibility_of
+from replview.live.allowed import guarded, visibility_of
 from replview.live.filters import LiveFilter
 from replview.live.hub import Feed, end, the_hub
+from replview.live.json_socket import JSONSocket
 from replview.live.stretches import Stretch
+from replview.live.watch_sockets import ExportSocket, SampleSocket
 from replview.live.watcher import Watcher, cursor_of, now_ms
-from replview.store.models import Export, Slot
-from replview.store.models.seen import only_of
+from replview.store.models import Slot
 from replview.store.read.visibility import Visibility
 from replview.store.write.access_record import Action, Via, Visit, is_new, note, use_visit
 
@@ -43,133 +38,6 @@ FILL_ROWS = 500
 #: Often enough for a watch that ends after a minute without.
 SAW_SECONDS = 10.0
 _saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
-
-
-class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """One browser; each message has a ``type``, and one that is not understood ends the socket."""
-
-    # Sockets are woken by the hub, in memory: none has a channel of its own.
-    channel_layer_alias = "none"
-    #: Characters of a message.
-    most_characters = 4_000
-    #: Until whoever opened it was let in, and after the end, nothing is listened to.
-    open = False
-
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if not self.open:
-            return
-        try:
-            if text_data is None or len(text_data) > self.most_characters:
-                raise ValueError("not a message")
-            message = orjson.loads(text_data)
-            if message["type"] == "ping":
-                answer = {"type": "pong", "t": message.get("t"), "server_ms": now_ms()}
-                await self.send_json(answer)
-            else:
-                await self.hear(message)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            await self.close(events.NOT_UNDERSTOOD)
-
-    async def hear(self, message: dict[str, Any]) -> None:
-        """Handle a message other than ``ping``. Raises ``KeyError`` and the like if malformed."""
-        raise NotImplementedError
-
-    async def send_json(self, message: dict[str, Any]) -> None:
-        await self.send(text_data=orjson.dumps(message).decode())
-
-    async def watch_session(self, source_id: int | None = None) -> None:
-        """Close the socket once its session has ended, or its source is seen no more."""
-        await until_signed_out(self.scope, source_id)
-        await self.close(events.NOT_SIGNED_IN)
-
-
-class WatchSocket(JSONSocket):
-    """One browser looking at some things of one kind."""
-
-    #: More than a page shows.
-    most = 50
-    #: What is watched, in ``watch`` and ``watching``.
-    things = ""
-    #: The type of the message about a change, and the name of what changed.
-    change_type = ""
-    thing = ""
-    #: The channel layer's group of those who watch one of them.
-    group_of: Callable[[int], str]
-
-    async def connect(self) -> None:
-        self.waiting: set[int] = set()
-        self.woken = asyncio.Event()
-        await self.accept()
-        self.open = True
-        self.tasks = [
-            asyncio.create_task(self._send_changes()),
-            asyncio.create_task(self.watch_session()),
-        ]
-
-    async def disconnect(self, code: int) -> None:
-        self.open = False
-        await the_hub().unwatch(self.changed)
-        await end(*self.tasks)
-
-    async def hear(self, message: dict[str, Any]) -> None:
-        """Watch these objects from now on, and no others."""
-        if message["type"] != "watch":
-            raise ValueError("not a message")
-        identifiers = await self.shown([int(one) for one in message[self.things]][: self.most])
-        await the_hub().unwatch(self.changed)
-        for identifier in identifiers:
-            the_hub().watch(self.group_of(identifier), self.changed)
-        await self.send_json({"type": "watching", self.things: identifiers})
-
-    async def shown(self, identifiers: list[int]) -> list[int]:
-        """Return those of them that the account may see."""
-        raise NotImplementedError
-
-    def changed(self, identifier: int) -> None:
-        """From the hub: note it; several of one before it is sent are one."""
-        self.waiting.add(identifier)
-        self.woken.set()
-
-    async def _send_changes(self) -> None:
-        with contextlib.suppress(Exception):
-            while True:
-                await self.woken.wait()
-                self.woken.clear()
-                changed, self.waiting = self.waiting, set()
-                for identifier in sorted(changed):
-                    await self.send_json(
-                        {"type": self.change_type, self.thing: identifier, "server_ms": now_ms()}
-                    )
-
-
-def _seen_exports(user: User, identifiers: list[int]) -> list[int]:
-    with only_of(lambda: visible_sources(user)):
-        found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
-    return [one for one in identifiers if one in found]
-
-
-@page(role=OPERATOR)
-class ExportSocket(WatchSocket):
-    """One browser looking at some exports."""
-
-    things, change_type, thing = "exports", "went_on", "export"
-    group_of = staticmethod(events.export_group_of)
-
-    async def shown(self, identifiers: list[int]) -> list[int]:
-        user = self.scope.get("user") or await get_user(self.scope)
-        found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
-        return found
-
-
-@page(role=VIEWER)
-class SampleSocket(WatchSocket):
-    """One browser looking at samples of some sources."""
-
-    things, change_type, thing = "sources", "sampled", "source"
-    group_of = staticmethod(events.source_group_of)
-
-    async def shown(self, identifiers: list[int]) -> list[int]:
-        return await seen_of(self.scope, identifiers)
 
 
 @page(role=VIEWER)

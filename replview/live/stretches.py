@@ -10,7 +10,8 @@ from channels.db import DatabaseSyncToAsync
 
 from replview.access.visibility import reading_session
 from replview.live.filters import LiveFilter
-from replview.live.reading import READ_LIMIT, Names, Summary, marker
+from replview.live.reading import READ_LIMIT
+from replview.live.summaries import Names, Summary, marker
 from replview.store.models import SlotIncarnation
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import matching_text

@@ -13,7 +13,8 @@ from typing import Any
 from replview.access.visibility import current_visibility
 from replview.live.filters import LiveFilter
 from replview.live.hub import Feed
-from replview.live.reading import News, Search, Summary
+from replview.live.reading import News, Search
+from replview.live.summaries import Summary
 from replview.store.read.visibility import Visibility
 
 #: Transactions that may wait.

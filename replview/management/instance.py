@@ -22,8 +22,8 @@ from django.core.management.base import (
 from django.db import OperationalError, ProgrammingError, connection, connections
 
 from replview.catalog.plan.plan import Plan, Statement
-from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, resolve
+from replview.store.identity import store_system_identifier
 from replview.store.models import Slot, Source
 from replview.text.formats import printable
 from replview.text.problem import Problem, with_place

@@ -2,7 +2,7 @@
 
 from django.conf import settings
 
-from replview.store.connecting import awaited_redis_prefix
+from replview.store.identity import awaited_redis_prefix
 
 broker_url = settings.REDIS_URL
 broker_connection_retry_on_startup = True

@@ -1,16 +1,12 @@
-"""Connections to the store outside the ORM, for writing and long streams; and which store it is."""
+"""Connections to the store outside the ORM, for writing and long streams."""
 
-import hashlib
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import psycopg
-from django.conf import settings
-from django.db import DatabaseError, close_old_connections, connection, connections
+from django.db import close_old_connections, connection, connections
 from psycopg.conninfo import make_conninfo
 
 #: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
@@ -29,13 +25,6 @@ _SETTINGS = (
     "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
 )
 log = logging.getLogger(__name__)
-_PREFIX = "replview"
-_IDENTITY = """
-    SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || current_database()
-"""
-#: A process that starts together with the store waits for it so long.
-_WAIT_SECONDS = 60.0
-_AGAIN_SECONDS = 1.0
 
 
 @contextmanager
@@ -106,50 +95,3 @@ def _address() -> dict[str, Any]:
     given = {"dbname": settings["NAME"], **{name: settings[name.upper()] for name in names}}
     given |= {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
     return {name: value for name, value in given.items() if value not in ("", None)}
-
-
-# Two teams may have a store each and one Redis: their tasks and wake-ups must not cross. So all
-# keys there begin with a name that all processes of one instance find by themselves, by whatever
-# address they reach the store: a digest of its system identifier and its database, or
-# ``REPLVIEW_INSTANCE``.
-
-
-def redis_prefix() -> str:
-    """What keys on Redis begin with. Raises psycopg's ``OperationalError`` without a store."""
-    if settings.INSTANCE:
-        return f"{_PREFIX}-{settings.INSTANCE}"
-    # No instance: a test, or a command that needs none.
-    return f"{_PREFIX}-{_digest()}" if settings.STORE_URL else _PREFIX
-
-
-def awaited_redis_prefix() -> str:
-    """The same, for a process that can do nothing without it: it waits for the store a while."""
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while True:
-        try:
-            return redis_prefix()
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            log.warning("waiting for the store")
-            time.sleep(_AGAIN_SECONDS)
-
-
-@cache
-def _digest() -> str:
-    with connect_store("replview identity") as session:
-        row = session.execute(_IDENTITY).fetchone()
-    assert row is not None
-    return hashlib.sha256(str(row[0]).encode()).hexdigest()[:12]
-
-
-def store_system_identifier() -> str | None:
-    """Return the store's system identifier; None where it cannot be read."""
-    if not settings.STORE_URL:
-        return None
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT system_identifier FROM pg_control_system()")
-            return str(int(cursor.fetchone()[0]) % (1 << 64))
-    except DatabaseError:
-        return None

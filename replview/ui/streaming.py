@@ -15,7 +15,7 @@ from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 
 from replview.access.visibility import current_visibility, use_visibility
-from replview.store.read.changes.records import RISKY
+from replview.store.read.changes.csv_lines import RISKY
 from replview.store.read.visibility import Visibility
 
 _PIECE_CHARACTERS = 64 * 1024

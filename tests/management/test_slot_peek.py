@@ -6,7 +6,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from replview.features.peeks.text import Found
-from replview.management.slot_reports import found_lines
+from replview.management.slot_peek import found_lines
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from replview.store.models import (
     Transaction,
 )
 from replview.store.read.changes.batches import Batching
-from replview.store.read.changes.records import COLUMNS
+from replview.store.read.changes.csv_lines import COLUMNS
 from replview.store.read.changes.scan import Found
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.rows import ChangeRow

@@ -13,7 +13,8 @@ from replview.access.visibility import reading_session
 from replview.features.downloads.typed_records import TypedRecords
 from replview.parquet.writing.files import row_groups, write_file
 from replview.parquet.writing.targets import Target
-from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of, utc_text
+from replview.store.read.changes.csv_lines import COLUMNS, csv_lines, lines_of
+from replview.store.read.changes.records import utc_text
 from replview.store.read.changes.selections import Portion, Selection, undecided_words, within
 from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images

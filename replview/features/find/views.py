@@ -27,8 +27,8 @@ from replview.text.parsing import table_text
 from replview.ui.changes.cells import Block, Cell
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import OPERATIONS_MANY
-from replview.ui.filters import saved_filters
 from replview.ui.params import Params, slot_asked_for, slot_of
+from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import no_record
 
 PAGE_ROWS = 50

@@ -14,7 +14,8 @@ from replview.access.visibility import reading_session
 from replview.features.in_flight import queries as store
 from replview.features.in_flight.filters import ROWS, InFlightQuery
 from replview.features.in_flight.rows import EndedRow, InFlightRow, OnSourceRow, why_unrecorded
-from replview.health.holding import Holding, all_holders, holding_of
+from replview.health.holding import all_holders
+from replview.health.holding_rows import Holding, holding_of
 from replview.health.open_transactions import OpenRow, touched_by
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, Source, SourceLook, Transaction

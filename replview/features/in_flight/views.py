@@ -27,7 +27,8 @@ from replview.features.in_flight.text import (
     sentence_of,
     work_mem_words,
 )
-from replview.health.holding import Holding, holding_of, vacuum_holder
+from replview.health.holding import vacuum_holder
+from replview.health.holding_rows import Holding, holding_of
 from replview.health.open_transactions import Statement, Touched, ends_of_prepared, touched_by
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, SlotIncarnation, Source, Transaction

@@ -41,8 +41,8 @@ from redis.retry import Retry
 from replview.access.page import EVERYONE, SAFE, page
 from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, Measure, labels_text
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
-from replview.store.connecting import redis_prefix
 from replview.store.django_session import rows
+from replview.store.identity import redis_prefix
 from replview.store.instance_settings import read_number
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of

@@ -8,7 +8,7 @@ from replview.catalog.connections import reading
 from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Finding, Grade, check_monitoring
 from replview.catalog.problems import THROUGH_SQL, SourceProblem
-from replview.store.connecting import store_system_identifier
+from replview.store.identity import store_system_identifier
 from replview.store.models import SourceDraft
 from replview.text.formats import plural
 from replview.text.problem import Remedy, split_remedy, with_place

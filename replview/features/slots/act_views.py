@@ -12,7 +12,7 @@ from django.urls import reverse
 from replview.access.guard import require_all_tables
 from replview.access.page import ADMIN, GET, GET_POST, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
-from replview.acts import dropping, receiving
+from replview.acts import adopting, dropping, receiving
 from replview.acts.columns import DROP, KEEP, MASK, change_columns, columns_of, plan_columns
 from replview.acts.tables import change_tables, plan_tables, tables_of
 from replview.catalog.plan.plan import Plan
@@ -147,14 +147,14 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
                             "chosen": chosen}  # fmt: skip
 
     def do(act: Plan) -> Outcome:
-        slot = receiving.adopt(source, slot_name, chosen, by=request.user.get_username())
+        slot = adopting.adopt(source, slot_name, chosen, by=request.user.get_username())
         lines = ["It is received within a few seconds, from where it stands."]
         return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
 
     def plan() -> Plan:
         if watched.plugin == "pgoutput":
-            page["publications"] = receiving.publications_on(source)
-        return receiving.plan_adopt(source, slot_name, chosen)
+            page["publications"] = adopting.publications_on(source)
+        return adopting.plan_adopt(source, slot_name, chosen)
 
     return show_or_do(request, None, plan, do, "acts/adopt.html", page)
 

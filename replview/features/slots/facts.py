@@ -7,9 +7,10 @@ from datetime import datetime
 from django.urls import reverse
 from django.utils import timezone
 
+from replview.health.failover_steps import Failover, failover_of
 from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
-from replview.health.slot_steps import Failover, failover_of, steps_of
+from replview.health.slot_steps import steps_of
 from replview.health.source_state import SourceState, stale_after
 from replview.health.states import Reading
 from replview.store.failover_readiness import read_standbys

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
+from replview.health.failover_steps import WAITS_FOR_NONE
 from replview.health.findings import forgotten
 from replview.health.findings_wal import lost_short
 from replview.health.fleet import Fleet, SlotView
 from replview.health.queries import Pace
-from replview.health.slot_steps import WAITS_FOR_NONE, drop_statement
+from replview.health.slot_steps import drop_statement
 from replview.health.states import Level, urgency
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
 from replview.health.watched import Causes, OtherView, other_view

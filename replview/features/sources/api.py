@@ -18,7 +18,7 @@ from ninja.utils import check_csrf
 from replview.access.guard import require_all_tables
 from replview.access.page import ADMIN, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role, may, sees_source, visible_sources
-from replview.acts import dropping, receiving
+from replview.acts import adopting, dropping, receiving
 from replview.acts.columns import NamedColumns, change_columns, plan_columns
 from replview.acts.credentials import Credentials, plan_credentials, set_credentials
 from replview.acts.moving import Move, carry_out_move, plan_move
@@ -245,8 +245,8 @@ def adopt_slot(
     return _act(
         request,
         asked,
-        lambda: receiving.plan_adopt(row, slot_name, asked.publications),
-        lambda by: receiving.adopt(row, slot_name, asked.publications, by=by),
+        lambda: adopting.plan_adopt(row, slot_name, asked.publications),
+        lambda by: adopting.adopt(row, slot_name, asked.publications, by=by),
     )
 
 

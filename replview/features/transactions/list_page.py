@@ -36,8 +36,9 @@ from replview.ui.changes.transaction_lines import (
     with_markers,
 )
 from replview.ui.component_html import OPERATIONS_MANY
-from replview.ui.filters import filter_text, saved_filters
+from replview.ui.filters import filter_text
 from replview.ui.params import Params, scope_to
+from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of, no_record
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)

@@ -4,15 +4,15 @@ from django.urls import path
 
 from replview.features.transactions import list_page as transactions
 from replview.features.transactions import views as transaction
-from replview.ui import filters
+from replview.ui import saved_filters
 
 _ONE = "transactions/<int:transaction_id>/"
 _CHANGE = f"{_ONE}changes/<int:seq>/"
 
 urlpatterns = [
     path("transactions/", transactions.transactions, name="transactions"),
-    path("saved/<str:page>/", filters.save, name="saved-filter-save"),
-    path("saved/<int:filter_id>/delete/", filters.delete, name="saved-filter-delete"),
+    path("saved/<str:page>/", saved_filters.save, name="saved-filter-save"),
+    path("saved/<int:filter_id>/delete/", saved_filters.delete, name="saved-filter-delete"),
     path(_ONE, transaction.transaction_page, name="transaction"),
     path(f"{_ONE}drawer/", transaction.drawer, name="transaction-drawer"),
     path(f"{_ONE}changes/", transaction.changes, name="transaction-changes"),

@@ -15,7 +15,7 @@ from replview.catalog.plan.actor_stamp import read_stamp
 from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
 from replview.catalog.tables import read_tables
 from replview.management.instance import BY, OPTIONS, Actions, conninfo_of
-from replview.store.connecting import store_system_identifier
+from replview.store.identity import store_system_identifier
 from replview.store.models import Source
 from replview.store.write.access_record import Action, note
 from replview.text.problem import with_place

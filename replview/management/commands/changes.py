@@ -17,7 +17,7 @@ from replview.access.visibility import reading_session
 from replview.management.changes_options import add_filters, number, selection_of
 from replview.management.instance import InstanceCommand, find_slot
 from replview.store.models import Slot
-from replview.store.read.changes.records import COLUMNS, csv_lines, lines_of
+from replview.store.read.changes.csv_lines import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.scan import ALL_OF_IT
 from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import check_where

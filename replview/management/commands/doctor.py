@@ -10,7 +10,8 @@ from replview.catalog.doctor_checks import Finding, Grade, blocks
 from replview.management.commands.up import check_store
 from replview.management.instance import PlainCommand, conninfo_of
 from replview.runtime.machine import StackProblem
-from replview.store.connecting import store_conninfo, store_system_identifier
+from replview.store.connecting import store_conninfo
+from replview.store.identity import store_system_identifier
 
 
 class Command(PlainCommand):

@@ -17,7 +17,7 @@ from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import PLUGIN_OPTIONS, SlotRequest, parse_columns
 from replview.health.fleet import SlotView, read_fleet
 from replview.jobs import baselines
-from replview.management import instance, slot_reports, slot_settings
+from replview.management import instance, slot_log, slot_peek, slot_quarantine, slot_settings
 from replview.management.commands import baseline
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
@@ -27,9 +27,9 @@ from replview.text.formats import plural
 _APART = {
     "interface": (slot_settings.add_interface, slot_settings.change_interface),
     "set": (slot_settings.add_set, slot_settings.change),
-    "log": (slot_reports.add_log, slot_reports.log),
-    "quarantine": (slot_reports.add_quarantine, slot_reports.quarantine),
-    "peek": (slot_reports.add_peek, slot_reports.look_into),
+    "log": (slot_log.add_log, slot_log.log),
+    "quarantine": (slot_quarantine.add_quarantine, slot_quarantine.quarantine),
+    "peek": (slot_peek.add_peek, slot_peek.look_into),
 }
 
 

@@ -21,8 +21,8 @@ from replview.catalog.doctor import examine
 from replview.catalog.doctor_checks import Grade
 from replview.management import instance
 from replview.management.commands.doctor import lines_of as lines_of_findings
-from replview.store.connecting import store_system_identifier
 from replview.store.dsn import full_conninfo, set_dsn
+from replview.store.identity import store_system_identifier
 from replview.store.models import Slot, Source
 
 #: Without these nothing could ever be read: the source is not taken without --yes.

@@ -7,7 +7,7 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.access.tokens import make_token
-from replview.acts import dropping, moving, receiving
+from replview.acts import adopting, dropping, moving
 from replview.acts.credentials import take_into_use, try_address
 from replview.acts.slot_making import make_slot
 from replview.acts.sources import plan_remove, remove_source
@@ -331,7 +331,7 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
     assert operator.get("/slots/again/mine/").headers["Location"] == "/slots/shop/mine/"
     assert "as shop/mine" in text_of(operator.get("/slots/again/mine/adopt/?publication=mine"))
     with pytest.raises(SourceProblem, match="as shop/mine"):
-        receiving.adopt(again, "mine", ["mine"], by="bo")
+        adopting.adopt(again, "mine", ["mine"], by="bo")
 
     stranger = Client()
     stranger.force_login(make_user("cy", "operator", sources=[again]))
@@ -349,10 +349,10 @@ def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:
     Slot.objects.create(source=shop, name="theirs")
     plan = SlotPlan(slot_name="theirs", publications=("p",), owned=False)
     # As looked at just before the other one's was made known.
-    monkeypatch.setattr(receiving, "_plan_adoption", lambda *_: (plan, None))
+    monkeypatch.setattr(adopting, "_plan_adoption", lambda *_: (plan, None))
 
     with pytest.raises(SourceProblem, match="already has a slot"):
-        receiving.adopt(shop, "theirs", ["p"], by="bo")
+        adopting.adopt(shop, "theirs", ["p"], by="bo")
 
 
 def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, source) -> None:

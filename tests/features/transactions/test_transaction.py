@@ -17,7 +17,7 @@ from django.urls import reverse
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.live.filters import LiveFilter
-from replview.live.reading import summarise
+from replview.live.summaries import summarise
 from replview.store.models import AbortedSubtransaction, Transaction
 from replview.store.read.history import transactions_by_id
 from replview.store.write.partitions import ensure_partitions

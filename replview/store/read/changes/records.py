@@ -1,18 +1,14 @@
-"""The one JSON form of a change, shared by the command line, the API and downloads; the same as a
-line of CSV; and the JSON form of a transaction.
+"""The one JSON form of a change, shared by the command line, the API and downloads; and that of a
+transaction.
 
 Every record has the same fields in the same order; what does not apply is null. A truncation adds
 ``cascade`` and ``restart_identity``, a message ``prefix``, ``content`` or ``content_base64``, and
 ``transactional``; one withheld ``hidden``. Marked values are as ``models.history.Change`` says.
 """
 
-import csv
 import datetime as dt
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from replview.store.read.rows import ChangeRow, Slot, TransactionRow
 
@@ -27,14 +23,6 @@ _OWN_FIELDS = {
 Record = dict[str, Any]
 #: Counts of a table's changes, in the order the record keeps them.
 _COUNTS = ("insert", "update", "delete", "truncate")
-COLUMNS = (
-    "slot", "incarnation", "transaction", "commit_seq", "xid", "gid", "commit_lsn", "end_lsn",
-    "commit_time", "origin", "actor", "context", "seq", "lsn", "subxid", "op", "schema", "table",
-    "relation_oid", "version", "key", "old", "new", "not_sent", "cascade", "restart_identity",
-    "prefix", "content", "content_base64", "transactional",
-)  # fmt: skip
-#: What a spreadsheet may take for the beginning of a formula, and the sign that says it is none.
-RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
@@ -153,41 +141,3 @@ def _table(
     schema, table = names.get(relation_id, (None, None))
     counted = dict(zip(_COUNTS, counts, strict=False))
     return {"relation": relation_id, "schema": schema, "table": table, **counted}
-
-
-# In CSV, what has an inner form (rows, keys, context) is JSON. Cells of free text that a
-# spreadsheet would take for a formula (and those that begin with an apostrophe) begin with one
-# apostrophe more; nothing else is altered. An empty cell is null.
-
-
-def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    csv.writer(buffer).writerows(rows)
-    return buffer.getvalue().encode()
-
-
-def lines_of(records: Iterable[Record | str], form: str) -> bytes:
-    """Lines of ``jsonl``, of which some may be written, or ``csv``."""
-    if form == "csv":
-        dicts = (record for record in records if not isinstance(record, str))
-        return csv_lines([_cell(record.get(name)) for name in COLUMNS] for record in dicts)
-    lines = io.BytesIO()
-    # Each is written and forgotten: to hold them all takes ten times as long.
-    for record in records:
-        if isinstance(record, str):
-            lines.write(record.encode())
-        else:
-            lines.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
-    return lines.getvalue()
-
-
-def _cell(value: object) -> str | int:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(RISKY) else value
-    return orjson.dumps(value).decode()

@@ -1,0 +1,108 @@
+"""Adopting a slot that somebody else made: it is read and advanced, and never dropped."""
+
+from collections.abc import Sequence
+
+from django.db import IntegrityError
+
+from replview.acts.noting import note_slot
+from replview.acts.receiving import silent
+from replview.acts.slot_making import check_unrecorded, make_slot
+from replview.catalog.connections import reading
+from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.plan import Plan
+from replview.catalog.plan.slot_request import SlotRequest
+from replview.catalog.problems import SourceProblem
+from replview.catalog.publications import read_publications
+from replview.catalog.slots import SlotFacts, read_slots, read_stat_replication
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot, Source
+
+_ADOPT_SECONDS = 20.0
+#: Not a refusal of this slot: nothing is known of it.
+_UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
+              "unknown_host", "unknown_service", "hba_refused", "tls", "starting_up",
+              "too_many_connections", "refused", "bad_dsn"}  # fmt: skip
+
+
+def publications_on(source: Source) -> list[str]:
+    """Those a slot of pgoutput may be read with. Raises ``SourceProblem`` and what a DSN may."""
+    with reading(full_conninfo(source), deadline_seconds=_ADOPT_SECONDS) as connection:
+        return [publication.name for publication in read_publications(connection)]
+
+
+def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> Plan:
+    """Plan to adopt a slot. Raises ``SourceProblem`` where the source cannot be asked."""
+    title = f"Adopt {source}/{name}"
+    try:
+        plan, facts = _plan_adoption(source, name, publications)
+    except SourceProblem as error:
+        if error.code in _UNREACHED:
+            raise
+        return Plan(title=title, on=source.name, refusal=error)
+    sentences = [
+        "Nothing is made on the source: replview reads the slot as it is, from where it stands, "
+        "and confirms what it has stored.",
+        "A slot has one reader. Whoever read it until now finds changes missing that replview "
+        "has confirmed: adopt only a slot that nobody needs any more.",
+        "replview never drops it: removing it later only forgets it here.",
+    ]
+    if facts.retained_wal_bytes:
+        sentences.append("What waits in it is received at once.")
+    sentences += [
+        f"{note.text[:1].upper()}{note.text[1:]}."
+        for note in plan.notes
+        if "adopted" not in note.text
+    ]
+    return Plan(title=title, on=source.name, consequences=tuple(sentences), typed=name)
+
+
+def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: str) -> Slot:
+    """Adopt the slot: begin to receive it. Raises ``SourceProblem``."""
+    plan, _ = _plan_adoption(source, name, publications)
+    try:
+        slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})
+    except IntegrityError:
+        raise _ours(source, name) from None
+    note_slot(slot, "adopt", "The slot was adopted.", by=by, publications=list(plan.publications))
+    return slot
+
+
+def _plan_adoption(
+    source: Source, name: str, publications: Sequence[str]
+) -> tuple[SlotPlan, SlotFacts]:
+    if Slot.objects.filter(source=source, name=name).exists():
+        raise _ours(source, name)
+    check_unrecorded(source, name)
+    with reading(full_conninfo(source), deadline_seconds=_ADOPT_SECONDS) as connection:
+        found = next((slot for slot in read_slots(connection) if slot.slot_name == name), None)
+        if found is None:
+            raise SourceProblem("no_such_slot", f"{source} has no slot {name}", "Look at its slots")
+        if found.slot_type != "logical":
+            raise SourceProblem(
+                "other_slot",
+                f"slot {name} is a physical one: it has WAL, but no changes of rows",
+                "Choose a logical slot",
+            )
+        if found.active:
+            reader = read_stat_replication(connection).get(found.active_pid or 0, {})
+            who = f" ({reader['application_name']})" if reader.get("application_name") else ""
+            raise SourceProblem(
+                "slot_in_use",
+                f"process {found.active_pid}{who} reads slot {name}",
+                "Stop that reader for good first: a slot has one",
+            )
+        if found.wal_status == "lost" or found.invalidation_reason:
+            cause = f"slot {name} is lost: it can never be read again"
+            raise SourceProblem("slot_lost", cause, "Drop it")
+        if found.plugin == "pgoutput" and not publications:
+            raise SourceProblem(
+                "no_publications",
+                f"no publication is chosen for slot {name}, and pgoutput sends what those publish",
+                "Choose the publications its reader used",
+            )
+        request = SlotRequest(slot_name=name, publications=tuple(publications), adopt=True)
+        return make_plan(connection, request), found
+
+
+def _ours(source: Source, name: str) -> SourceProblem:
+    return SourceProblem("ours", f"replview already has a slot {source}/{name}", "Start it")

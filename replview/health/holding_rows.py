@@ -1,0 +1,124 @@
+"""What holds a slot back, as the rows of a table."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from replview.health.holding import Holder, cause_of, open_on_source, standbys
+from replview.health.server_slot import ServerSlot
+from replview.health.source_state import SourceState
+from replview.store.models import Slot
+from replview.text.formats import count_words, plural
+
+
+@dataclass(slots=True, kw_only=True)
+class HoldingRow:
+    """A line of the block: a name, and one value."""
+
+    name: str
+    text: str = ""
+    lsn: str = ""
+    since: datetime | None = None
+    unknown: str = ""
+    tip: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding:
+    """What holds one slot back, as a page shows it."""
+
+    slot: Slot
+    looked_at: datetime | None
+    retained_wal_bytes: int | None
+    rows: list[HoldingRow] = field(default_factory=list)
+    sentence: str = ""
+
+
+def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
+    """Return the block that says what holds this slot back."""
+    horizon = state.slots.get(slot.name)
+    retained = horizon.get("retained_wal_bytes") if horizon else None
+    made = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)
+    holders = sorted(open_on_source(state), key=lambda holder: -(holder.xid_age or -1))
+    made.rows = [
+        *_slot_rows(horizon),
+        _prepared_row(holders, state),
+        _running_row(holders, state),
+        _standby_row(state),
+    ]
+    if horizon is not None or state.looked_at is None or not state.fresh:
+        server = ServerSlot(source=slot.source, name=slot.name, facts=horizon or {})
+        made.sentence = cause_of(server, state, now, slot).sentence
+    return made
+
+
+def _slot_rows(horizon: dict[str, Any] | None) -> list[HoldingRow]:
+    if horizon is None:
+        unknown = "not on the source when last looked at"
+        return [HoldingRow(name=name, unknown=unknown) for name in ("restart_lsn", "catalog_xmin")]
+    lsn = horizon.get("restart_lsn") or ""
+    rows = [
+        HoldingRow(name="restart_lsn", lsn=lsn, unknown="" if lsn else "none: it keeps no WAL"),
+        _xmin_row("catalog_xmin", horizon, "Rows of the catalogs deleted since then are kept"),
+    ]
+    if horizon.get("xmin_age") is not None:
+        rows.append(_xmin_row("xmin", horizon, "Rows of all tables deleted since then are kept"))
+    return rows
+
+
+def _xmin_row(name: str, horizon: dict[str, Any], why: str) -> HoldingRow:
+    age = horizon.get(f"{name}_age")
+    if age is None:
+        return HoldingRow(name=name, text="none")
+    return HoldingRow(name=name, text=_back(age), tip=f"{name} {horizon[name]}. {why}")
+
+
+def _prepared_row(holders: list[Holder], state: SourceState) -> HoldingRow:
+    name = "Prepared transactions"
+    if state.prepared is None:
+        return HoldingRow(name=name, unknown="not looked at yet")
+    prepared = [holder for holder in holders if holder.kind == "prepared"]
+    if not prepared:
+        return HoldingRow(name=name, text="none")
+    oldest = min(prepared, key=lambda holder: (holder.since is None, holder.since))
+    more = "+" if state.prepared_limit else ""
+    return HoldingRow(
+        name=f"Prepared, {count_words(len(prepared))}{more}, oldest",
+        since=oldest.since,
+        tip=f"{oldest.name}, in every database of the source",
+    )
+
+
+def _running_row(holders: list[Holder], state: SourceState) -> HoldingRow:
+    name = "Running transactions"
+    if state.running is None:
+        return HoldingRow(name=name, unknown="not looked at yet")
+    running = [holder for holder in holders if holder.kind == "running"]
+    if not running:
+        return HoldingRow(name=name, text="none")
+    oldest = max(running, key=lambda holder: holder.oldest)
+    who = oldest.application or oldest.role
+    tip = f"{who}, {_back(oldest.oldest)}".lstrip(", ")
+    unknown = "needs pg_read_all_stats" if oldest.since is None else ""
+    name = f"Running, {oldest.name}"
+    return HoldingRow(name=name, since=oldest.since, unknown=unknown, tip=tip)
+
+
+def _standby_row(state: SourceState) -> HoldingRow:
+    name = "Standby feedback"
+    known = state.holders.get("standbys")
+    if known is None:
+        return HoldingRow(name=name, unknown="not looked at yet")
+    if not known:
+        return HoldingRow(name=name, text="no standby")
+    feeding = list(standbys(state))
+    if not feeding:
+        tip = f"{plural(len(known), 'standby', 'standbys')}, none sends hot_standby_feedback"
+        return HoldingRow(name=name, text="off", tip=tip)
+    oldest = max(feeding, key=lambda holder: holder.oldest)
+    return HoldingRow(name=name, text=_back(oldest.oldest), tip=oldest.name)
+
+
+def _back(age: int) -> str:
+    """How old an xid is: PostgreSQL counts it in transactions."""
+    return f"{plural(age, 'transaction')} back"

@@ -1,0 +1,112 @@
+"""The WebSockets that say only that something has changed: of an export, of samples.
+
+From the browser: ``watch`` {things}; to the browser: ``watching`` {things}, and a message a change.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from channels.auth import get_user
+from channels.db import database_sync_to_async
+from django.contrib.auth.models import User
+
+from replview.access.page import OPERATOR, VIEWER, page
+from replview.access.rights import visible_sources
+from replview.live import events
+from replview.live.allowed import seen_of
+from replview.live.hub import end, the_hub
+from replview.live.json_socket import JSONSocket
+from replview.live.watcher import now_ms
+from replview.store.models import Export
+from replview.store.models.seen import only_of
+
+
+class WatchSocket(JSONSocket):
+    """One browser looking at some things of one kind."""
+
+    #: More than a page shows.
+    most = 50
+    #: What is watched, in ``watch`` and ``watching``.
+    things = ""
+    #: The type of the message about a change, and the name of what changed.
+    change_type = ""
+    thing = ""
+    #: The channel layer's group of those who watch one of them.
+    group_of: Callable[[int], str]
+
+    async def connect(self) -> None:
+        self.waiting: set[int] = set()
+        self.woken = asyncio.Event()
+        await self.accept()
+        self.open = True
+        self.tasks = [
+            asyncio.create_task(self._send_changes()),
+            asyncio.create_task(self.watch_session()),
+        ]
+
+    async def disconnect(self, code: int) -> None:
+        self.open = False
+        await the_hub().unwatch(self.changed)
+        await end(*self.tasks)
+
+    async def hear(self, message: dict[str, Any]) -> None:
+        """Watch these objects from now on, and no others."""
+        if message["type"] != "watch":
+            raise ValueError("not a message")
+        identifiers = await self.shown([int(one) for one in message[self.things]][: self.most])
+        await the_hub().unwatch(self.changed)
+        for identifier in identifiers:
+            the_hub().watch(self.group_of(identifier), self.changed)
+        await self.send_json({"type": "watching", self.things: identifiers})
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        """Return those of them that the account may see."""
+        raise NotImplementedError
+
+    def changed(self, identifier: int) -> None:
+        """From the hub: note it; several of one before it is sent are one."""
+        self.waiting.add(identifier)
+        self.woken.set()
+
+    async def _send_changes(self) -> None:
+        with contextlib.suppress(Exception):
+            while True:
+                await self.woken.wait()
+                self.woken.clear()
+                changed, self.waiting = self.waiting, set()
+                for identifier in sorted(changed):
+                    await self.send_json(
+                        {"type": self.change_type, self.thing: identifier, "server_ms": now_ms()}
+                    )
+
+
+def _seen_exports(user: User, identifiers: list[int]) -> list[int]:
+    with only_of(lambda: visible_sources(user)):
+        found = set(Export.objects.filter(pk__in=identifiers).values_list("pk", flat=True))
+    return [one for one in identifiers if one in found]
+
+
+@page(role=OPERATOR)
+class ExportSocket(WatchSocket):
+    """One browser looking at some exports."""
+
+    things, change_type, thing = "exports", "went_on", "export"
+    group_of = staticmethod(events.export_group_of)
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        user = self.scope.get("user") or await get_user(self.scope)
+        found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
+        return found
+
+
+@page(role=VIEWER)
+class SampleSocket(WatchSocket):
+    """One browser looking at samples of some sources."""
+
+    things, change_type, thing = "sources", "sampled", "source"
+    group_of = staticmethod(events.source_group_of)
+
+    async def shown(self, identifiers: list[int]) -> list[int]:
+        return await seen_of(self.scope, identifiers)

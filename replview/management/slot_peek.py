@@ -1,0 +1,117 @@
+"""``replview slot peek``: what waits in any idle slot, which is not moved."""
+
+from typing import Any
+
+import orjson
+from django.core.management.base import CommandError
+
+from replview.catalog.connections import reading
+from replview.catalog.peekable import Place, read_place
+from replview.catalog.slots import SlotFacts
+from replview.features.peeks.job import without_masked
+from replview.features.peeks.text import Found, counts_words, size_words
+from replview.management import instance
+from replview.receiver.peek import peek
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot, Source
+from replview.store.write.access_record import Action, note
+from replview.text.formats import count_words
+
+_CATALOG_SECONDS = 10.0
+
+
+def add_peek(actions: Any) -> None:
+    about = "what waits in an idle slot of the source, ours or not; it is not moved"
+    parser = instance.add_slot_action(actions, "peek", about)
+    parser.add_argument("--changes", type=int, default=1000, metavar="N", help="at most so many")
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="at most so many")
+    parser.add_argument("--publication", nargs="+", action="extend", default=[], metavar="P",
+                        help="for pgoutput (default: those its reader is known to use, else "
+                        "all)")  # fmt: skip
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    source = instance.find_source(options["source"])
+    if options["changes"] < 1 or options["seconds"] <= 0:
+        raise CommandError("--changes and --seconds are at least 1")
+    conninfo = full_conninfo(source)
+    with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
+        place = read_place(connection)
+    slot = _choose(place, source, options["name"])
+    asked = _options(place, slot, source, options["publication"])
+    cost = f"{place.cost(slot, options['seconds'])}."
+    if options["format"] == "text":
+        command.say(cost)
+    elif not options["yes"]:
+        raise CommandError(f"{cost} Answer with --yes: JSON leaves no place for a question")
+    command.agree("Look into it?", options["yes"])
+    note(Action.VIEWED_ROWS, subject=f"what waits in {slot.slot_name}", source_id=source.pk)
+    result = peek(conninfo, slot.slot_name, plugin=slot.plugin or "", options=asked,
+                  max_changes=options["changes"], max_seconds=options["seconds"])  # fmt: skip
+    result = without_masked(result, source, ingest_alone=False)
+    if options["format"] == "json":
+        command.say(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
+        return
+    command.say(*found_lines(Found(result), options["changes"], options["seconds"]))
+
+
+def _choose(place: Place, source: Source, name: str) -> SlotFacts:
+    slot = place.slot(name)
+    if slot is None:
+        known = ", ".join(item.slot_name for item in place.slots) or "none"
+        raise CommandError(f"the server of {source} has no slot {name}; it has: {known}")
+    if refusal := place.refusal(slot):
+        raise CommandError(f"cannot look into {name}: {refusal}")
+    return slot
+
+
+def _options(
+    place: Place, slot: SlotFacts, source: Source, publications: list[str]
+) -> dict[str, object]:
+    """What the plugin must be told."""
+    if slot.plugin != "pgoutput":
+        if publications:
+            raise CommandError(f"--publication is for pgoutput; {slot.slot_name} uses "
+                               f"{slot.plugin}")  # fmt: skip
+        return {}
+    if unknown := [name for name in publications if name not in place.publications]:
+        raise CommandError(f"database {place.database} has no publication {unknown[0]}; it has: "
+                           f"{', '.join(place.publications)}")  # fmt: skip
+    ours = Slot.objects.filter(source=source, name=slot.slot_name).first()
+    chosen = publications or place.used_by(slot, ours.publications if ours else [])
+    return {"publications": chosen or place.publications}
+
+
+def found_lines(found: Found, max_changes: int, max_seconds: float) -> list[str]:
+    lines = [f"{found.title} {found.cause[:1].upper()}{found.cause[1:]}"]
+    if bound := found.not_looked_at(max_changes, max_seconds):
+        lines.append(bound)
+    if found.tables:
+        rows = [
+            [str(table.get("table", "unknown"))]
+            + [f"{count_words(number)} {letter}" for letter, number in counts_words(table)]
+            for table in found.tables
+        ]
+        width = max(len(row) for row in rows)
+        lines += ["", instance.table_of([row + [""] * (width - len(row)) for row in rows])]
+    if found.waiting:
+        heading = ["XID OR GID", "STATE", "COMMITTED", "WHO", "CHANGES", "SIZE", "TABLES"]
+        lines += ["", instance.table_of([heading, *map(_waiting_row, found.waiting)])]
+    if found.unknown:
+        lines += ["", *(f"unknown: {sentence}" for sentence in found.unknown)]
+    return lines
+
+
+def _waiting_row(row: Any) -> list[str]:
+    at = row.commit_time
+    return [
+        row.name,
+        row.state,
+        f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else "unknown",
+        row.who or "unknown",
+        "unknown" if row.changes is None else count_words(row.changes),
+        size_words(row.size_bytes).replace("\u00a0", " "),
+        row.tables,
+    ]

@@ -1,0 +1,91 @@
+"""``replview slot quarantine``: what could not be stored, with the decision about it."""
+
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from replview.features.slots.quarantine_text import tag_words, thing
+from replview.management import instance
+from replview.store.models import Quarantine
+from replview.store.quarantine import decide, open_quarantine, settled_quarantines, skip_word
+from replview.store.write.access_record import Action, command_user, note
+from replview.text.formats import bytes_words
+
+
+def add_quarantine(actions: Any) -> None:
+    about = "what could not be stored: show it, try again, or skip it"
+    parser = instance.add_slot_action(actions, "quarantine", about)
+    decision = parser.add_mutually_exclusive_group()
+    decision.add_argument("--retry", action="store_true", help="the cause was mended: receive it "
+                          "once more")  # fmt: skip
+    decision.add_argument("--skip", metavar="XID", help="leave this transaction out of the record, "
+                          "for good, under your name")  # fmt: skip
+
+
+def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    slot = instance.slot_of(options)
+    row = open_quarantine(slot)
+    if options["retry"] or options["skip"] is not None:
+        if row is None:
+            raise CommandError(f"nothing stops slot {slot}: there is nothing to decide")
+        command.say(_decide(row, options["skip"]))
+        return
+    if row is None:
+        command.say(f"nothing stops slot {slot}")
+    else:
+        command.say(*_lines_of(row))
+    for old in settled_quarantines(slot):
+        command.say(f"earlier: {_settled(old)}")
+
+
+def _decide(row: Quarantine, typed: str | None) -> str:
+    who = f"command line ({command_user()})"
+    word = skip_word(row)
+    if typed is not None and not word:
+        raise CommandError("the message belongs to no transaction that could be skipped: mend the "
+                           "cause and use --retry")  # fmt: skip
+    if typed is not None and typed != word:
+        raise CommandError(f"it is {thing(row)} that stops the slot, not {typed}: nothing was "
+                           "decided")  # fmt: skip
+    decision = Quarantine.Decision.RETRY if typed is None else Quarantine.Decision.SKIP
+    if not decide(row.pk, decision, who):
+        row.refresh_from_db(fields=["decision", "decided_by"])
+        by = row.decided_by or "somebody"
+        raise CommandError(f"{by} has decided already: {row.decision or 'settled'}")
+    note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {decision}",
+         source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
+    if typed is None:
+        return "the receiver tries again within a second or two"
+    return f"{thing(row)} will never be in this record; the gap is recorded under the name of {who}"
+
+
+def _lines_of(row: Quarantine) -> list[str]:
+    lines = [
+        f"stopped: {row.cause}",
+        f"  found    {row.found_at.astimezone():%Y-%m-%d %H:%M:%S}",
+        f"  LSN      {_or_unknown(row.lsn)}",
+        f"  table    {row.relation or 'none named'}",
+        f"  message  {tag_words(row.tag)}, {bytes_words(row.raw_bytes)}",
+        f"  xid      {row.xid if row.xid is not None else 'belongs to none'}",
+        f"  commit   {_or_unknown(row.final_lsn)}",
+    ]
+    if row.gid:
+        lines.insert(-1, f"  gid      {row.gid}")
+    if row.decision:
+        what = f"skip {thing(row)}" if row.decision == Quarantine.Decision.SKIP else "try again"
+        return [*lines, f"{row.decided_by} decided to {what}; the receiver has not done so yet"]
+    lines += [f"  remedy   {row.remedy}", "then: --retry"]
+    if word := skip_word(row):
+        lines.append(f"or:   --skip {word}  (its changes will never be in this record)")
+    return lines
+
+
+def _settled(row: Quarantine) -> str:
+    done = {"skip": "skipped", "retry": "tried again"}.get(row.decision, "settled")
+    what = f"{thing(row)} " if row.xid is not None or row.lsn is not None else ""
+    at = f"{row.settled_at.astimezone():%Y-%m-%d %H:%M:%S}" if row.settled_at else "unknown"
+    return f"{at}  {what}{done} by {row.decided_by or 'nobody named'}: {row.cause}"
+
+
+def _or_unknown(lsn: object) -> str:
+    return "unknown" if lsn is None else str(lsn)

@@ -1,0 +1,68 @@
+"""Which store it is, and the name by which its processes share a Redis with others.
+
+Two teams may have a store each and one Redis: their tasks and wake-ups must not cross. So all
+keys there begin with a name that all processes of one instance find by themselves, by whatever
+address they reach the store: a digest of its system identifier and its database, or
+``REPLVIEW_INSTANCE``.
+"""
+
+import hashlib
+import logging
+import time
+from functools import cache
+
+import psycopg
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from replview.store.connecting import connect_store
+
+log = logging.getLogger(__name__)
+_PREFIX = "replview"
+_IDENTITY = """
+    SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || current_database()
+"""
+#: A process that starts together with the store waits for it so long.
+_WAIT_SECONDS = 60.0
+_AGAIN_SECONDS = 1.0
+
+
+def redis_prefix() -> str:
+    """What keys on Redis begin with. Raises psycopg's ``OperationalError`` without a store."""
+    if settings.INSTANCE:
+        return f"{_PREFIX}-{settings.INSTANCE}"
+    # No instance: a test, or a command that needs none.
+    return f"{_PREFIX}-{_digest()}" if settings.STORE_URL else _PREFIX
+
+
+def awaited_redis_prefix() -> str:
+    """The same, for a process that can do nothing without it: it waits for the store a while."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            return redis_prefix()
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            log.warning("waiting for the store")
+            time.sleep(_AGAIN_SECONDS)
+
+
+@cache
+def _digest() -> str:
+    with connect_store("replview identity") as session:
+        row = session.execute(_IDENTITY).fetchone()
+    assert row is not None
+    return hashlib.sha256(str(row[0]).encode()).hexdigest()[:12]
+
+
+def store_system_identifier() -> str | None:
+    """Return the store's system identifier; None where it cannot be read."""
+    if not settings.STORE_URL:
+        return None
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT system_identifier FROM pg_control_system()")
+            return str(int(cursor.fetchone()[0]) % (1 << 64))
+    except DatabaseError:
+        return None

@@ -1,0 +1,73 @@
+"""Filters that somebody saved: a page's address under a name, for that person alone.
+
+A page that has them passes ``saved_filters(request, "find")`` as ``saved`` and includes
+``ui/browse/_saved.html``. What says where one is in a list (a cursor) is not saved.
+"""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+
+from replview.access.page import POST, VIEWER, page
+from replview.access.rights import account_of
+from replview.store.models import SavedFilter
+from replview.ui.params import Params
+
+#: Pages whose filters can be saved, by the names of their addresses.
+PAGES = ("transactions", "find")
+#: Where one is in a list.
+_PLACE = ("cursor", "back", "at", "page", "after", "before", "csrfmiddlewaretoken")
+_MOST = 100
+_LONGEST_QUERY = 4000
+
+
+def saved_filters(request: HttpRequest, page: str) -> dict[str, Any]:
+    """The signed-in person's filters of a page, and ``query``: the one that is set now, as it
+    would be saved; empty: there is nothing to save.
+    """
+    query = filter_query(request.GET)
+    found = SavedFilter.objects.filter(user=account_of(request), page=page)[:_MOST]
+    choices = [
+        {"id": one.pk, "name": one.name, "url": f"{reverse(page)}?{one.query}",
+         "current": one.query == query}
+        for one in found
+    ]  # fmt: skip
+    return {"page": page, "query": query, "choices": choices}
+
+
+def filter_query(words: QueryDict) -> str:
+    """An address's parameters without the place in the list, in one order and spelling."""
+    kept = QueryDict(mutable=True)
+    for name in sorted(words):
+        values = [value for value in words.getlist(name) if value]
+        if name not in _PLACE and values:
+            kept[name] = ",".join(values)
+    return kept.urlencode(safe="/")[:_LONGEST_QUERY]
+
+
+@page(POST, role=VIEWER, of={"page": None})
+def save(request: HttpRequest, page: str) -> HttpResponse:
+    """Save the filter under a name; one of that name is replaced. Then back to the page."""
+    if page not in PAGES:
+        raise Http404(f"filters of {page[:40]!r} cannot be saved")
+    query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
+    name = Params(request.POST).text("name", 100)
+    mine = SavedFilter.objects.filter(user=account_of(request), page=page)
+    room = mine.count() < _MOST or mine.filter(name=name).exists()
+    if name and query and room:
+        SavedFilter.objects.update_or_create(
+            user=account_of(request), page=page, name=name, defaults={"query": query}
+        )
+    return redirect(f"{reverse(page)}?{query}")
+
+
+@page(POST, role=VIEWER, of={"filter_id": None})
+def delete(request: HttpRequest, filter_id: int) -> HttpResponse:
+    """Forget one of one's own filters; the page stays as it was."""
+    mine = get_object_or_404(SavedFilter, pk=filter_id, user=account_of(request))
+    query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
+    page = mine.page
+    mine.delete()
+    return redirect(f"{reverse(page)}?{query}")
