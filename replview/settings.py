@@ -156,7 +156,7 @@ MIDDLEWARE = [
     "replview.features.monitoring.probes.ProbesMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
-    "replview.features.monitoring.metrics.RequestMetricsMiddleware",
+    "replview.features.monitoring.request_metrics.RequestMetricsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

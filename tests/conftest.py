@@ -20,7 +20,7 @@ import pytest
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
-from replview.runtime.servers.server_user import debian_postgres15
+from replview.runtime.servers.server_programs import debian_postgres15
 from tests.support import server_programs
 from tests.support.copied_clusters import STORE, STORE_TEMPLATE, copied
 from tests.support.run_folder import run_folder

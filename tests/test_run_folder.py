@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from replview.runtime.servers.cluster import postmaster_pid
+from replview.runtime.servers.postmaster import postmaster_pid
 from tests.support.run_folder import RUN_FOLDER, remove_dead_runs
 
 pytestmark = pytest.mark.slow

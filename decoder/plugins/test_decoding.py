@@ -40,7 +40,8 @@ from typing import ClassVar, Final, Literal
 
 from decoder.events import PreparedCommitted, PreparedRolledBack, TransactionPrepared, Truncation
 from decoder.messages import NOT_SENT, Column, LogicalMessage, Value
-from decoder.plugins.collecting import ColumnsOf, Layout, PluginCollector, SentColumn, TableName
+from decoder.plugins.collecting import PluginCollector
+from decoder.plugins.shapes import ColumnsOf, Layout, SentColumn, TableName
 from decoder.plugins.test_decoding_scanner import KIND, Scanner
 from decoder.scalars import LSN, XID
 

@@ -10,7 +10,7 @@ Source: PostgreSQL, contrib/test_decoding/test_decoding.c.
 from typing import Final
 
 from decoder.messages import UNCHANGED, Value
-from decoder.plugins.collecting import SentColumn
+from decoder.plugins.shapes import SentColumn
 from decoder.reader import ProtocolError
 from decoder.scalars import us_from_text
 

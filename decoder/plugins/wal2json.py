@@ -61,22 +61,21 @@ from typing import ClassVar, Final, Literal
 
 from decoder.events import Truncation
 from decoder.messages import NOT_SENT, UNCHANGED, Column, OldKind, Value
-from decoder.plugins.collecting import ColumnsOf, Fit, PluginCollector, SentColumn, TableName
+from decoder.plugins.collecting import PluginCollector
+from decoder.plugins.shapes import ColumnsOf, Fit, SentColumn, TableName
 from decoder.plugins.wal2json_rows import (
-    KIND,
     Object,
     RowReader,
     SentRow,
-    as_written,
     lsn_of,
     message_of,
     names_of,
     number_of,
-    read_object,
     refused,
     table_of,
     time_us_of,
 )
+from decoder.plugins.wal2json_text import KIND, as_written, read_object
 from decoder.reader import ProtocolError
 
 _ALWAYS: Final = (

@@ -23,9 +23,9 @@ from replview.store.models import (
     Source,
 )
 from replview.store.read.mask_rules import table_readings
-from replview.store.read.relation_shapes import names_had
 from replview.store.read.rows import ChangeRow
 from replview.store.read.seen import masked_change
+from replview.store.read.table_names import names_had
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import current_visit
 

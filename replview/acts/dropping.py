@@ -12,7 +12,8 @@ from replview.acts.noting import note_slot
 from replview.acts.publications import made_by_us, read_definitions, remaining_slots
 from replview.acts.receiving import silent
 from replview.catalog.connections import connected
-from replview.catalog.plan.plan import Plan, Say, Statement, drop
+from replview.catalog.plan.carrying_out import Say, drop
+from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceProblem, explain, first_line
 from replview.catalog.slots import read_slots
 from replview.store.dsn import full_conninfo

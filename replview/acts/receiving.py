@@ -4,15 +4,17 @@ from replview.acts.noting import note_slot
 from replview.acts.publications import remade_steps
 from replview.acts.slot_making import PROPOSE_RECEIVERS, record_made
 from replview.catalog.connections import reading
+from replview.catalog.plan.carrying_out import Say, carry_out
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.plan.plan import Plan, Say, carry_out
+from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.catalog.wal_budget import size_words
 from replview.jobs.running import announce
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent, WatchedSlot
-from replview.store.slot_control import DROPPED, GIVEN_UP, forget_problem
+from replview.store.slot_budget import DROPPED
+from replview.store.slot_control import GIVEN_UP, forget_problem
 
 #: Problems after which the source has no such slot.
 GONE = (DROPPED, GIVEN_UP, "slot_missing")

@@ -8,8 +8,9 @@ from django.db import DatabaseError, transaction
 
 from replview.acts.publications import look_at_publications
 from replview.acts.slot_sweeping import sweep
+from replview.catalog.plan.carrying_out import OnStep, Say, carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan
-from replview.catalog.plan.plan import OnStep, Say, Statement, carry_out, undo
+from replview.catalog.plan.plan import Statement
 from replview.catalog.problems import SourceProblem
 from replview.jobs import intentions
 from replview.jobs.running import announce

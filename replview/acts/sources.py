@@ -10,7 +10,8 @@ from replview.acts.dropping import drop_slot, plan_drop
 from replview.acts.noting import log_slot, note_source
 from replview.acts.publications import remaining_slots
 from replview.acts.receiving import silent
-from replview.catalog.plan.plan import Plan, Say
+from replview.catalog.plan.carrying_out import Say
+from replview.catalog.plan.plan import Plan
 from replview.catalog.problems import SourceProblem
 from replview.jobs import intentions
 from replview.store.dsn import resolve, set_dsn

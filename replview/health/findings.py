@@ -14,7 +14,8 @@ from replview.health.server_slot import ServerSlot
 from replview.health.states import Health, Level, Prepared, Reading, worst
 from replview.store.models import Slot, Source
 from replview.store.retention.size import STOPPED as STORE_FULL
-from replview.store.slot_control import DROPPED, GIVEN_UP
+from replview.store.slot_budget import DROPPED
+from replview.store.slot_control import GIVEN_UP
 from replview.text.formats import age_words, bytes_words, short_words
 
 #: A receiver writes its heartbeat about once a second: after this long we know nothing of it.

@@ -15,7 +15,7 @@ from replview.management.instance import BY, OPTIONS, PlainCommand, add_slot_act
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of, of_slot
 from replview.store.retention.policy import Keeping, change_keeping, check
-from replview.store.slot_control import change_budget
+from replview.store.slot_budget import change_budget
 from replview.store.write.access_record import Action, note
 from replview.text.formats import count_words
 from replview.text.parsing import whole_number

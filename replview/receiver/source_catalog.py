@@ -160,7 +160,7 @@ class NamedTables:
         self._tables: dict[tuple[str, str], NamedTable | None] = {}
 
     def columns_of(self, schema: str, table: str) -> Sequence[Column] | None:
-        """A table's columns now, as ``decoder.plugins.collecting.ColumnsOf`` wants them."""
+        """A table's columns now, as ``decoder.plugins.shapes.ColumnsOf`` wants them."""
         self._tables[schema, table] = found = self._read(schema, table)
         if found is None:
             return None

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import pg_bin
+from replview.runtime.servers.server_programs import pg_bin
 from tests.benchmarks.processes import Failed, module, run, running, said
 
 SOURCE = {"max_replication_slots": 20, "max_wal_size": "8GB", "shared_buffers": "256MB"}

@@ -6,7 +6,7 @@ alternates. It is looked at that the command wrote a line for every change.
 
 import time
 
-from replview.runtime.servers.server_user import pg_bin
+from replview.runtime.servers.server_programs import pg_bin
 from tests.benchmarks.bench_servers import Bench, bench
 from tests.benchmarks.pairs import Pairs, in_turn
 from tests.benchmarks.processes import Failed, module, run

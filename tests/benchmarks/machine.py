@@ -10,7 +10,7 @@ import time
 
 import psutil
 
-from replview.runtime.servers.server_user import pg_bin
+from replview.runtime.servers.server_programs import pg_bin
 
 #: With more of all cores busy before we begin, figures say more of the neighbours than of us.
 _BUSY_PERCENT = 15.0

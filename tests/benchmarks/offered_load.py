@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from replview.runtime.servers.server_user import pg_bin
+from replview.runtime.servers.server_programs import pg_bin
 from tests.benchmarks.bench_servers import Bench
 from tests.benchmarks.processes import Failed, run
 

@@ -22,7 +22,7 @@ from replview.catalog.server import read_server_facts
 from replview.catalog.slots import read_slots
 from replview.management.commands.doctor import lines_of
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import debian_postgres15
+from replview.runtime.servers.server_programs import debian_postgres15
 from replview.text.problem import split_remedy
 from tests.support.copied_clusters import copied
 from tests.support.waiting import wait_for

@@ -16,7 +16,8 @@ from replview.catalog.doctor import examine
 from replview.catalog.problems import SourceProblem
 from replview.receiver.sessions.walsender import ReplicationSession
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import debian_postgres15, server_user
+from replview.runtime.servers.server_programs import debian_postgres15
+from replview.runtime.servers.server_user import server_user
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import Source
 from replview.store.reachable import DSNError

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.runtime.servers.postmaster import postmaster_pid
 from tests.crashes.truth import assert_true_record
 from tests.support.crash_servers import Receive
 from tests.support.crash_stores import CrashStore

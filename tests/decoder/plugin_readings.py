@@ -10,7 +10,8 @@ import psycopg
 from psycopg import pq
 
 from decoder.events import Event
-from decoder.plugins.collecting import ColumnsOf, PluginRow
+from decoder.plugins.collecting import PluginRow
+from decoder.plugins.shapes import ColumnsOf
 from decoder.plugins.test_decoding import TEST_DECODING_OPTIONS, TestDecodingAssembler
 from decoder.plugins.wal2json import Wal2JsonAssembler, wal2json_options
 from decoder.replication import XLogData, decode_frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decoder.events import Change, ChangeRun, Event, RelationSeen
 from decoder.messages import Relation
-from decoder.plugins.collecting import ColumnsOf
+from decoder.plugins.shapes import ColumnsOf
 from decoder.plugins.test_decoding import TestDecodingAssembler
 
 

@@ -12,11 +12,11 @@ from psycopg import sql
 from decoder.assembler import Assembler
 from decoder.events import RelationSeen
 from decoder.messages import Column
-from decoder.plugins.collecting import ColumnsOf
+from decoder.plugins.shapes import ColumnsOf
 from decoder.replication import XLogData, decode_frame
 from decoder.scalars import LSN
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import debian_postgres15
+from replview.runtime.servers.server_programs import debian_postgres15
 from tests.decoder import plugin_readings as readings
 from tests.decoder.agreement import Summary, disagreements, explained_message, summary_of
 from tests.support.wire import xlogdata_frame

@@ -20,7 +20,8 @@ from decoder.events import (
     Truncation,
 )
 from decoder.messages import NOT_SENT, UNCHANGED, Column
-from decoder.plugins.collecting import ColumnsOf, PluginRow
+from decoder.plugins.collecting import PluginRow
+from decoder.plugins.shapes import ColumnsOf
 from decoder.plugins.wal2json import Wal2JsonAssembler, wal2json_options
 from decoder.reader import ProtocolError
 from decoder.scalars import LSN

@@ -3,8 +3,8 @@
 import pytest
 
 from replview.runtime.machine import StackProblem
-from replview.runtime.servers import server_user
-from replview.runtime.servers.server_user import pg_bin, redis_server
+from replview.runtime.servers import server_programs
+from replview.runtime.servers.server_programs import pg_bin, redis_server
 
 
 @pytest.mark.parametrize("version", [16, 18])
@@ -14,7 +14,7 @@ def test_the_wheel_brings_what_the_demo_and_the_benchmarks_run(version: int) -> 
 
 
 def test_a_missing_wheel_is_one_line_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_user, "find_spec", lambda package: None)
+    monkeypatch.setattr(server_programs, "find_spec", lambda package: None)
     for find in (pg_bin, redis_server):
         with pytest.raises(StackProblem, match=r"no wheel for .*pip install .*replview up") as told:
             find()

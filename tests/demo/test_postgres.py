@@ -14,15 +14,10 @@ import psycopg
 import pytest
 
 from replview.runtime.machine import StackProblem, is_running
-from replview.runtime.servers.cluster import postmaster_pid
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import (
-    REACHABLE_PLACE,
-    debian_postgres15,
-    pg_bin,
-    reachable_programs,
-    server_user,
-)
+from replview.runtime.servers.postmaster import postmaster_pid
+from replview.runtime.servers.server_programs import debian_postgres15, pg_bin
+from replview.runtime.servers.server_user import REACHABLE_PLACE, reachable_programs, server_user
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,9 @@ import psycopg
 import pytest
 from django.core.management.base import CommandError
 
-from replview.catalog.plan import stamp_plan
-from replview.catalog.plan.stamp_plan import carry_stamp, plan_install
+from replview.catalog.plan import stamp_run
+from replview.catalog.plan.stamp_plan import plan_install
+from replview.catalog.plan.stamp_run import carry_stamp
 from tests.support.source_databases import SourceDatabase
 
 #: Everything of the stamp that a database can have.
@@ -183,7 +184,7 @@ def test_with_the_right_revoked_only_the_trigger_writes_messages(source, run) ->
 
 
 def test_a_table_in_use_is_left_and_told(shop, run, monkeypatch) -> None:
-    monkeypatch.setattr(stamp_plan, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(stamp_run, "PAUSE_SECONDS", 0.01)
     with shop.connect() as plan_connection:
         plan = plan_install(plan_connection, ["orders", "audit"], all_tables=False, revoke=False)
     told: list[str] = []
@@ -198,7 +199,7 @@ def test_a_table_in_use_is_left_and_told(shop, run, monkeypatch) -> None:
 
 
 def test_with_every_table_in_use_nothing_stays(shop, monkeypatch) -> None:
-    monkeypatch.setattr(stamp_plan, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(stamp_run, "PAUSE_SECONDS", 0.01)
     with shop.connect() as connection:
         plan = plan_install(connection, ["orders"], all_tables=False, revoke=False)
 

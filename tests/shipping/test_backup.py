@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from replview.runtime.servers.server_user import pg_bin
+from replview.runtime.servers.server_programs import pg_bin
 from tests.support.crash_servers import Receive
 from tests.support.crash_stores import CrashStore
 from tests.support.received_slots import ReceivedSlot

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from replview.runtime.servers.postgres import EmbeddedPostgres
-from replview.runtime.servers.server_user import pg_bin
+from replview.runtime.servers.server_programs import pg_bin
 from tests.support.copied_clusters import ROOT, copied
 from tests.support.crash_stores import CrashStore
 

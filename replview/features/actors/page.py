@@ -2,11 +2,12 @@
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from replview.access.visibility import reading_session
+from replview.features.actors.day_bars import DayBars, day_bars
 from replview.features.actors.filters import RANGES, SORT_WORDS, ActorsQuery
 from replview.store.models import Slot
 from replview.store.read.transactions.listing import find_transactions
@@ -26,79 +27,12 @@ from replview.text.addresses import find_url, transactions_url
 from replview.text.parsing import table_text
 from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
 
-#: More days than these are not drawn: the newest are.
-MOST_DAYS = 90
 PAGE_ACTORS = 50
 LATEST_TRANSACTIONS = 20
 _TABLES_NAMED = 2
 _TABLES_LISTED = 100
 _VALUES_SHOWN = 3
 _UNKNOWN_ACTOR = "?"
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    x: float
-    y: float
-    width: float
-    height: float
-    day: dt.date
-    sums: DaySum
-
-
-@dataclass(frozen=True, slots=True)
-class DayBars:
-    """Bars in a box of ``width`` by ``height``; the last day ends at the right edge."""
-
-    bars: tuple[Bar, ...]
-    width: float
-    height: float
-    first_day: dt.date
-    last_day: dt.date
-    #: The highest bar's count.
-    peak: int
-    #: Days before the record began, as a width from the left edge.
-    unknown: float = 0
-
-    @property
-    def path(self) -> str:
-        """All bars as one path: a list draws thousands of them."""
-        return "".join(
-            f"M{bar.x:g} {bar.y:g}h{bar.width:g}v{bar.height:g}h{-bar.width:g}z"
-            for bar in self.bars
-        )
-
-
-def day_bars(
-    days: Sequence[DaySum], first_day: dt.date | None, last_day: dt.date,
-    *, width: float, height: float, recorded_since: dt.date | None = None,
-) -> DayBars:  # fmt: skip
-    """Bars of changes, or of messages on a day without any; without ``first_day`` from the first
-    day there is.
-    """
-    begin = first_day or min((each.day for each in days), default=last_day)
-    begin = min(max(begin, last_day - dt.timedelta(days=MOST_DAYS - 1)), last_day)
-    count = (last_day - begin).days + 1
-    step = width / count
-    shown = [each for each in days if begin <= each.day <= last_day]
-    peak = max((_size(each) for each in shown), default=0)
-    gap = 1 if step >= 4 else 0.5
-    bars = []
-    for each in shown:
-        # What is there is seen, however little it is.
-        tall = max(1.5, (height - 1) * _size(each) / max(peak, 1))
-        box = ((each.day - begin).days * step, height - tall, max(step - gap, 1), tall)
-        x, y, wide, tall = (round(one, 2) for one in box)
-        bars.append(Bar(x, y, wide, tall, each.day, each))
-    unknown = 0.0
-    if recorded_since is not None and recorded_since > begin:
-        days_before = min((recorded_since - begin).days, count)
-        unknown = min([days_before * step, *(bar.x for bar in bars)])
-    return DayBars(tuple(bars), width, height, begin, last_day, peak, round(unknown, 2))
-
-
-def _size(each: DaySum) -> int:
-    return each.changes or each.messages
 
 
 @dataclass(slots=True, kw_only=True)

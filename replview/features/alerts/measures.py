@@ -14,7 +14,7 @@ from replview.health import conditions
 from replview.store.django_session import rows
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
-from replview.store.slot_control import DROPPED
+from replview.store.slot_budget import DROPPED
 
 _K = AlertRule.Kind
 #: A receiver that connects anew is no trouble yet: until then it is not known to be one.

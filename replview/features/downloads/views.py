@@ -15,7 +15,8 @@ from replview.store.models import Slot
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.value_filter import WhereProblem
-from replview.store.write.access_record import Action, note, searched_changes
+from replview.store.write.access_record import Action, note
+from replview.store.write.search_record import searched_changes
 from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 

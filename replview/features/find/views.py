@@ -17,11 +17,12 @@ from replview.store.read.changes.scan_places import Place
 from replview.store.read.changes.search import FoundChanges, find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
-from replview.store.read.relation_shapes import VersionShape, shapes_named, unknown_words
+from replview.store.read.relation_shapes import VersionShape, shapes_named
 from replview.store.read.row_history.before_images import Before, before_images
 from replview.store.read.rows import ChangeRow, TransactionRow
+from replview.store.read.table_names import unknown_words
 from replview.store.read.value_filter import WhereProblem
-from replview.store.write.access_record import searched_changes
+from replview.store.write.search_record import searched_changes
 from replview.text.addresses import find_url
 from replview.text.parsing import table_text
 from replview.ui.changes.cells import Block, Cell

@@ -7,7 +7,8 @@ from typing import Any
 
 from replview.features.lag.figures import DRAWN, drawn, retained_wal, table_rates, transaction_sizes
 from replview.features.lag.page import LagSlot
-from replview.features.lag.series import MINUTE, Series, SlotSeries, read_series, step_of
+from replview.features.lag.periods import MINUTE, step_of
+from replview.features.lag.series import Series, SlotSeries, read_series
 from replview.store.django_session import rows
 from replview.ui.charts.figure import Chart, SlotValues
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from replview.ui.charts.axis import axis, words_of
 from replview.ui.charts.figure import (
     MARGIN,
     Chart,
@@ -11,12 +12,10 @@ from replview.ui.charts.figure import (
     Level,
     SlotValues,
     Stretch,
-    axis,
     chart,
     lines_of,
     stretches,
     style_of,
-    words_of,
 )
 
 #: A limit is drawn once so much of it is reached; before, it would press the line to the floor.

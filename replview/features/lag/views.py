@@ -9,14 +9,8 @@ from django.utils.http import content_disposition_header
 
 from replview.access.page import GET, VIEWER, Nav, page
 from replview.features.lag.charts import csv_rows, read_charts
-from replview.features.lag.page import (
-    LagSlot,
-    find_lag_slots,
-    first_slot,
-    lag_page,
-    read_checkpoints,
-    read_events,
-)
+from replview.features.lag.events import read_checkpoints, read_events
+from replview.features.lag.page import LagSlot, find_lag_slots, first_slot, lag_page
 from replview.ui.charts.query import LagQuery
 from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of, no_slot

@@ -11,28 +11,19 @@ is told all the same.
 
 import datetime as dt
 import time
-from collections.abc import Callable
-from typing import Any
 
 import psycopg
 import redis
-from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.cache import cache
 from django.db import Error as DatabaseError
 from django.db import connection, transaction
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.cache import never_cache
 from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
     generate_latest,
 )
 from redis.backoff import NoBackoff
@@ -41,6 +32,7 @@ from redis.retry import Retry
 from replview.access.page import EVERYONE, SAFE, page
 from replview.features.monitoring.exposition import CONTENT_TYPE, Exposition, Measure, labels_text
 from replview.features.monitoring.metrics_slots import write_slots, write_sources
+from replview.features.monitoring.request_metrics import REGISTRY
 from replview.store.django_session import rows
 from replview.store.identity import redis_prefix
 from replview.store.instance_settings import read_number
@@ -48,24 +40,6 @@ from replview.store.models import Alert, AlertRule, Delivery, Slot, Transaction
 from replview.store.models.seen import only_of
 from replview.ui.api.access import metrics_refusal
 
-disable_created_metrics()  # type: ignore[no-untyped-call]
-#: Ours alone: what other libraries put into the default one is not replview's to tell.
-REGISTRY = CollectorRegistry()
-ProcessCollector(namespace="replview_web", registry=REGISTRY)
-
-_requests = Counter(
-    "replview_web_requests",
-    "Requests this process answered, by view and class of status.",
-    ["view", "status"],
-    registry=REGISTRY,
-)
-_seconds = Histogram(
-    "replview_web_request_duration_seconds",
-    "From a request to the beginning of its answer, by view.",
-    ["view"],
-    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-    registry=REGISTRY,
-)
 QUEUES = ("default", "receivers")
 #: The broker is asked on the way: one that hangs must not hold the scrape up.
 _BROKER_SECONDS = 0.5
@@ -111,37 +85,6 @@ _DENIED = {
     403: "metrics tell of every source: use a token of scope metrics, or an admin's\n",
 }
 _STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
-
-
-@sync_and_async_middleware
-def RequestMetricsMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts every answer that Django gives; files are served before it."""
-    if iscoroutinefunction(get_response):
-
-        async def answer_later(request: HttpRequest) -> HttpResponseBase:
-            began = time.perf_counter()
-            return _counted(request, await get_response(request), began)
-
-        return answer_later
-
-    def answer(request: HttpRequest) -> HttpResponseBase:
-        began = time.perf_counter()
-        return _counted(request, get_response(request), began)
-
-    return answer
-
-
-def _counted(request: HttpRequest, response: HttpResponseBase, began: float) -> HttpResponseBase:
-    view = view_of(request)
-    _requests.labels(view, f"{response.status_code // 100}xx").inc()
-    _seconds.labels(view).observe(time.perf_counter() - began)
-    return response
-
-
-def view_of(request: HttpRequest) -> str:
-    """The address's name: there are as many as we wrote, whatever addresses are asked for."""
-    match = request.resolver_match
-    return "none" if match is None else match.view_name or "unnamed"
 
 
 def write_alerts(scrape: Exposition) -> None:

@@ -16,8 +16,9 @@ from django.db import DatabaseError, IntegrityError
 
 from replview.acts.slot_making import make_slot
 from replview.catalog.connections import reading
+from replview.catalog.plan.carrying_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan, make_plan
-from replview.catalog.plan.plan import Statement, carry_out, undo
+from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.slot_request import pgoutput_of, request_of
 from replview.catalog.problems import SourceProblem
 from replview.features.onboarding.taking_back import take_back_lost

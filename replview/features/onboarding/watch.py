@@ -20,8 +20,8 @@ from django.db import transaction
 from psycopg import conninfo as libpq
 
 from replview.catalog.connections import connected
+from replview.catalog.plan.carrying_out import waiting_for
 from replview.catalog.plan.new_slot import SlotPlan
-from replview.catalog.plan.plan import waiting_for
 from replview.catalog.slots import read_slots
 from replview.jobs.baselines import cancel_all
 from replview.live.publisher import Publisher

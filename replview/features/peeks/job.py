@@ -17,8 +17,8 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
 from replview.store.read.mask_rules import NamedColumn, masked_by
-from replview.store.read.relation_shapes import names_had
 from replview.store.read.seen import masked_image
+from replview.store.read.table_names import names_had
 from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)

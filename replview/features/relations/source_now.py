@@ -17,7 +17,7 @@ from replview.catalog.table_now import IndexNow, TableNow, look_at_table
 from replview.features.relations.schema_history import SchemaHistory
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation, RelationVersion, Source
-from replview.store.read.relation_shapes import row_widths
+from replview.store.read.row_widths import row_widths
 from replview.store.read.seen import seen_definition
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.text.formats import bytes_words, plural, short_type

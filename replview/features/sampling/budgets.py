@@ -11,17 +11,17 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from replview.catalog.connections import Connection, writing
-from replview.catalog.problems import SourceProblem
-from replview.catalog.server import read_server_facts
-from replview.catalog.wal_budget import (
+from replview.catalog.budgeted_slots import (
     BudgetedSlot,
     drop_over_budget,
     end_reader,
     read_budgeted,
-    size_words,
 )
-from replview.store import slot_control
+from replview.catalog.connections import Connection, writing
+from replview.catalog.problems import SourceProblem
+from replview.catalog.server import read_server_facts
+from replview.catalog.wal_budget import size_words
+from replview.store import slot_budget, slot_control
 from replview.store.connecting import orm_connection
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot, WatchedSlot
@@ -47,7 +47,7 @@ _asked: set[int] = set()
 def enforce() -> list["Future[None]"]:
     """Warn at half of a budget; have sources asked at its end. A future for each that is asked."""
     begun = []
-    for row in slot_control.watched_with_budget():
+    for row in slot_budget.watched_with_budget():
         slot = row.slot
         assert slot is not None
         with _lock:
@@ -60,9 +60,9 @@ def enforce() -> list["Future[None]"]:
         if not _was_interrupted(slot):
             continue
         if row.gone_at is not None:  # say what an earlier run did not come to say
-            slot_control.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
+            slot_budget.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
         else:
-            slot_control.call_off(slot)
+            slot_budget.call_off(slot)
     return begun
 
 
@@ -78,7 +78,7 @@ def _is_asked_for(row: WatchedSlot, slot: Slot) -> bool:
 def _was_interrupted(slot: Slot) -> bool:
     """Stopped to be dropped, by a worker that never came to say what became of it."""
     stopped = slot.desired == Slot.Desired.STOPPED
-    return stopped and slot.problem_code == slot_control.DROPPED and not slot.problem_remedy
+    return stopped and slot.problem_code == slot_budget.DROPPED and not slot.problem_remedy
 
 
 def _warn(slot: Slot, retained_bytes: int) -> None:
@@ -86,7 +86,7 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
     share = retained_bytes / (slot.wal_budget_bytes or 1)
     if _BELOW_HALF <= share < _HALF:
         return
-    warned = slot_control.warned_since_below_half(slot)
+    warned = slot_budget.warned_since_below_half(slot)
     if (share >= _HALF) == warned:
         return
     sizes = f"{size_words(retained_bytes)} of its WAL budget of "
@@ -97,7 +97,7 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
         text = f"Retains {sizes}: at the limit replview drops the slot, and the record has a gap."
     else:
         text = f"Retains {sizes}: nothing is dropped (protect the record); mind the source's disk."
-    slot_control.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
+    slot_budget.log_budget(slot, text, warned=share >= _HALF, retained_wal_bytes=retained_bytes)
 
 
 def _ask(slot: Slot) -> None:
@@ -128,10 +128,10 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
         return
     wanted = slot.desired == Slot.Desired.RUNNING or _was_interrupted(slot)
     cause = _cause(slot, second.retained_wal_bytes)
-    if not slot_control.ask_to_stop(slot, cause):
+    if not slot_budget.ask_to_stop(slot, cause):
         return
     dropped = None
-    if _released(connection, slot) and slot_control.still_chosen(slot):
+    if _released(connection, slot) and slot_budget.still_chosen(slot):
         budget_bytes = slot.wal_budget_bytes or 0
         dropped = drop_over_budget(
             connection, slot.name, plugin=slot.plugin, budget_bytes=budget_bytes
@@ -140,7 +140,7 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
         _say_dropped(slot, first, dropped)
     elif wanted:
         # Stopping set WAL free, or the choice was changed: go on as before.
-        slot_control.call_off(slot)
+        slot_budget.call_off(slot)
     else:
         slot_control.forget_problem(slot)
 
@@ -194,7 +194,7 @@ def _say_dropped(slot: Slot, first: BudgetedSlot, dropped: BudgetedSlot) -> None
         "restart_lsn": str(dropped.restart_lsn),
         "confirmed_flush_lsn": str(dropped.confirmed_flush_lsn),
     }
-    slot_control.say_dropped(slot, cause, _remedy(slot), detail)
+    slot_budget.say_dropped(slot, cause, _remedy(slot), detail)
     log.warning(
         "slot %s: dropped on its source at its WAL budget", slot.pk, extra=_log_fields(slot)
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from replview.catalog import server
+from replview.catalog import checkpoints, server, wal_directory
 from replview.catalog.connection_cache import Kept, KeptConnections
 from replview.catalog.holders import Holders
 from replview.catalog.open_now import OpenNow, read_open_now
@@ -71,7 +71,7 @@ def look(kept: Kept) -> Seen:
         open_now=open_now,
         subscriptions=_subscriptions(kept, open_now),
         wal_directory_bytes=_wal_directory_bytes(kept),
-        checkpointed_at=server.read_last_checkpoint(kept.connection)
+        checkpointed_at=checkpoints.read_last_checkpoint(kept.connection)
         if kept.may_read_checkpoints
         else None,
         took_seconds=time.monotonic() - began,
@@ -86,8 +86,8 @@ def _server_facts(kept: Kept, states: SlotStates) -> server.ServerFacts:
     if facts is None or facts.in_recovery != states.in_recovery or late:
         facts = server.read_server_facts(kept.connection)
         kept.subscription_columns = read_subscription_columns(kept.connection)
-        kept.may_read_checkpoints = server.may_read_checkpoints(kept.connection)
-        kept.may_list_wal = server.may_list_wal_directory(kept.connection)
+        kept.may_read_checkpoints = checkpoints.may_read_checkpoints(kept.connection)
+        kept.may_list_wal = wal_directory.may_list_wal_directory(kept.connection)
         kept.facts, kept.facts_at = facts, now
     return facts
 
@@ -105,7 +105,7 @@ def _wal_directory_bytes(kept: Kept) -> int | None:
         return None
     now = time.monotonic()
     if not kept.wal_directory_at or now - kept.wal_directory_at >= _WAL_DIRECTORY_SECONDS:
-        kept.wal_directory_bytes = server.read_wal_directory_bytes(kept.connection)
+        kept.wal_directory_bytes = wal_directory.read_wal_directory_bytes(kept.connection)
         kept.wal_directory_at = now
     return kept.wal_directory_bytes
 

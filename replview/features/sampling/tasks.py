@@ -16,7 +16,7 @@ from replview.features.sampling.sampling_pool import Rounds, Steady
 from replview.jobs import baselines, drafts, peeks
 from replview.jobs.running import chore, task
 from replview.live.publisher import publisher
-from replview.store import slot_control
+from replview.store import slot_budget
 from replview.store.connecting import orm_connection
 from replview.store.models import Source
 from replview.store.retention import forecast, tidy
@@ -134,6 +134,6 @@ chore(roll_activity, "replview.roll_activity")
 chore(
     enforce_budgets,
     "replview.enforce_budgets",
-    when=f"{slot_control.ANY_WITH_BUDGET} OR {store_size.ANYTHING_CHOSEN}",
+    when=f"{slot_budget.ANY_WITH_BUDGET} OR {store_size.ANYTHING_CHOSEN}",
 )
 chore(heartbeats.write_due, "replview.write_heartbeats", when=heartbeats.ANY_WANTED)

@@ -1,11 +1,9 @@
 """Slots: the list, one slot's page, and changing what a slot may cost its source."""
 
 import re
-from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -13,8 +11,7 @@ from django.utils import timezone
 
 from replview.access.page import GET, OF_SLOT, OPERATOR, POST, VIEWER, Nav, page
 from replview.catalog.peekable import PLUGINS
-from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
-from replview.catalog.wal_budget import parse_budget, size_words
+from replview.features.slots.budget_form import BudgetForm, budget_of
 from replview.features.slots.facts import server_side
 from replview.features.slots.list_page import build_page, read_filter
 from replview.features.slots.quarantine_text import quarantined
@@ -26,7 +23,7 @@ from replview.store.failover_readiness import read_failover_settings, waits_for_
 from replview.store.models import Slot, SlotIncarnation, Source, WatchedSlot
 from replview.store.quarantine import settled_quarantines
 from replview.store.same_server import recorded_elsewhere
-from replview.store.slot_control import DROPPED, change_budget
+from replview.store.slot_budget import change_budget
 from replview.store.slot_log import line_of, read_log
 from replview.text.addresses import stream_url
 from replview.text.parsing import clean_text
@@ -34,8 +31,6 @@ from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 from replview.ui.slot_log import choices_of, lines_of, query_of
 
-_LEAST, _MOST = HEARTBEAT_BOUNDS
-_SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or never."
 LOG_LINES = 50
 #: Incarnations shown at once; earlier ones are folded.
 INCARNATIONS_SHOWN = 4
@@ -52,98 +47,6 @@ REASONS = {
     "failover": "the source failed over to a promoted standby",
     "rewound": "the server's WAL ended before our record",
 }
-
-
-class BudgetForm(forms.Form):
-    wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
-    protect = forms.ChoiceField(
-        choices=Slot.Protect.choices,
-        error_messages=dict.fromkeys(
-            ("required", "invalid_choice"), "Choose what comes first at the budget."
-        ),
-    )
-    heartbeat = forms.IntegerField(
-        min_value=_LEAST,
-        max_value=_MOST,
-        required=False,
-        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _SECONDS),
-    )
-
-    def __init__(self, slot: Slot, sent: Mapping[str, Any] | None = None) -> None:
-        size = slot.wal_budget_bytes
-        self.slot = slot
-        shown = {
-            "wal_budget": "none" if size is None else size_words(size),
-            "protect": slot.protect,
-            "heartbeat": slot.heartbeat_seconds or "",
-        }
-        super().__init__(sent, initial=shown)
-
-    def clean_wal_budget(self) -> int | None:
-        """Bytes; as it was shown, which was rounded, it is not touched."""
-        text = self.cleaned_data["wal_budget"]
-        if text == self.initial["wal_budget"]:
-            return self.slot.wal_budget_bytes
-        try:
-            return parse_budget(text)
-        except ValueError as error:
-            raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
-
-    def clean_heartbeat(self) -> int | None:
-        """Refused where nothing can be written."""
-        seconds: int | None = self.cleaned_data["heartbeat"]
-        if seconds is not None and self.slot.source.in_recovery:
-            raise forms.ValidationError(
-                "The source is a standby: no heartbeat can be written there."
-            )
-        return seconds
-
-    def changes(self) -> dict[str, object]:
-        chosen = self.cleaned_data
-        return {
-            "wal_budget_bytes": chosen["wal_budget"],
-            "protect": chosen["protect"],
-            "heartbeat_seconds": chosen["heartbeat"],
-        }
-
-
-def budget_of(slot: Slot, form: BudgetForm | None = None) -> dict[str, Any]:
-    """A slot's budget as it is now, for the template; ``form``: what was sent and refused."""
-    watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
-    retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
-    size = slot.wal_budget_bytes
-    return {
-        "slot": slot,
-        "sentence": _sentence(slot),
-        # As last sampled; None: unknown.
-        "retained_bytes": retained,
-        # For the meter at most 100; None: unknown, or no budget.
-        "used_percent": None if not size or retained is None else min(100, 100 * retained // size),
-        # replview did not make it: it is dropped only where that is chosen here.
-        "adopted": not slot.owned,
-        # Dropped at its budget: ``replview slot start`` creates it anew.
-        "dropped": slot.problem_code == DROPPED,
-        "heartbeat_statement": HEARTBEAT.as_string(None),
-        "form": form or BudgetForm(slot),
-    }
-
-
-def _sentence(slot: Slot) -> str:
-    size = slot.wal_budget_bytes
-    if size is None:
-        return (
-            "No budget: replview never drops this slot, whatever WAL it retains. Only the "
-            "server's max_slot_wal_keep_size (13 and later) bounds it."
-        )
-    if slot.protect == Slot.Protect.RECORD:
-        return (
-            f"Protect the record: replview warns at {size_words(size // 2)} and at "
-            f"{size_words(size)}, and drops nothing. The source's disk can fill."
-        )
-    return (
-        f"Protect the database: replview warns at {size_words(size // 2)}; at {size_words(size)} "
-        "it stops receiving and drops the slot on the source. The record then has a gap."
-    )
 
 
 @page(GET, role=VIEWER, nav="slots", of=OF_SLOT)

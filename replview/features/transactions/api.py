@@ -20,10 +20,11 @@ from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.selections import without_unchanged
 from replview.store.read.changes.stream import PAGE, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.relation_shapes import unknown_words
 from replview.store.read.rows import TransactionRow
+from replview.store.read.table_names import unknown_words
 from replview.store.read.transactions.listing import Cursor, find_transactions
-from replview.store.write.access_record import searched_changes, viewed_changes
+from replview.store.write.access_record import viewed_changes
+from replview.store.write.search_record import searched_changes
 from replview.ui.api.answers import BadRequest
 from replview.ui.api.filters import BUDGET_SECONDS, FilterWords, Paging, transaction_filter
 from replview.ui.api.slots import coverage_json, slot_named

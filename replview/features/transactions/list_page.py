@@ -20,14 +20,14 @@ from replview.store.models import Slot, Transaction
 from replview.store.read.coverage import coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
-from replview.store.read.relation_shapes import unknown_tables
+from replview.store.read.table_names import unknown_tables
 from replview.store.read.transactions import listing
 from replview.store.read.transactions.transaction_filter import (
     OPERATIONS,
     TransactionFilter,
     read_time,
 )
-from replview.store.write.access_record import searched_transactions
+from replview.store.write.search_record import searched_transactions
 from replview.text.parsing import whole_number
 from replview.ui.changes.transaction_lines import (
     MarkerLine,

@@ -12,7 +12,8 @@ from replview.acts.noting import note_source
 from replview.catalog.connections import Connection, reading
 from replview.catalog.naming import some_of
 from replview.catalog.plan.actor_stamp import read_stamp
-from replview.catalog.plan.stamp_plan import StampPlan, carry_stamp, plan_install, plan_remove
+from replview.catalog.plan.stamp_plan import StampPlan, plan_install, plan_remove
+from replview.catalog.plan.stamp_run import carry_stamp
 from replview.catalog.tables import read_tables
 from replview.management.instance import BY, OPTIONS, Actions, conninfo_of
 from replview.store.identity import store_system_identifier

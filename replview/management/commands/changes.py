@@ -29,8 +29,9 @@ from replview.store.read.changes.selections import (
     without_unchanged,
 )
 from replview.store.read.changes.stream import Cursor, RecordWriter, last_cursor
-from replview.store.read.relation_shapes import unknown_words
-from replview.store.write.access_record import Action, note, searched_changes
+from replview.store.read.table_names import unknown_words
+from replview.store.write.access_record import Action, note
+from replview.store.write.search_record import searched_changes
 from replview.text.formats import plural
 
 #: Between two looks for new transactions: one small read by primary key each.

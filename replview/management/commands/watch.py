@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.urls import reverse
 
+from replview.catalog.plan.carrying_out import carry_out, undo
 from replview.catalog.plan.new_slot import SlotPlan
-from replview.catalog.plan.plan import carry_out, undo
 from replview.catalog.plan.slot_request import existing_publications
 from replview.features.onboarding.watch import Watching
 from replview.jobs.drafts import watch_name

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from replview.catalog.plan.plan import Plan, Say, Statement
+from replview.catalog.plan.carrying_out import Say
+from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceProblem
 
 #: Fields of a ``SlotRequest`` → the key that a file has for them.

@@ -23,7 +23,8 @@ from replview.management.fleet.plans import BY, Item
 from replview.store.models import Slot
 from replview.store.retention.forecast import loss_of
 from replview.store.retention.policy import Keeping, change_keeping
-from replview.store.slot_control import change_budget, reopen
+from replview.store.slot_budget import change_budget
+from replview.store.slot_control import reopen
 from replview.text.parsing import table_text
 
 #: Columns of the slot's row that the next session reads; their keys in the file are the same.

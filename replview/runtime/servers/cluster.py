@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from replview.runtime.machine import StackProblem, is_running
-from replview.runtime.servers.server_user import pg_bin, reachable_programs, server_user
+from replview.runtime.machine import StackProblem
+from replview.runtime.servers.server_programs import pg_bin
+from replview.runtime.servers.server_user import reachable_programs, server_user
 
 _CONFIGURATION = "replview.conf"
 #: The servers see nothing of our environment: neither its secrets nor a PGPORT or LC_ALL.
@@ -68,34 +68,6 @@ def write_configuration(folder: Path, settings: Mapping[str, str | int]) -> None
         file.writelines(f"{name} = '{value}'\n" for name, value in quoted.items())
     if account := server_user():
         account.own(path)
-
-
-# Source: PostgreSQL, miscinit.c, ``CreateLockFile()``: the first line is the postmaster's pid.
-
-
-def postmaster_pid(data_dir: Path) -> int | None:
-    """The server that runs in this folder, or ``None`` when there is none."""
-    pid = _pid_in_file(data_dir)
-    return pid if pid and is_running(pid, program="postgres") else None
-
-
-def forget_reused_pid(data_dir: Path) -> None:
-    """Remove a ``postmaster.pid`` whose number now belongs to some other program.
-
-    PostgreSQL refuses to start while any process of the same user bears it. A file whose process
-    is gone stays: PostgreSQL clears it itself, after a look at the shared memory it names, in
-    which sessions of the killed server may still be writing.
-    """
-    pid = _pid_in_file(data_dir)
-    if pid and is_running(pid) and not is_running(pid, program="postgres"):
-        with suppress(FileNotFoundError):
-            (data_dir / "postmaster.pid").unlink()
-
-
-def _pid_in_file(data_dir: Path) -> int | None:
-    with suppress(OSError, ValueError, IndexError):
-        return int((data_dir / "postmaster.pid").read_text().splitlines()[0])
-    return None
 
 
 def program(version: int, name: str) -> str:

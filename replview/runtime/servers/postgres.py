@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 
 from replview.runtime.machine import TAKEN, StackProblem, free_port
-from replview.runtime.servers import cluster
+from replview.runtime.servers import cluster, postmaster
 from replview.runtime.servers.server_user import reachable_data, server_user
 
 #: What every embedded server starts with; ``settings`` come on top, ``ALTER SYSTEM`` above both.
@@ -108,7 +108,7 @@ class EmbeddedPostgres:
             cluster.make_cluster(self._real_dir, version=self.version, user=self.user,
                          password=self.password, encoding=self.encoding)  # fmt: skip
         cluster.check_version(self._real_dir, self.version)
-        cluster.forget_reused_pid(self._real_dir)
+        postmaster.forget_reused_pid(self._real_dir)
         port = free_port(self.port)
         cluster.write_configuration(self._real_dir, {**self.settings, "port": port})
         self._port_file.write_text(str(port))
@@ -140,8 +140,8 @@ class EmbeddedPostgres:
     def stop(self, *, mode: str = "fast", timeout_seconds: int = 60) -> bool:
         """Stop it (smart, fast, immediate); whether it ran. Fast waits for the walsenders."""
         self._real_dir = self.data_dir.resolve()
-        cluster.forget_reused_pid(self._real_dir)
-        if cluster.postmaster_pid(self._real_dir) is None:
+        postmaster.forget_reused_pid(self._real_dir)
+        if postmaster.postmaster_pid(self._real_dir) is None:
             return False
         command = ["pg_ctl", "stop", "-D", str(self._real_dir), "-m", mode, "-w"]
         cluster.run_program(self.version, *command, "-t", str(timeout_seconds))

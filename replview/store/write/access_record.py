@@ -22,8 +22,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 
 from replview.store.models import AccessRecord
-from replview.store.read.changes.wanted import WantedChanges
-from replview.store.read.transactions.transaction_filter import TransactionFilter
 
 Action = AccessRecord.Action
 Via = AccessRecord.Via
@@ -34,7 +32,6 @@ MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
 _MOST_REMEMBERED = 20_000
 _ADD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::jsonb)"
-_MOST_COLUMNS = 20
 
 
 @dataclass(slots=True)
@@ -240,35 +237,3 @@ def _clean(text: str) -> str:
 def _json(facts: dict[str, Any]) -> str:
     text = orjson.dumps(facts, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return text.decode().replace("\\u0000", "\ufffd")
-
-
-# Of a search its length and columns; never for what, which is a value more often than not.
-
-
-def searched_changes(wanted: WantedChanges) -> None:
-    """Note that changes were searched for by their values, or by a text."""
-    if characters := len(str(wanted.where)) + len(wanted.filter.text):
-        columns = sorted(set(wanted.where.columns))[:_MOST_COLUMNS]
-        _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)
-
-
-def searched_transactions(wanted: TransactionFilter, source_id: int | None) -> None:
-    if wanted.text:
-        _note("transactions", wanted, len(wanted.text), [], source_id)
-
-
-def _note(
-    subject: str,
-    wanted: TransactionFilter,
-    characters: int,
-    columns: list[str],
-    source_id: int | None,
-) -> None:
-    """Once a minute for the same words of the same person; they are remembered as a hash."""
-    visit = current_visit()
-    user = visit.who() if visit is not None else None
-    words = hash((wanted.text, tuple(columns), characters))
-    if is_new((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
-        details = {"characters": characters, **({"columns": columns} if columns else {})}
-        tables = wanted.tables
-        note(Action.SEARCHED, subject=subject, source_id=source_id, tables=tables, details=details)

@@ -3,7 +3,7 @@
 from ninja import Field, Schema
 
 from replview.access.visibility import reading_session
-from replview.store.read.relation_shapes import unknown_words
+from replview.store.read.table_names import unknown_words
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.ui.api.answers import BadRequest
 

@@ -1,19 +1,12 @@
-"""Values over time to a figure: what all charts have in common. Ticks are powers of two of bytes;
-ones, twos and fives of seconds and counts.
-"""
+"""Values over time to a figure: what all charts have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import Any
 
-#: PostgreSQL's own spelling and step.
-_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_NO_BREAK = "\u00a0"
-#: At most so many intervals between the ticks.
-_MOST_TICKS = 4
-#: What an axis shows where nothing is higher.
-_LEAST_TOP = {"bytes": 1024.0, "bytes/s": 1024.0, "seconds": 1.0}
+from replview.ui.charts.axis import Axis, axis
+
 #: Inks of several slots, distinguished by their dashes too.
 INKS = ("accent", "upd", "ins", "trn", "msg", "del", "text-2")
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -60,72 +53,6 @@ def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[Stretch]:
             until = slot.times[number - 1 if lasts else number]
             found.append(Stretch(since=slot.times[start], until=until, why=reason, open=lasts))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Values and words of the ticks, and where the axis ends."""
-
-    top: float
-    values: list[float]
-    words: list[str]
-
-
-def axis(unit: str, highest: float) -> Axis:
-    """An axis from 0 to what holds ``highest``, in a unit as ``words_of`` knows it."""
-    reach = max(highest, _LEAST_TOP.get(unit, 1.0))
-    binary = unit.startswith("bytes")
-    step = _binary_step(reach) if binary else _decimal_step(reach)
-    values = [step * number for number in range(int(reach / step + 1e-9) + 1)]
-    if reach - values[-1] > step * 0.35:
-        values.append(values[-1] + step)
-    top = max(reach, values[-1]) * 1.04
-    return Axis(top, values, [words_of(unit, value) if value else "0" for value in values])
-
-
-def _binary_step(reach: float) -> float:
-    step = 1.0
-    while reach / step > _MOST_TICKS + 0.5:
-        step *= 2
-    return step
-
-
-def _decimal_step(reach: float) -> float:
-    size = 1e-6
-    while True:
-        for factor in (1, 2, 5):
-            if reach / (size * factor) <= _MOST_TICKS + 0.5:
-                return size * factor
-        size *= 10
-
-
-def words_of(unit: str, value: float) -> str:
-    """``16 GB``, ``5.3 MB/s``, ``200 ms``, ``8 s``, ``1,200/s``, ``1,200``."""
-    if unit.startswith("bytes"):
-        return _bytes_words(value) + unit.removeprefix("bytes")
-    if unit == "seconds":
-        return _seconds_words(value)
-    figure = f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:,.2g}"
-    return f"{figure}/s" if unit.endswith("/s") else figure
-
-
-def _bytes_words(value: float) -> str:
-    place = 0
-    while value >= 1023.5 and place < len(_BYTE_UNITS) - 1:
-        value /= 1024
-        place += 1
-    figure = f"{value:.1f}".removesuffix(".0") if value < 100 else f"{value:.0f}"
-    return f"{figure}{_NO_BREAK}{_BYTE_UNITS[place]}"
-
-
-def _seconds_words(value: float) -> str:
-    if value < 1:
-        return f"{value * 1000:.3g}{_NO_BREAK}ms"
-    if value < 120:
-        return f"{value:.3g}{_NO_BREAK}s"
-    if value < 7200:
-        return f"{value / 60:.3g}{_NO_BREAK}min"
-    return f"{value / 3600:.3g}{_NO_BREAK}h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

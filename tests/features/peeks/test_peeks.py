@@ -13,7 +13,7 @@ from django.utils import timezone
 from replview.features.peeks import job as peeking
 from replview.features.peeks.text import Found
 from replview.jobs import peeks
-from replview.runtime.servers.server_user import debian_postgres15
+from replview.runtime.servers.server_programs import debian_postgres15
 from replview.store.dsn import set_dsn
 from replview.store.models import Slot, SlotPeek, Source
 from tests.support.page_elements import spaced

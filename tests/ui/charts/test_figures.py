@@ -13,7 +13,8 @@ from replview.features.lag.figures import (
     table_rates,
     transaction_sizes,
 )
-from replview.ui.charts.figure import Chart, SlotValues, axis, words_of
+from replview.ui.charts.axis import axis, words_of
+from replview.ui.charts.figure import Chart, SlotValues
 
 GB = 1 << 30
 TIMES = [1000.0, 6000.0, 11000.0, 16000.0]

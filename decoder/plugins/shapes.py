@@ -1,0 +1,203 @@
+"""The shapes of tables as text output plugins tell them.
+
+pgoutput sends a Relation ahead of the changes; ``test_decoding`` and
+``wal2json`` repeat names and types in every row. A row may be *whole* (every
+column, as an insert is) or a *part* (a key, or an update without its unchanged
+TOAST values). A part never makes a shape of its own while a known one covers
+it, so that a table's shape does not flap between its inserts and its deletes.
+
+Every ``Relation`` made here has oid 0, no replica identity and no typmods:
+neither plugin tells them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from decoder.messages import Column, NoValue, OldKind, Relation, Value
+from decoder.reader import ProtocolError
+
+#: ``(schema, table)`` → the table's columns now, from the source's catalog:
+#: ``type_oid`` and, as ``format_type(atttypid, atttypmod)`` gives it, ``type_name``;
+#: ``is_key`` for those of the primary key. ``None``: not known. Asked only where a
+#: table's first row is a part, or a part no longer fits.
+ColumnsOf: TypeAlias = Callable[[str, str], Sequence[Column] | None]
+TableName: TypeAlias = tuple[str, str]
+
+
+class SentColumn(NamedTuple):
+    """A column as a plugin's row names it."""
+
+    name: str
+    type_name: str | None
+    #: 0: not sent.
+    type_oid: int
+
+
+Layout: TypeAlias = tuple[SentColumn, ...]
+#: How a column of the catalog reads in the plugin's rows.
+AsSent: TypeAlias = Callable[[Column], SentColumn]
+#: Types of a fixed length, which are never TOASTed: bool, "char", name, int8, int2,
+#: int4, oid, xid, point, float4, float8, macaddr8, money, macaddr; date, time,
+#: timestamp, timestamptz, interval, timetz; uuid, pg_lsn.
+_FIXED_LENGTH: Final = frozenset(
+    {16, 18, 19, 20, 21, 23, 26, 28, 600, 700, 701, 774, 790, 829}
+    | {1082, 1083, 1114, 1184, 1186, 1266, 2950, 3220}
+)
+#: A table's rows come in few layouts; a stream of ever new ones is not to fill memory.
+_MOST_FITS: Final = 1_000
+
+
+class Fit(NamedTuple):
+    """Where a row's values belong."""
+
+    relation: Relation
+    #: Of each value, its column's index; ``None``: the row is whole and in order.
+    positions: tuple[int, ...] | None
+
+    def place(self, values: list[Value], missing: NoValue) -> list[Value]:
+        """A row in column order, from its values in the plugin's order."""
+        if self.positions is None:
+            return values
+        row: list[Value] = [missing] * len(self.relation.columns)
+        for position, value in zip(self.positions, values, strict=True):
+            row[position] = value
+        return row
+
+
+class _Known:
+    """One table's shape in force."""
+
+    def __init__(
+        self, table: TableName, layout: Layout, key: tuple[str, ...], complete: bool
+    ) -> None:
+        self.layout = layout
+        self.key = key
+        #: Told by a whole row or by the catalog; else columns may be missing.
+        self.complete = complete
+        self.fits: dict[tuple[Layout, bool], Fit] = {}
+        self.relation = Relation(
+            oid=0,
+            namespace=table[0],
+            name=table[1],
+            replica_identity=None,
+            columns=tuple(
+                Column(column.name, column.type_oid, -1, column.name in key, column.type_name)
+                for column in layout
+            ),
+        )
+
+
+class PluginRelations:
+    """The tables of one session. The same shape is always the same ``Relation`` object."""
+
+    def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
+        """``keys_sent``: the plugin sends the primary key with every row."""
+        self._columns_of = columns_of
+        self._as_sent = as_sent
+        self._keys_sent = keys_sent
+        self._tables: dict[TableName, _Known] = {}
+        #: The shape that the last call put in force; the caller sets it back to ``None``.
+        self.changed: Relation | None = None
+
+    def whole(self, table: TableName, layout: Layout, key: tuple[str, ...] = ()) -> Relation:
+        """The relation of a row that has all the table's columns. It decides."""
+        known = self._tables.get(table)
+        if known is None or known.layout != layout or known.key != key:
+            return self._put(table, layout, key, complete=True)
+        known.complete = True
+        return known.relation
+
+    def part(
+        self, table: TableName, layout: Layout, key: tuple[str, ...] = (), *, updated: bool = False
+    ) -> Fit:
+        """Where the values of a row belong that may lack columns.
+
+        ``updated``: it is an update's new row, where what lacks is unchanged TOAST.
+        """
+        known = self._tables.get(table)
+        if known is not None and known.key == key:
+            fit = known.fits.get((layout, updated))
+            if fit is not None:
+                return fit
+        if known is None or known.key != key or not _covers(known.layout, layout, updated):
+            known = self._renew(table, known, layout, key, updated)
+        return self._fit(known, layout, updated)
+
+    def named(self, table: TableName) -> Relation:
+        """The relation of a change that tells nothing but the table's name."""
+        known = self._tables.get(table)
+        if known is not None:
+            return known.relation
+        columns = None if self._columns_of is None else self._columns_of(*table)
+        layout = tuple(map(self._as_sent, columns or ()))
+        key = [column.name for column in columns or () if column.is_key and self._keys_sent]
+        return self._put(table, layout, tuple(key), complete=columns is not None)
+
+    def old_kind(self, table: TableName, count: int) -> OldKind:
+        """What an old row of ``count`` columns is: ``O`` if they are all, and not just the key."""
+        known = self._tables[table]
+        size = len(known.layout)
+        return "O" if known.complete and count == size > len(known.key) else "K"
+
+    def _put(
+        self, table: TableName, layout: Layout, key: tuple[str, ...], *, complete: bool
+    ) -> Relation:
+        if len({column.name for column in layout}) != len(layout):
+            raise ProtocolError("Relation", None, "columns of different names")
+        known = self._tables[table] = _Known(table, layout, key, complete)
+        self.changed = known.relation
+        return known.relation
+
+    def _renew(
+        self,
+        table: TableName,
+        known: _Known | None,
+        layout: Layout,
+        key: tuple[str, ...],
+        updated: bool,
+    ) -> _Known:
+        if known is not None and _covers(known.layout, layout, updated):
+            self._put(table, known.layout, key, complete=known.complete)
+            return self._tables[table]
+        columns = None if self._columns_of is None else self._columns_of(*table)
+        catalog = None if columns is None else tuple(map(self._as_sent, columns))
+        if catalog is not None and _covers(catalog, layout, updated):
+            self._put(table, catalog, key, complete=True)
+        else:
+            self._put(table, _joined(known, layout, updated), key, complete=False)
+        return self._tables[table]
+
+    @staticmethod
+    def _fit(known: _Known, layout: Layout, updated: bool) -> Fit:
+        index = {column.name: place for place, column in enumerate(known.layout)}
+        positions = tuple(index[column.name] for column in layout)
+        in_order = known.layout == layout
+        fit = Fit(known.relation, None if in_order else positions)
+        if len(known.fits) >= _MOST_FITS:
+            known.fits.clear()
+        known.fits[layout, updated] = fit
+        return fit
+
+
+def _covers(layout: Layout, part: Layout, updated: bool) -> bool:
+    """Whether the row's columns are of this shape, with the same types."""
+    have = set(layout)
+    if not have.issuperset(part):
+        return False
+    # A column that cannot be TOASTed lacks only because it was dropped.
+    return not updated or not any(
+        column.type_oid in _FIXED_LENGTH for column in have.difference(part)
+    )
+
+
+def _joined(known: _Known | None, part: Layout, updated: bool) -> Layout:
+    """A shape from parts alone: the columns sent so far, as they were sent last."""
+    if known is None or known.complete:
+        return part
+    sent_now = {column.name: column for column in part}
+    before = tuple(
+        sent_now.pop(column.name, column)
+        for column in known.layout
+        if column.name in sent_now or not (updated and column.type_oid in _FIXED_LENGTH)
+    )
+    return before + tuple(sent_now.values())

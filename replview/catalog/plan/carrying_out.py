@@ -1,0 +1,146 @@
+"""Carrying out a plan on its source. Whatever stops it, nothing half-done stays behind."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from replview.catalog.connections import Connection, connect
+from replview.catalog.holders import read_open_transactions
+from replview.catalog.naming import some_of
+from replview.catalog.plan.plan import Plan, Statement
+from replview.catalog.problems import SourceProblem, explain, first_line
+
+#: How often to say what slot creation is still waiting for.
+_PROGRESS_SECONDS = 2.0
+_STOPPED = SourceProblem("stopped", "stopped before it was done", "Try again")
+Say = Callable[[str], None]
+#: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
+OnStep = Callable[[Statement, str], None]
+
+
+def carry_out(
+    conninfo: str,
+    plan: Plan,
+    say: Say,
+    *,
+    stop: threading.Event | None = None,
+    on_step: OnStep = lambda step, state: None,
+) -> list[Statement]:
+    """Run the plan's statements in order; returns the steps done, for ``undo``.
+
+    If one fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits, what this run
+    has created is dropped again and the error raised: ``SourceProblem`` with the cause.
+    """
+    stop = stop or threading.Event()
+    done: list[Statement] = []
+    begun: Statement | None = None
+    try:
+        for step in plan.statements:
+            if stop.is_set():
+                raise _STOPPED.anew()
+            begun = step
+            on_step(step, "running")
+            _run(conninfo, step, say, stop)
+            done.append(step)
+            begun = None
+            on_step(step, "done")
+    except BaseException as error:
+        if begun is not None:
+            on_step(begun, "failed")
+        undo(conninfo, done, say, on_step)
+        if isinstance(error, psycopg.Error):
+            trouble = _trouble(error, step) if error.sqlstate else explain(error, conninfo)
+            raise trouble.anew() from None
+        raise
+    return done
+
+
+def undo(
+    conninfo: str, steps: list[Statement], say: Say, on_step: OnStep = lambda step, state: None
+) -> None:
+    """Take steps back, the last first. Says which statement is left to the user, if any."""
+    for step in reversed(steps):
+        if not step.undo:
+            continue  # it goes with another
+        try:
+            with connect(conninfo, read_only=False) as connection:
+                connection.execute(step.undo.encode())
+            say(f"taken back: {step.undo}")
+            on_step(step, "taken back")
+        except psycopg.Error:
+            say(f"could not take {step.kind} {step.name} back; run this yourself: {step.undo}")
+            on_step(step, "left")
+
+
+def drop(conninfo: str, statements: list[sql.Composed]) -> None:
+    """Drop what replview made when its slot is removed. Raises ``psycopg.Error``."""
+    with connect(conninfo, read_only=False) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def waiting_for(conninfo: str) -> str:
+    """What the slot being created still waits for, as a sentence; stopping is a way out."""
+    try:
+        with connect(conninfo) as connection:
+            waiting = [str(item) for item in read_open_transactions(connection)]
+    except psycopg.Error:
+        waiting = []
+    what = some_of(waiting, 5) if waiting else "open transactions"
+    return f"the slot waits for: {what}. Stopping leaves nothing behind"
+
+
+def _run(conninfo: str, step: Statement, say: Say, stop: threading.Event) -> None:
+    # A new slot waits for each open transaction by a lock, as long as that takes.
+    is_slot = step.kind == "slot"
+    with connect(
+        conninfo, read_only=False, statement_timeout_ms=0, wait_for_locks=is_slot
+    ) as connection:
+        if is_slot:
+            _create_slot(conninfo, connection, step, say, stop)
+        else:
+            connection.execute(step.sql.encode())
+
+
+def _create_slot(
+    conninfo: str, connection: Connection, step: Statement, say: Say, stop: threading.Event
+) -> None:
+    """Run it in a thread of its own, so that waiting can be told and ended."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(connection.execute, step.sql.encode())
+        try:
+            _watch(running, conninfo, say, stop)
+        except BaseException:
+            if not running.done():
+                connection.cancel_safe(timeout=5)
+            # Cancelled or not, the statement has ended when this returns.
+            if running.exception() is None:
+                undo(conninfo, [step], say)
+            raise
+    running.result()
+
+
+def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event) -> None:
+    spoke_at = time.monotonic()
+    while not running.done():
+        if stop.wait(0.05):
+            raise _STOPPED.anew()
+        if time.monotonic() - spoke_at >= _PROGRESS_SECONDS:
+            spoke_at = time.monotonic()
+            say(waiting_for(conninfo))
+
+
+def _trouble(error: psycopg.Error, step: Statement) -> SourceProblem:
+    code, why = "failed", first_line(error)
+    remedy = "Nothing was left behind; try again"
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        code, remedy = "missing_right", f"It needs {step.needs}"
+    elif isinstance(error, psycopg.errors.LockNotAvailable):
+        code, why = "locked", "a table is locked by VACUUM or ALTER TABLE"
+        remedy = "Try again when it has ended; nothing was left behind"
+    return SourceProblem(code, f"creating {step.kind} {step.name}: {why}", remedy)

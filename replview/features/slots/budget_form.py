@@ -1,0 +1,106 @@
+"""The form of the WAL that a slot may cost its source, with the sentence that says what holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from replview.catalog.plan.new_slot import HEARTBEAT, HEARTBEAT_BOUNDS
+from replview.catalog.wal_budget import parse_budget, size_words
+from replview.store.models import Slot, WatchedSlot
+from replview.store.slot_budget import DROPPED
+
+_LEAST, _MOST = HEARTBEAT_BOUNDS
+_SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or never."
+
+
+class BudgetForm(forms.Form):
+    wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
+    protect = forms.ChoiceField(
+        choices=Slot.Protect.choices,
+        error_messages=dict.fromkeys(
+            ("required", "invalid_choice"), "Choose what comes first at the budget."
+        ),
+    )
+    heartbeat = forms.IntegerField(
+        min_value=_LEAST,
+        max_value=_MOST,
+        required=False,
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), _SECONDS),
+    )
+
+    def __init__(self, slot: Slot, sent: Mapping[str, Any] | None = None) -> None:
+        size = slot.wal_budget_bytes
+        self.slot = slot
+        shown = {
+            "wal_budget": "none" if size is None else size_words(size),
+            "protect": slot.protect,
+            "heartbeat": slot.heartbeat_seconds or "",
+        }
+        super().__init__(sent, initial=shown)
+
+    def clean_wal_budget(self) -> int | None:
+        """Bytes; as it was shown, which was rounded, it is not touched."""
+        text = self.cleaned_data["wal_budget"]
+        if text == self.initial["wal_budget"]:
+            return self.slot.wal_budget_bytes
+        try:
+            return parse_budget(text)
+        except ValueError as error:
+            raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+
+    def clean_heartbeat(self) -> int | None:
+        """Refused where nothing can be written."""
+        seconds: int | None = self.cleaned_data["heartbeat"]
+        if seconds is not None and self.slot.source.in_recovery:
+            raise forms.ValidationError(
+                "The source is a standby: no heartbeat can be written there."
+            )
+        return seconds
+
+    def changes(self) -> dict[str, object]:
+        chosen = self.cleaned_data
+        return {
+            "wal_budget_bytes": chosen["wal_budget"],
+            "protect": chosen["protect"],
+            "heartbeat_seconds": chosen["heartbeat"],
+        }
+
+
+def budget_of(slot: Slot, form: BudgetForm | None = None) -> dict[str, Any]:
+    """A slot's budget as it is now, for the template; ``form``: what was sent and refused."""
+    watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
+    retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
+    size = slot.wal_budget_bytes
+    return {
+        "slot": slot,
+        "sentence": _sentence(slot),
+        # As last sampled; None: unknown.
+        "retained_bytes": retained,
+        # For the meter at most 100; None: unknown, or no budget.
+        "used_percent": None if not size or retained is None else min(100, 100 * retained // size),
+        # replview did not make it: it is dropped only where that is chosen here.
+        "adopted": not slot.owned,
+        # Dropped at its budget: ``replview slot start`` creates it anew.
+        "dropped": slot.problem_code == DROPPED,
+        "heartbeat_statement": HEARTBEAT.as_string(None),
+        "form": form or BudgetForm(slot),
+    }
+
+
+def _sentence(slot: Slot) -> str:
+    size = slot.wal_budget_bytes
+    if size is None:
+        return (
+            "No budget: replview never drops this slot, whatever WAL it retains. Only the "
+            "server's max_slot_wal_keep_size (13 and later) bounds it."
+        )
+    if slot.protect == Slot.Protect.RECORD:
+        return (
+            f"Protect the record: replview warns at {size_words(size // 2)} and at "
+            f"{size_words(size)}, and drops nothing. The source's disk can fill."
+        )
+    return (
+        f"Protect the database: replview warns at {size_words(size // 2)}; at {size_words(size)} "
+        "it stops receiving and drops the slot on the source. The record then has a gap."
+    )

@@ -1,0 +1,34 @@
+"""Who runs in a cluster's folder.
+
+Source: PostgreSQL, miscinit.c, ``CreateLockFile()``: the first line is the postmaster's pid.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from replview.runtime.machine import is_running
+
+
+def postmaster_pid(data_dir: Path) -> int | None:
+    """The server that runs in this folder, or ``None`` when there is none."""
+    pid = _pid_in_file(data_dir)
+    return pid if pid and is_running(pid, program="postgres") else None
+
+
+def forget_reused_pid(data_dir: Path) -> None:
+    """Remove a ``postmaster.pid`` whose number now belongs to some other program.
+
+    PostgreSQL refuses to start while any process of the same user bears it. A file whose process
+    is gone stays: PostgreSQL clears it itself, after a look at the shared memory it names, in
+    which sessions of the killed server may still be writing.
+    """
+    pid = _pid_in_file(data_dir)
+    if pid and is_running(pid) and not is_running(pid, program="postgres"):
+        with suppress(FileNotFoundError):
+            (data_dir / "postmaster.pid").unlink()
+
+
+def _pid_in_file(data_dir: Path) -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        return int((data_dir / "postmaster.pid").read_text().splitlines()[0])
+    return None

@@ -1,0 +1,102 @@
+"""What somebody decides about the WAL that a slot may cost, and what came of it."""
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from replview.store.models import Slot, SlotEvent, WatchedSlot
+from replview.store.slot_control import NO_PROBLEM
+from replview.store.slot_log import add_line, after_seq
+from replview.store.write.access_record import Action, note
+
+#: The code of a slot that replview dropped at its budget.
+DROPPED = "wal_budget"
+_WORDS = {
+    "wal_budget_bytes": "WAL budget",
+    "protect": "what comes first at the budget",
+    "heartbeat_seconds": "heartbeat",
+}
+#: Whether ``watched_with_budget`` may find any.
+ANY_WITH_BUDGET = (
+    f"EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = '{DROPPED}')"
+)
+
+
+def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
+    """Write those of ``wal_budget_bytes``, ``protect`` and ``heartbeat_seconds`` that differ, with
+    a line in the slot's log. Returns the slot as it is now.
+    """
+    with transaction.atomic():
+        row = Slot.objects.select_for_update().select_related(None).get(pk=slot.pk)
+        differing = {name: new for name, new in changed.items() if getattr(row, name) != new}
+        if differing:
+            Slot.objects.filter(pk=slot.pk).update(**differing)
+            what = ", ".join(_WORDS[name] for name in differing)
+            was = {name: getattr(row, name) for name in differing}
+            detail = {"was": was, "is": differing, "by": by}
+            add_line(row, "budget", f"Changed by {by}: {what}.", detail=detail)
+            note(Action.CHANGED_SLOT, subject=f"{slot}: {what}", source_id=row.source_id)
+    slot.refresh_from_db()
+    return slot
+
+
+def watched_with_budget() -> QuerySet[WatchedSlot]:
+    """Our slots with a budget, or that were about to be dropped, as last seen."""
+    ours = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)
+    found = WatchedSlot.objects.select_related("slot__source", "slot__incarnation")
+    return found.filter(ours, slot__temporary=False).exclude(slot__desired=Slot.Desired.REMOVING)
+
+
+def warned_since_below_half(slot: Slot) -> bool:
+    """Whether the log already warns of a budget that is half used (or told that none is now)."""
+    found = SlotEvent.objects.filter(slot=slot, kind="budget", detail__has_key="warned")
+    last = found.order_by("-pk").first()
+    return last is not None and bool(last.detail["warned"])
+
+
+def log_budget(slot: Slot, message: str, **detail: Any) -> None:
+    detail["budget_bytes"] = slot.wal_budget_bytes
+    place = {"lsn": slot.checkpoint_lsn, "after_commit_seq": after_seq(slot)}
+    add_line(slot, "budget", message, detail=detail, **place)
+
+
+def ask_to_stop(slot: Slot, cause: str) -> bool:
+    """Have the receiver stop, since its slot is to be dropped; False: not wanted any more."""
+    stopped = {"desired": Slot.Desired.STOPPED, "problem_code": DROPPED, "problem_cause": cause}
+    return bool(_as_chosen(slot).exclude(desired=Slot.Desired.REMOVING).update(**stopped))
+
+
+def call_off(slot: Slot) -> None:
+    """Take a planned drop of the slot back, so that its receiver may continue."""
+    stopped = Slot.objects.filter(pk=slot.pk, problem_code=DROPPED, desired=Slot.Desired.STOPPED)
+    stopped.update(desired=Slot.Desired.RUNNING, **NO_PROBLEM)
+
+
+def still_chosen(slot: Slot) -> bool:
+    return _as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists()
+
+
+def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
+    """The slot is gone: its record ends here, and the next incarnation begins with a gap."""
+    slot.refresh_from_db()
+    with transaction.atomic():
+        Slot.objects.filter(pk=slot.pk).update(
+            desired=Slot.Desired.STOPPED,
+            state=Slot.State.FAILED,
+            state_since=timezone.now(),
+            problem_code=DROPPED,
+            problem_cause=cause,
+            problem_remedy=remedy,
+            retry_at=None,
+        )
+        message = f"{cause[:1].upper()}{cause[1:]}. The record ends here; what is committed until "
+        log_budget(slot, f"{message}the slot is created anew is missing from it.",
+                   dropped_life=slot.incarnation_id, **detail)  # fmt: skip
+
+
+def _as_chosen(slot: Slot) -> QuerySet[Slot]:
+    """The slot, if what was chosen of it still is."""
+    chosen = {"protect": Slot.Protect.DATABASE, "wal_budget_bytes": slot.wal_budget_bytes}
+    return Slot.objects.filter(pk=slot.pk, **chosen)

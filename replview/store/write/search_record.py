@@ -1,0 +1,39 @@
+"""Noting who searched.
+
+Its length and columns are noted; never for what, which is a value more often than not.
+"""
+
+from replview.store.read.changes.wanted import WantedChanges
+from replview.store.read.transactions.transaction_filter import TransactionFilter
+from replview.store.write.access_record import Action, current_visit, is_new, note
+
+_MOST_COLUMNS = 20
+
+
+def searched_changes(wanted: WantedChanges) -> None:
+    """Note that changes were searched for by their values, or by a text."""
+    if characters := len(str(wanted.where)) + len(wanted.filter.text):
+        columns = sorted(set(wanted.where.columns))[:_MOST_COLUMNS]
+        _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)
+
+
+def searched_transactions(wanted: TransactionFilter, source_id: int | None) -> None:
+    if wanted.text:
+        _note("transactions", wanted, len(wanted.text), [], source_id)
+
+
+def _note(
+    subject: str,
+    wanted: TransactionFilter,
+    characters: int,
+    columns: list[str],
+    source_id: int | None,
+) -> None:
+    """Once a minute for the same words of the same person; they are remembered as a hash."""
+    visit = current_visit()
+    user = visit.who() if visit is not None else None
+    words = hash((wanted.text, tuple(columns), characters))
+    if is_new((Action.SEARCHED, getattr(user, "pk", None), subject, wanted.tables, words)):
+        details = {"characters": characters, **({"columns": columns} if columns else {})}
+        tables = wanted.tables
+        note(Action.SEARCHED, subject=subject, source_id=source_id, tables=tables, details=details)
