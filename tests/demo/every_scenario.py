@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from replview.demo.workload import ddl, janitor, orders, two_phase
+from replview.demo.workload import ddl, janitor, tills, two_phase
 from replview.demo.workload.material import Material, invent
 from replview.demo.workload.runner import of_session
 from replview.demo.workload.session import Session, Tally, connect
@@ -25,7 +25,7 @@ def run_every_scenario_once(dsn: str, *, seed: int = 1) -> list[str]:
     for name in ("shop web", "shop pos", "shop import", "shop batch"):
         with _opened(dsn, name, seed, material) as session:
             if name == "shop pos":
-                orders.take_on(session, orders.ORIGINS[0])
+                tills.take_on(session, tills.ORIGINS[0])
             for scenario in of_session(name):
                 scenario.run(session)
                 done.append(scenario.name)

@@ -1,14 +1,10 @@
-"""Makes the troubles that are asked for, a thread each, with the alert rules that go with it;
-cleans up before it begins and when it stops.
-"""
+"""Makes the troubles that are asked for, a thread each; cleans up before and after."""
 
 import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import closing
-from typing import Any
 
 import psycopg
 from django.db import Error as StoreError
@@ -21,15 +17,14 @@ from replview.demo.trouble.changes import (
     PreparedTransaction,
     SchemaChange,
 )
-from replview.demo.trouble.place import SOURCE_NAME, CannotMake, Place, Trouble
+from replview.demo.trouble.place import CannotMake, Place, Trouble
+from replview.demo.trouble.rules import MAKER, ensure_rules, is_due, switch_off, switch_on
 from replview.demo.trouble.slots import IdleSlot, LostSlot, PausedReceiver
 from replview.demo.workload.session import one_line
 from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
 from replview.store.demo_troubles import State
-from replview.store.models import AlertRule, WatchedSlot
 
-_MAKER = "the demo"
 #: How long the consequences may outlast a trouble before it is called off all the same.
 _OVER_SECONDS = 90.0
 #: Undoing is tried again until it works: nothing may be left.
@@ -147,7 +142,7 @@ class Course(threading.Thread):
         self.wanted.clear()
         try:
             with orm_connection():
-                troubles.request(self.trouble.name, False, _MAKER)
+                troubles.request(self.trouble.name, False, MAKER)
         except StoreError as error:
             log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
 
@@ -158,58 +153,6 @@ class Course(threading.Thread):
         except StoreError as error:
             log.warning("%s: cannot be told to be %s: %s", self.trouble.name, state,
                         one_line(error))  # fmt: skip
-
-
-# The demo's own alert rules are on while their trouble is, and a while longer: those that come with
-# replview wait for minutes. The shop itself has transactions that stay open for a minute: with
-# rules this strict always on, it would never be quiet.
-
-#: So long the rules stay on after their trouble's end: its alerts are to be cleared by that end.
-STAY_SECONDS = 60.0
-
-
-def ensure_rules(troubles: Iterable[Trouble]) -> None:
-    """Every rule of a trouble is there, and off."""
-    for trouble in troubles:
-        for values in trouble.rules:
-            if "slot" not in values:
-                _ensure(values, {})
-    AlertRule.objects.filter(name__startswith="demo: ", enabled=True).update(enabled=False)
-
-
-def switch_on(trouble: Trouble) -> None:
-    """The trouble begins: its rules look."""
-    for values in trouble.rules:
-        fields: dict[str, Any] = {}
-        if "slot" in values:
-            found = WatchedSlot.objects.filter(source__name=SOURCE_NAME, name=values["slot"])
-            watched = found.first()
-            if watched is None:  # not looked at yet: there is no rule for what is not known
-                continue
-            fields["slot"] = watched
-        rule = _ensure(values, fields)
-        if not rule.enabled:
-            rule.enabled = True
-            rule.save(update_fields=["enabled"])
-
-
-def switch_off(trouble: Trouble) -> None:
-    """Enough time has passed since its end."""
-    names = [values["name"] for values in trouble.rules]
-    AlertRule.objects.filter(name__in=names, enabled=True).update(enabled=False)
-
-
-def is_due(ended_at: dt.datetime) -> bool:
-    """Whether the rules of a trouble that ended then are to be switched off."""
-    return (timezone.now() - ended_at).total_seconds() > STAY_SECONDS
-
-
-def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
-    """One rule by its name; what somebody changed of it stays."""
-    made = {name: value for name, value in values.items() if name not in ("name", "slot")}
-    made |= {"enabled": False, "changed_by": _MAKER}
-    rule, _ = AlertRule.objects.get_or_create(name=values["name"], **fields, defaults=made)
-    return rule
 
 
 def run(place: Place, stopping: threading.Event) -> None:
@@ -239,7 +182,7 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
             with orm_connection():
                 ensure_rules(made)
                 for trouble in made:
-                    troubles.request(trouble.name, False, _MAKER)
+                    troubles.request(trouble.name, False, MAKER)
                     troubles.tell(trouble.name, troubles.State.OFF)
             return True
         except (psycopg.Error, StoreError) as error:

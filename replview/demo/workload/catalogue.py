@@ -1,20 +1,12 @@
-"""Goods, their prices and their shelves, the large transactions that change all of them; notes,
-sensor readings, and logical messages that come without any change.
-"""
+"""Goods, their prices and their shelves; notes, sensor readings, and messages without a change."""
 
 import json
 
 from replview.demo.workload.material import WAREHOUSES
-from replview.demo.workload.scenarios import paced, timed
-from replview.demo.workload.seed import PRICES
+from replview.demo.workload.scenarios import paced
 from replview.demo.workload.session import Session
 
 INSERT_NOTE = "INSERT INTO audit_notes (subject, author, body) VALUES (%s, %s, %s)"
-#: Rows a piece changes; some pieces together exceed 64 kB of decoded changes.
-PIECE_ROWS = 40
-#: Between two pieces: about 260 rows a second.
-PIECE_SECONDS = 0.15
-IMPORT_LINES = 240
 
 
 @paced(weight=4, shows="an insert under FULL, one in five with a large text")
@@ -127,75 +119,3 @@ def move_shelf(session: Session) -> None:
         " ON CONFLICT DO NOTHING",
         (session.rng.randint(60, 400),),
     )
-
-
-# Large transactions, sent while they are still open, and the stock import.
-#
-# A reprice runs for many seconds in pieces, so that a person sees it grow. The server starts to
-# stream it once its changes exceed ``logical_decoding_work_mem``. Two sessions do this, so one
-# is open about half of the time, and together they change some 200 rows a second: more would
-# make them most of what the store has to keep.
-
-
-def _reprice(session: Session, *, discard: bool, slips: bool) -> None:
-    """Walk the price list in pieces; ``slips`` rolls three pieces back to a savepoint."""
-    rng = session.rng
-    pieces = rng.randint(40, 140)
-    start = rng.randrange(PRICES)
-    slip_at = {pieces // 4, pieces // 2} if slips else set()
-    with session.transaction(discard=discard):
-        session.claim("/jobs/prices", actor="price engine")
-        for number in range(pieces):
-            if number in slip_at:
-                with session.transaction(discard=True):
-                    for offset in range(3):
-                        _reprice_piece(session, start + (number + offset) * PIECE_ROWS)
-            _reprice_piece(session, start + number * PIECE_ROWS)
-
-
-def _reprice_piece(session: Session, first: int) -> None:
-    """Rows that another reprice holds are left out: two may run at once and never wait."""
-    first = 1 + first % PRICES
-    session.execute(
-        "UPDATE price_list SET updated_at = clock_timestamp(),"
-        " price = greatest(1, least(200, price * %s)) WHERE id IN"
-        " (SELECT id FROM price_list WHERE id BETWEEN %s AND %s FOR UPDATE SKIP LOCKED)",
-        (session.rng.choice((0.97, 0.99, 1.01, 1.03)), first, first + PIECE_ROWS - 1),
-    )
-    session.pause(PIECE_SECONDS * session.rng.uniform(0.6, 1.4))
-
-
-@timed(session="shop batch", every_seconds=150, shows="streamed while open, then committed")
-def reprice_region(session: Session) -> None:
-    _reprice(session, discard=False, slips=False)
-    session.tally.add("large committed")
-
-
-@timed(
-    session="shop batch",
-    every_seconds=210,
-    shows="streamed, with parts rolled back to savepoints after they were sent",
-)
-def reprice_with_second_thoughts(session: Session) -> None:
-    _reprice(session, discard=False, slips=True)
-    session.tally.add("large committed")
-
-
-@timed(session="shop batch", every_seconds=270, shows="streamed, then wholly rolled back: aborted")
-def reprice_in_vain(session: Session) -> None:
-    _reprice(session, discard=True, slips=True)
-    session.tally.add("large rolled back")
-
-
-@timed(session="shop import", every_seconds=40, shows="a truncate, then a refill by COPY")
-def import_stock(session: Session) -> None:
-    rng = session.rng
-    columns = "line_no, sku, warehouse, counted, counted_at"
-    with session.transaction():
-        session.claim("/jobs/stock-import", actor="stock import")
-        skus = [sku for (sku,) in session.execute("SELECT sku FROM products").fetchall()]
-        session.execute("TRUNCATE stock_import")
-        with session.conn.cursor().copy(f"COPY stock_import ({columns}) FROM STDIN") as copy:
-            for line in range(1, IMPORT_LINES + 1):
-                counted = rng.randint(0, 400)
-                copy.write_row((line, rng.choice(skus), rng.choice(WAREHOUSES), counted, "now"))

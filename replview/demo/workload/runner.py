@@ -13,11 +13,20 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from replview.demo.workload import catalogue, ddl, janitor, orders, two_phase
+from replview.demo.workload import (
+    catalogue,
+    ddl,
+    janitor,
+    large_transactions,
+    orders,
+    tills,
+    two_phase,
+    visitors,
+)
 from replview.demo.workload.material import Material, invent
-from replview.demo.workload.orders import ORIGINS, take_on
 from replview.demo.workload.scenarios import SCENARIOS, Scenario
 from replview.demo.workload.session import Backoff, Outage, Session, Stopping, Tally, connect
+from replview.demo.workload.tills import ORIGINS, take_on
 
 #: What one web session manages with room to spare on a small machine.
 SESSION_RATE = 30.0
@@ -29,7 +38,9 @@ ORIGIN_SHARE = 0.06
 #: Behind by more than this, a session forgets what it owes: no flood after an outage.
 FORGIVEN_SECONDS = 2.0
 #: The modules that register scenarios; named so that the imports are seen to be meant.
-MODULES = (orders, catalogue, two_phase, ddl, janitor)
+MODULES = (
+    orders, visitors, tills, catalogue, large_transactions, two_phase, ddl, janitor,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

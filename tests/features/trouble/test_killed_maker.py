@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from replview.demo.trouble.maker import KINDS, _clean_up, switch_on
+from replview.demo.trouble.maker import KINDS, _clean_up
 from replview.demo.trouble.place import OUR_SLOT, Place, Trouble
+from replview.demo.trouble.rules import switch_on
 from replview.store import demo_troubles as troubles
 from replview.store.models import AlertRule
 
