@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from replview.access.reading import AccessFilter, forget, forgettable, record_json, walk
+from replview.features.access_record.page import Line
 from replview.features.access_record.record_file import csv_lines, json_pieces
-from replview.features.access_record.views import Line
 from replview.management.instance import Actions, InstanceCommand, table_of
 from replview.store.models import AccessRecord
 from replview.store.read.transactions.transaction_filter import TransactionFilter

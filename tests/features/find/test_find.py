@@ -115,7 +115,7 @@ def test_changes_that_nobody_knows_of_are_told(signed_in, history) -> None:
 
 
 def test_a_search_out_of_time_goes_on(signed_in, history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.features.find.views._BUDGET_SECONDS", 0)
+    monkeypatch.setattr("replview.features.find.page._BUDGET_SECONDS", 0)
     monkeypatch.setattr("replview.store.read.changes.search._FIRST_READ", 1)
     monkeypatch.setattr("replview.store.read.changes.search._MOST_READ", 1)
     html = text(signed_in, table="public.orders", where="status = none")
