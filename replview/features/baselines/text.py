@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from replview.store.models import Baseline, Slot, Transaction
 from replview.text.formats import age_words, count_words, plural
+from replview.ui.sentence import Sentence
 
 #: Rows a second that a form offers; 0: as fast as it goes.
 RATES = (1_000, 10_000, 50_000, 0)
@@ -109,7 +110,7 @@ def rate_words(rows_per_second: int) -> str:
     return f"{count_words(rows_per_second)} rows/s" if rows_per_second else "as fast as it goes"
 
 
-def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
+def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
     reading = [row for row in rows if row.baseline.state == Baseline.State.RUNNING]
     waiting = [row for row in rows if row.baseline.state == Baseline.State.WAITING]
     done = {row.name for row in rows if row.baseline.state == Baseline.State.DONE}
@@ -137,7 +138,7 @@ def sentence(slot: Slot, rows: list[BaselineRow]) -> dict[str, str]:
     )
 
 
-def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> dict[str, str]:
+def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> Sentence:
     title = f"{plural(len(waiting), 'table waits', 'tables wait')} to be read."
     if slot.incarnation_id is None:
         return _sentence("look", title, "The slot was never connected: its record begins first.")
@@ -147,8 +148,24 @@ def _waiting_sentence(slot: Slot, waiting: list[BaselineRow]) -> dict[str, str]:
     return _sentence("unknown", title, "It begins within a second or two.")
 
 
-def _sentence(level: str, title: str, cause: str, following: str = "") -> dict[str, str]:
-    return {"level": level, "title": title, "cause": cause, "next": following}
+def _sentence(level: str, title: str, cause: str = "", following: str = "") -> Sentence:
+    return Sentence(level=level, title=title, cause=cause, next=following)
+
+
+@dataclass(frozen=True, slots=True)
+class TableChoice:
+    """A published table as the form offers it."""
+
+    #: ``public.orders``.
+    name: str
+    chosen: bool
+    #: It has a baseline of the slot's present incarnation.
+    done: bool
+    #: The partitioned table that this one is published through; None for any other table.
+    root: str | None
+    row_filter: str | None
+    #: No key tells its rows apart.
+    keyless: bool
 
 
 @dataclass(slots=True)
@@ -164,17 +181,17 @@ class BaselineForm:
     error: str = ""
 
     @property
-    def choices(self) -> list[dict[str, Any]]:
+    def choices(self) -> list[TableChoice]:
         """The tables with what is worth knowing of each."""
         return [
-            {
-                "name": name,
-                "chosen": name in self.chosen,
-                "done": name in self.done,
-                "root": table["root"],
-                "row_filter": table["row_filter"],
-                "keyless": not table["primary_key"] and table["replica_identity"] != "INDEX",
-            }
+            TableChoice(
+                name=name,
+                chosen=name in self.chosen,
+                done=name in self.done,
+                root=table["root"],
+                row_filter=table["row_filter"],
+                keyless=not table["primary_key"] and table["replica_identity"] != "INDEX",
+            )
             for table in self.tables
             for name in [f"{table['schema']}.{table['table']}"]
         ]

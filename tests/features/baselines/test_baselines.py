@@ -1,19 +1,25 @@
 """The page of a slot's baselines, and the lines that tell what a record covers."""
 
 import datetime as dt
+import re
 
 import pytest
+from django.http import QueryDict
 from django.template import Context, Template
 from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
+from replview.features.baselines.page import BaselinesPage, build_form, build_page
+from replview.features.baselines.text import TableChoice
 from replview.jobs import baselines
 from replview.store.looks import store_publication_look
 from replview.store.models import Baseline, Slot, SlotEvent, Transaction
-from replview.store.read.coverage import coverage_of
+from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.retention.tidy import make_partitions
+from replview.ui.sentence import Sentence
+from replview.ui.templatetags.evidence import coverage_words
 from tests.support.history_rows import History, insert
 from tests.support.page_elements import spaced
 
@@ -55,22 +61,67 @@ def hidden(slot: Slot, **columns) -> int:
     return Transaction.objects.create(id=99, incarnation=slot.incarnation, **columns).pk
 
 
-def test_an_empty_page_says_why_and_what_to_do(signed_in: Client, slot: Slot) -> None:
-    page = text_of(signed_in.get(PAGE))
+def page_of(slot: Slot, query: str = "") -> BaselinesPage:
+    slot.refresh_from_db()
+    return build_page(slot, build_form(slot, QueryDict(query)))
 
-    assert "No table of this slot has a baseline." in page
-    assert "replview baseline shop/replview SCHEMA.TABLE" in page
+
+def test_the_page_renders(signed_in: Client, slot: Slot) -> None:
+    empty = text_of(signed_in.get(PAGE))
+    assert "replview baseline shop/replview SCHEMA.TABLE" in empty
+    now = timezone.now()
+    baseline(slot, state="reading", rows=41_000, estimated_rows=200_000, started_at=now,
+             lsn=LSN(0x1B2C3D8))  # fmt: skip
+    taken = hidden(slot, received_at=now - dt.timedelta(seconds=2), state="snapshot")
+    baseline(slot, state="done", rows=1234, finished_at=now, lsn=LSN(4711),
+             transaction_id=taken)  # fmt: skip
+    baseline(slot, table="uncounted", state="reading", rows=41, lsn=LSN(1))
+    baseline(slot, state="failed", table=EVIL, problem_cause=EVIL, problem_remedy=f"GRANT {EVIL}")
+    page = spaced(text_of(signed_in.get(PAGE)))
+
+    assert "<b>Reading public.uncounted.</b> 41 of an unknown number rows so far" in page
+    bars = page.split('id="baselines"')[1].split("</table>")[0]
+    assert re.findall(r'<rect width="(\d+)"', bars) == ["205"]
+    assert "0/1B2C3D8" in page
+    assert f'href="/transactions/{taken}/"' in page
+    assert "GRANT" in page
     assert 'name="table" value="public.orders"' in page
-    assert EVIL not in page
+    assert "has one" in page
     assert "no key" in page
     assert "row filter" in page
     assert page.index("What it costs shop") < page.index(">Take a baseline</button>")
+    assert EVIL not in page
+    part = text_of(signed_in.get(PAGE, headers={"HX-Request": "true"}))
+    assert "hx-swap-oob" in part
+    assert "0/1B2C3D8" in part
+    assert "<html" not in part
+
+
+def test_an_empty_page_says_why_and_what_to_do(slot: Slot) -> None:
+    page = page_of(slot)
+
+    assert page.rows == []
+    assert page.sentence == Sentence(
+        level="idle",
+        title="No table of this slot has a baseline.",
+        cause="What a row was before its first recorded change is unknown without one.",
+        next="choose tables, read the cost.",
+    )
+    assert page.form.choices == [
+        TableChoice(name="public.orders", chosen=False, done=False, root=None, row_filter=None,
+                    keyless=False),
+        TableChoice(name=f"public.{EVIL}", chosen=False, done=False, root=None,
+                    row_filter="(id > 7)", keyless=True),
+    ]  # fmt: skip
 
 
 def test_a_table_is_chosen_by_the_address(signed_in: Client, slot: Slot) -> None:
     page = text_of(signed_in.get(f"{PAGE}?table=public.orders"))
 
     assert 'value="public.orders" checked' in page
+    assert [table.chosen for table in page_of(slot, "table=public.orders").form.choices] == [
+        True, False,
+    ]  # fmt: skip
 
 
 def test_asking_leads_back_to_the_list(signed_in: Client, slot: Slot) -> None:
@@ -81,9 +132,8 @@ def test_asking_leads_back_to_the_list(signed_in: Client, slot: Slot) -> None:
     asked = Baseline.objects.get()
     assert (asked.schema, asked.table, asked.rows_per_second) == ("public", "orders", 1000)
     assert asked.requested_by == "alice"
-    page = text_of(signed_in.get(PAGE))
-    assert "1 table waits to be read." in page
-    assert "at most 1,000" in page
+    assert page_of(slot).sentence.title == "1 table waits to be read."
+    assert "at most 1,000" in text_of(signed_in.get(PAGE))
 
 
 def test_asking_twice_asks_once(signed_in: Client, slot: Slot) -> None:
@@ -109,57 +159,57 @@ def test_what_was_not_chosen_is_said(signed_in: Client, slot: Slot, sent, said: 
     assert not Baseline.objects.exists()
 
 
-def test_how_far_it_is(signed_in: Client, slot: Slot) -> None:
+def test_how_far_it_is(slot: Slot) -> None:
     begun = timezone.now() - dt.timedelta(seconds=10)
     copying = hidden(slot, received_at=begun)
     baseline(slot, state="reading", rows=41_000, estimated_rows=200_000, started_at=begun,
              lsn=LSN(0x1B2C3D8), transaction_id=copying)  # fmt: skip
-    page = text_of(signed_in.get(PAGE))
+    page = page_of(slot)
 
-    assert "Reading public.orders." in page
-    assert "41,000 of about 200,000" in page
-    assert '<rect width="205"' in page
-    assert "0/1B2C3D8" in page
-    assert "rows/s" in page
-    part = text_of(signed_in.get(PAGE, headers={"HX-Request": "true"}))
-    assert "hx-swap-oob" in part
-    assert "<html" not in part
+    assert page.sentence.title == "Reading public.orders."
+    [row] = page.rows
+    assert (row.rows, row.width) == ("41,000 of about 200,000", 205)
+    assert str(row.rate).endswith(" rows/s")
 
 
-def test_what_it_waits_for_is_said(signed_in: Client, slot: Slot) -> None:
+def test_what_it_waits_for_is_said(slot: Slot) -> None:
     baseline(slot, state="reading", started_at=timezone.now())
 
-    assert "Its snapshot waits for the transactions that are open." in text_of(signed_in.get(PAGE))
+    assert page_of(slot).sentence == Sentence(
+        level="unknown",
+        title="About to read public.orders.",
+        cause="Its snapshot waits for the transactions that are open.",
+    )
 
 
-def test_an_unknown_number_is_called_so(signed_in: Client, slot: Slot) -> None:
+def test_an_unknown_number_is_called_so(slot: Slot) -> None:
     baseline(slot, state="reading", rows=41, started_at=timezone.now(), lsn=LSN(1))
-    page = text_of(signed_in.get(PAGE))
+    [row] = page_of(slot).rows
 
-    assert "41 of an unknown number" in page
-    assert "<rect width=" not in page.split('id="baselines"')[1].split("</table>")[0]
+    assert (row.rows, row.width) == ("41 of an unknown number", None)
 
 
-def test_done_leads_to_its_rows(signed_in: Client, slot: Slot) -> None:
+def test_done_leads_to_its_rows(slot: Slot) -> None:
     now = timezone.now()
     taken = hidden(slot, received_at=now - dt.timedelta(seconds=2), state="snapshot")
     baseline(slot, state="done", rows=1234, started_at=now - dt.timedelta(seconds=9),
              finished_at=now, lsn=LSN(4711), transaction_id=taken)  # fmt: skip
-    page = text_of(signed_in.get(PAGE))
+    page = page_of(slot)
 
-    assert "1 table has a baseline." in page
-    assert f'href="/transactions/{taken}/"' in page
-    assert "617 rows/s" in page
-    assert "has one" in page
+    assert page.sentence.title == "1 table has a baseline."
+    assert [(row.rate, row.baseline.transaction_id) for row in page.rows] == [("617 rows/s", taken)]
+    assert [table.done for table in page.form.choices] == [True, False]
 
 
 def test_a_failed_one_says_why_and_can_be_tried_again(signed_in: Client, slot: Slot) -> None:
     failed = baseline(slot, state="failed", problem_code="may_not_read",
                       problem_cause="role x may not read it",
                       problem_remedy='GRANT SELECT ON "public"."orders" TO "x"')  # fmt: skip
-    page = text_of(signed_in.get(PAGE))
-    assert "Role x may not read it." in page
-    assert "GRANT" in page
+    page = page_of(slot)
+    assert page.sentence.cause == "Role x may not read it."
+    [row] = page.rows
+    assert (row.level, row.again) == ("look", True)
+    assert row.baseline.problem_remedy.startswith("GRANT")
 
     signed_in.post(PAGE, {"action": "retry", "baseline": str(failed.pk)})
     failed.refresh_from_db()
@@ -184,6 +234,7 @@ def test_no_number_breaks_it(signed_in: Client, slot: Slot, number: str) -> None
 def test_a_slot_of_another_plugin_is_refused(signed_in: Client, slot: Slot) -> None:
     Slot.objects.update(plugin="wal2json")
 
+    assert page_of(slot).refusal.startswith("The slot speaks wal2json")
     assert "The slot speaks wal2json" in text_of(signed_in.get(PAGE))
     sent = {"action": "request", "table": "public.orders", "rate": "0"}
     assert signed_in.post(PAGE, sent).status_code == 422
@@ -203,12 +254,14 @@ def test_it_takes_few_reads(signed_in: Client, slot: Slot, django_assert_max_num
         signed_in.get(PAGE)
 
 
-def covered(slot: Slot, **more) -> str:
-    """The lines under an answer."""
+def covered(slot: Slot) -> Coverage:
+    return coverage_of(reading_session(), slot, table=("public", "orders"))
+
+
+def lines(coverage: Coverage) -> str:
+    """Return the lines under an answer."""
     template = Template('{% include "ui/evidence/_coverage.html" %}')
-    return spaced(
-        template.render(Context({"coverage": coverage_of(reading_session(), slot, **more)}))
-    )
+    return spaced(template.render(Context({"coverage": coverage})))
 
 
 def test_coverage_tells_since_when_and_what_is_missing(db) -> None:
@@ -220,27 +273,34 @@ def test_coverage_tells_since_when_and_what_is_missing(db) -> None:
     facts = {"tables": [entry("orders", operations="IU", row_filter=f"({EVIL})",
                               unpublished_columns=["card"])]}  # fmt: skip
     store_publication_look(history.slot, facts, timezone.now())
-    text = covered(history.slot, table=("public", "orders"))
+    coverage = covered(history.slot)
 
+    words = coverage_words(coverage)
+    assert coverage.recorded_since is not None
+    assert (words.gap_words, [gap.why for gap in words.gaps]) == ("One gap", [EVIL])
+    assert words.missing == [
+        "Not published: deletes, truncates of public.orders.",
+        f"Only rows of public.orders that match ({EVIL}) are published.",
+        "Columns not published: card.",
+    ]
+    text = lines(coverage)
     assert "Recorded since" in text
     assert "One gap:" in text
-    assert "Not published: deletes, truncates of public.orders." in text
-    assert "Columns not published: card." in text
+    assert all(sentence in text for sentence in (words.missing[0], words.missing[2]))
     assert EVIL not in text
     assert "No baseline of public.orders" in text
     assert f"{PAGE}?table=public.orders" in text
-
     baseline(history.slot, state="done", rows=5, lsn=LSN(4711), finished_at=timezone.now())
-    assert "Baseline of public.orders: 5 rows" in covered(history.slot, table=("public", "orders"))
+    assert "Baseline of public.orders: 5 rows" in lines(covered(history.slot))
 
 
 def test_coverage_of_what_is_unknown_says_so(db) -> None:
     history = History()
-    text = covered(history.slot, table=("public", "orders"))
-    assert "What is published of public.orders is unknown: nobody has looked yet." in text
-    assert "No gap." in text
+    words = coverage_words(covered(history.slot))
+    assert words.gap_words == "No gap"
+    assert words.quiet == ["What is published of public.orders is unknown: nobody has looked yet."]
     store_publication_look(history.slot, {"tables": []}, timezone.now())
-    assert "public.orders is not published." in covered(history.slot, table=("public", "orders"))
+    assert coverage_words(covered(history.slot)).missing == ["public.orders is not published."]
 
 
 def test_a_lost_claim_goes_back_and_is_claimed_again(db, slot: Slot) -> None:

@@ -1,0 +1,69 @@
+"""The page of a slot's baselines: how far each is, and the form that requests more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from replview.features.baselines.text import BaselineForm, BaselineRow, rows_of, sentence
+from replview.jobs import baselines as store
+from replview.store.models import Baseline, Slot
+from replview.ui.sentence import BASELINE_COST, Sentence
+
+#: Baselines listed, the newest first.
+SHOWN = 100
+#: Of a form that is sent; more tables are asked for by the command.
+MOST_TABLES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselinesPage:
+    """A slot's baselines, and the form that requests more."""
+
+    slot: Slot
+    #: The reading and the waiting ones first, then the newest.
+    rows: Sequence[BaselineRow]
+    form: BaselineForm
+    sentence: Sentence
+    #: Why no baseline of this slot can be requested; empty where it can.
+    refusal: str
+    #: What reading a table costs its source.
+    cost: str = BASELINE_COST
+
+
+def build_page(slot: Slot, form: BaselineForm) -> BaselinesPage:
+    """Read the slot's baselines, with the form as it stands."""
+    rows = rows_of(_listed(slot))
+    return BaselinesPage(
+        slot=slot, rows=rows, form=form, sentence=sentence(slot, rows), refusal=refusal_of(slot)
+    )
+
+
+def build_form(slot: Slot, query: QueryDict) -> BaselineForm:
+    """Return the form of a slot; ``?table=public.orders`` chooses a table."""
+    done = Baseline.objects.filter(
+        slot=slot, incarnation=slot.incarnation, state=Baseline.State.DONE
+    ).values_list("schema", "table")
+    return BaselineForm(
+        store.tables_of(slot),
+        {f"{schema}.{table}" for schema, table in done},
+        set(query.getlist("table")[:MOST_TABLES]),
+    )
+
+
+def refusal_of(slot: Slot) -> str:
+    """Return why no baseline of a slot can be requested; empty where one can."""
+    if slot.plugin != "pgoutput":
+        return (
+            f"The slot speaks {slot.plugin}, and a baseline is read as pgoutput would send its rows"
+        )
+    if slot.desired == Slot.Desired.REMOVING:
+        return "The slot is being removed"
+    return ""
+
+
+def _listed(slot: Slot) -> list[Baseline]:
+    """Return the baselines that are read or wait, then the newest."""
+    found = list(Baseline.objects.filter(slot=slot).order_by("-id")[:SHOWN])
+    order = {Baseline.State.RUNNING: 0, Baseline.State.WAITING: 1}
+    return sorted(found, key=lambda row: order.get(Baseline.State(row.state), 2))
