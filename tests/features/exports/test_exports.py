@@ -36,52 +36,79 @@ def client(history: History) -> Client:
     return client
 
 
-def verdict(page: str) -> str:
-    """The sentence over the page."""
-    return " ".join(re.sub(r"<[^>]*>", " ", page.split("<h1>")[1].split("</h1>")[0]).split())
+def page_of(
+    history: History, query: str = "", *, anywhere: bool = False, budget: str = BUDGET
+) -> ExportPage:
+    """Return the page of an address, as an operator has it."""
+    words = export_words(QueryDict(query))
+    return read_export_page(history.slot, words, anywhere=anywhere, tested=None, budget=budget)
 
 
-def test_the_address_is_the_sentence(history: History, client: Client) -> None:
-    page = client.get("/exports/").content.decode()
-    assert verdict(page).startswith("Ready: 3 rows, about")
+def html_of(client: Client, address: str) -> str:
+    return spaced(client.get(address).content.decode())
+
+
+def test_the_page_renders(history: History, client: Client) -> None:
+    page = html_of(client, "/exports/?slot=shop/replview&actor=alice&q=ALICE&min_changes=1&to=mine")
+    assert "<b>Ready: 1 row, about" in page
     assert ">public.orders</td>" in page
-
-    page = client.get("/exports/?slot=shop/replview&actor=alice&ops=I&to=mine").content.decode()
-    assert verdict(page).startswith("Ready: 1 row, about")
     assert 'value="alice"' in page
     assert str(Path("exports") / "mine") in page
-
-    page = client.get("/exports/?since=2030-01-01T00:00:00Z").content.decode()
-    assert verdict(page).startswith("Empty slice:")
-    assert 'aria-disabled="true"' in page
-    page = client.get("/exports/?q=ALICE&min_changes=1&actor=%3F").content.decode()
-    assert verdict(page).startswith("Empty slice:")
-    page = client.get("/exports/?q=ALICE&min_changes=1").content.decode()
-    assert verdict(page).startswith("Ready: 1 row, about")
     # Carried on by the sentence's form, and taken off by its chip.
     assert '<input type="hidden" name="q" value="ALICE">' in page
-    assert 'href="/exports/?slot=shop/replview&amp;min_changes=1"' in page
-    page = client.get("/exports/?where=status+%3D+new").content.decode()
-    assert "an export is not narrowed by a condition on values" in verdict(page)
-    page = client.get("/exports/?states=open").content.decode()
-    assert verdict(page).startswith("This slice cannot be exported: no export is of transactions")
-
-    page = client.get('/exports/?actor="><script>x</script>&to="><i>').content.decode()
+    without = "/exports/?slot=shop/replview&amp;actor=alice&amp;min_changes=1&amp;to=mine"
+    assert f'href="{without}"' in page
+    assert 'aria-disabled="true"' not in page
+    page = html_of(client, "/exports/?since=2030-01-01T00:00:00Z")
+    assert "<b>Empty slice:</b>" in page
+    assert 'aria-disabled="true"' in page
+    page = html_of(client, '/exports/?actor="><script>x</script>&to="><i>')
     assert "<script>x" not in page
     assert "<i>" not in page
+
+
+def test_the_address_is_the_sentence(history: History) -> None:
+    page = page_of(history)
+    assert page.sentence.title.startswith("Ready: 3 rows, about")
+    assert page.sentence.ready
+    assert page.outlook is not None
+    assert [one.name for one in page.outlook.datasets] == ["public.orders", "transactions"]
+
+    page = page_of(history, "slot=shop/replview&actor=alice&ops=I&to=mine")
+    assert page.sentence.title.startswith("Ready: 1 row, about")
+    assert (page.filter.actors, page.filter.ops) == (("alice",), "I")
+    assert page.target.endswith(str(Path("exports") / "mine"))
+
+    page = page_of(history, "since=2030-01-01T00:00:00Z")
+    assert (page.sentence.title, page.sentence.ready) == ("Empty slice:", False)
+    page = page_of(history, "q=ALICE&min_changes=1&actor=%3F")
+    assert page.sentence.title == "Empty slice:"
+    page = page_of(history, "q=ALICE&min_changes=1")
+    assert page.sentence.title.startswith("Ready: 1 row, about")
+    assert page.removable == [
+        ("with the text", "ALICE", "/exports/?slot=shop/replview&min_changes=1"),
+        ("of at least", "1 change", "/exports/?slot=shop/replview&q=ALICE"),
+    ]
+    assert page.kept == [("q", "ALICE"), ("min_changes", "1")]
+    page = page_of(history, "where=status+%3D+new")
+    assert "an export is not narrowed by a condition on values" in page.sentence.cause
+    sentence = page_of(history, "states=open").sentence
+    assert sentence.title == "This slice cannot be exported:"
+    assert sentence.cause.startswith("no export is of transactions")
 
 
 def test_a_target_outside_of_the_folder_is_an_admins_alone(
     history: History, client: Client
 ) -> None:
-    page = client.get("/exports/?to=/etc").content.decode()
-    assert verdict(page).startswith("This target cannot be written to:")
+    sentence = page_of(history, "to=/etc").sentence
+    assert (sentence.title, sentence.ready) == ("This target cannot be written to:", False)
+    assert "<b>This target cannot be written to:</b>" in html_of(client, "/exports/?to=/etc")
     refused = client.post("/exports/new/", {"slot": "shop/replview", "to": "../x"})
     assert refused.status_code == 422
     assert not Export.objects.exists()
 
     set_role(User.objects.get(username="alice"), Role.ADMIN)
-    assert "Ready:" in verdict(client.get("/exports/?to=/tmp/elsewhere").content.decode())
+    assert "<b>Ready:" in html_of(client, "/exports/?to=/tmp/elsewhere")
 
 
 def test_what_is_asked_for_is_tried_recorded_and_cancelled(
@@ -98,16 +125,17 @@ def test_what_is_asked_for_is_tried_recorded_and_cancelled(
     assert (row.state, row.requested_by, row.requested_how) == ("waiting", "alice", "page")
     assert row.target == str(tmp_path / "exports" / "mine")
     assert row.slice["actors"] == ["alice"]
-    assert "Waiting for a worker" in client.get(answer["Location"]).content.decode()
+    assert "<b>Waiting for a worker,</b>" in html_of(client, answer["Location"])
+    assert read_record(row).sentence.title == "Waiting for a worker,"
 
     client.post(f"/exports/{row.pk}/cancel/")
-    assert "Cancelled" in client.get(answer["Location"]).content.decode()
+    assert read_record(Export.objects.get()).sentence.title.startswith("Cancelled")
     assert f'href="/exports/{row.pk}/"' in client.get("/exports/all/").content.decode()
 
 
 def test_a_switch_forbids_all_of_it(history: History, client: Client) -> None:
     instance_settings.write("exports.allowed", False, "root")
-    assert "Exports are switched off." in client.get("/exports/").content.decode()
+    assert page_of(history).sentence.title == "Exports are switched off."
     refused = client.post("/exports/new/", {"slot": "shop/replview", "to": "mine"})
     assert refused.status_code == 422
     assert "exports are switched off on this instance" in refused.content.decode()
@@ -118,39 +146,45 @@ def test_a_switch_forbids_all_of_it(history: History, client: Client) -> None:
 def test_what_cannot_be_counted_soon_can_be_exported(
     history: History, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlook, "_BUDGET", "20ms")
+    monkeypatch.setattr(outlook, "BUDGET", "20ms")
     monkeypatch.setattr(outlook, "estimate", lambda store, _: store.execute("SELECT pg_sleep(9)"))
-    page = client.get("/exports/").content.decode()
-    assert verdict(page).startswith("Ready, rows unknown: counting this slice takes longer than")
-    assert '<span class="unknown">unknown</span> counted while it runs' in spaced(page)
+    page = page_of(history)
+    assert page.sentence.title == "Ready, rows unknown:"
+    assert page.sentence.cause.startswith("counting this slice takes longer than")
+    assert page.sentence.ready
+    assert page.figures[0] == {
+        "label": "Rows", "number": None, "rest": "counted while it runs", "main": True,
+    }  # fmt: skip
+    html = html_of(client, "/exports/")
+    assert '<span class="unknown">unknown</span> counted while it runs' in html
     answer = client.post("/exports/new/", {"slot": "shop/replview", "to": "mine"})
     assert answer["Location"] == f"/exports/{Export.objects.get().pk}/"
 
 
-def test_files_and_values_that_were_not_sent_are_told_before(
-    history: History, client: Client
-) -> None:
+def test_files_and_values_that_were_not_sent_are_told_before(history: History) -> None:
     key = str(history.orders.relation_id)
     paid = {"op": "U", "new": {"id": "3", "status": "paid"}}
     history.commit(paid, relations={key: [0, 1, 0, 0]})
     stock = history.table("stock", 16385, ["id", "at"])
     history.commit({"op": "I", "new": {"id": "1", "at": "x"}, "version": stock})
-    page = " ".join(client.get("/exports/").content.decode().split())
-    assert "not sent 1 time, see _not_sent" in page
-    orders = page.split(">public.orders</td>")[1].split("</tr>")[0]
-    assert re.findall(r'<td class="num">\s*(.*?)\s*</td>', orders)[::2] == ["4", "1"]
-    transactions = page.split(">transactions</td>")[1].split("</tr>")[0]
-    rows, size, files = re.findall(r'<td class="num">\s*(.*?)\s*</td>', transactions)
-    assert (rows, files) == ("4", "1")
-    assert "kB" in size
+    page = page_of(history)
+    notes = [column.note for tab in page.schema for column in tab.columns]
+    assert any("not sent 1 time, see _not_sent" in note for note in notes)
+    assert page.outlook is not None
+    datasets = {one.name: one for one in page.outlook.datasets}
+    assert (datasets["public.orders"].rows, datasets["public.orders"].files) == (4, 1)
+    transactions = datasets["transactions"]
+    assert (transactions.rows, transactions.files) == (4, 1)
+    assert 1000 < (transactions.size_bytes or 0) < 1_000_000
 
     # The programs are of one table, chosen by the address.
-    assert "public.orders" in page.split('id="snippets-title"')[1].split("</summary>")[0]
-    page = client.get("/exports/?read=public.stock").content.decode()
-    assert "/shop/replview-1/public.stock" in page.split('id="snippets-title"')[1]
-    assert "/shop/replview-1/public.orders" not in page.split('id="snippets-title"')[1]
-    assert "Have the table as of" in page
+    assert page.reading is not None
+    assert page.reading.table == "public.orders"
+    page = page_of(history, "read=public.stock")
+    assert page.reading is not None
+    programs = str(page.reading)
+    assert "/shop/replview-1/public.stock" in programs
+    assert "/shop/replview-1/public.orders" not in programs
+    assert page.reading.as_of
     # Of a part of the changes there is no table.
-    page = client.get("/exports/?ops=I").content.decode()
-    assert "Have the table as of" not in page
-    assert "the slice is narrowed" in page
+    page = page_of(history, "ops=I")

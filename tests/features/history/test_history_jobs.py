@@ -1,14 +1,16 @@
 """The pages of history jobs: what they offer, what they refuse, what they show of an end."""
 
 import html
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.http import QueryDict
 from django.test import Client
 
 from replview.features.history.job import arguments, rows
+from replview.features.history.page import LISTS, HistoryPage, read_history_page
+from replview.features.history.record import Cell, HistoryRecord, read_history_record
 from replview.parquet.reading import connect, resolve
 from replview.parquet.writing.exporting import export
 from replview.parquet.writing.targets import Target
@@ -16,6 +18,8 @@ from replview.store import instance_settings
 from replview.store.connecting import store_conninfo
 from replview.store.models import Export, HistoryJob
 from replview.store.retention.tidy import make_partitions
+from replview.ui.job_pages import words_of
+from replview.ui.sentence import Sentence
 from tests.support.history_rows import History, insert
 from tests.support.page_elements import spaced
 from tests.support.people import make_user
@@ -48,29 +52,48 @@ def client(transactional_db) -> Client:
     return client
 
 
-def verdict(page: str) -> str:
-    """The sentence over the page."""
-    return " ".join(re.sub(r"<[^>]*>", " ", page.split("<h1>")[1].split("</h1>")[0]).split())
+def page_of(query: str = "") -> HistoryPage:
+    """Return the page of an address, as an operator has it."""
+    return read_history_page(words_of(QueryDict(query), LISTS), anywhere=False)
 
 
-def told(client: Client, address: str) -> str:
-    return verdict(client.get(address).content.decode())
+def record_of(row: HistoryJob) -> HistoryRecord:
+    return read_history_record(HistoryJob.objects.get(pk=row.pk))
 
 
-def test_without_anything_exported_it_says_so(client: Client) -> None:
-    assert told(client, "/history/").startswith("Nothing to compute over.")
+def html_of(client: Client, address: str) -> str:
+    return spaced(client.get(address).content.decode())
 
 
-def test_the_address_is_the_job(root: Path, client: Client) -> None:
-    page = client.get("/history/").content.decode()
-    assert verdict(page).startswith("Ready to show a table as it was")
-    assert "<option selected>public.orders</option>" in page
+def test_without_anything_exported_it_says_so(transactional_db) -> None:
+    sentence = page_of().sentence
+    assert (sentence.title, sentence.ready) == ("Nothing to compute over.", False)
+
+
+def test_the_page_renders(root: Path, client: Client) -> None:
+    page = html_of(client, "/history/?job=who-changed-what&tables=public.orders")
+    assert "<b>Ready to show changes by actor" in page
+    assert 'name="tables" value="public.orders" checked' in page
     assert "<option selected>shop/replview-1</option>" in page
     assert str(root) in page
+    assert "btn-primary" in page
+    assert "<option selected>public.orders</option>" in html_of(client, "/history/")
+    page = html_of(client, '/history/?table="><i>x&root="><i>')
+    assert "<b>This job cannot run:</b>" in page
+    assert "<i>" not in page
 
-    page = client.get("/history/?job=who-changed-what&tables=public.orders").content.decode()
-    assert verdict(page).startswith("Ready to show changes by actor")
-    assert 'name="tables" value="public.orders" checked' in spaced(page)
+
+def test_the_address_is_the_job(root: Path) -> None:
+    page = page_of()
+    assert page.sentence.title.startswith("Ready to show a table as it was")
+    assert page.words == {
+        "job": "as-of", "root": str(root), "life": "shop/replview-1", "table": "public.orders",
+    }  # fmt: skip
+    assert (page.incarnations, page.tables) == (["shop/replview-1"], ["public.orders"])
+
+    page = page_of("job=who-changed-what&tables=public.orders")
+    assert page.sentence.title.startswith("Ready to show changes by actor")
+    assert page.chosen_tables == ["public.orders"]
     for wrong, why in (
         ("table=public.nothing", "no table public.nothing is exported of shop/replview-1 there"),
         ("life=shop/other-1", "nothing is exported of shop/other-1 there"),
@@ -81,11 +104,9 @@ def test_the_address_is_the_job(root: Path, client: Client) -> None:
         (f"root={root}/..", "has .. in it"),
         ("root=/etc", "only folders within"),
     ):
-        page = client.get(f"/history/?{wrong}").content.decode()
-        assert verdict(page).startswith("This job cannot run:"), wrong
-        assert why in verdict(page)
-    page = client.get('/history/?table="><i>x&root="><i>').content.decode()
-    assert "<i>" not in page
+        sentence = page_of(wrong).sentence
+        assert (sentence.title, sentence.ready) == ("This job cannot run:", False), wrong
+        assert why in sentence.cause
 
 
 def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client) -> None:
@@ -103,10 +124,10 @@ def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client)
     words_of_job = arguments(row, Path("/out"))
     assert words_of_job[:3] == ["as-of", f"--root={root}", "--life=shop/replview-1"]
     assert "--time=2026-11-20T08:00:00+00:00" in words_of_job
-    assert "Waiting for a worker" in told(client, answer["Location"])
+    assert record_of(row).sentence.title == "Waiting for a worker."
 
     client.post(f"/history/{row.pk}/cancel/")
-    assert told(client, answer["Location"]).startswith("Cancelled:")
+    assert record_of(row).sentence.title == "Cancelled:"
     assert f'href="/history/{row.pk}/"' in client.get("/history/all/").content.decode()
     assert client.post("/history/new/", words | {"root": "/etc"}).status_code == 422
     assert HistoryJob.objects.count() == 1
@@ -114,7 +135,7 @@ def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client)
 
 def test_the_switch_of_exports_forbids_them_too(root: Path, client: Client) -> None:
     instance_settings.write("exports.allowed", False, "root")
-    assert told(client, "/history/").startswith("Exports are switched off")
+    assert page_of().sentence.title.startswith("Exports are switched off")
     words = {"job": "as-of", "root": str(root), "table": "public.orders"}
     assert client.post("/history/new/", words).status_code == 422
 
@@ -130,7 +151,23 @@ def ended(job: str = "as-of", words: dict | None = None, **values: Any) -> Histo
     return row
 
 
-def test_doubts_stand_above_the_rows(client: Client) -> None:
+def test_a_job_renders(client: Client) -> None:
+    row = ended(
+        result={
+            "columns": ["id", "note"], "rows": [["1", None], ["2", "<b>x</b>"]],
+            "complete": False, "reasons": ["no baseline is exported", "<i>"],
+            "told": {"begins": {"lsn": "0/10"}},
+        }
+    )  # fmt: skip
+    page = html_of(client, f"/history/{row.pk}/")
+    assert "<b>Done: 2 rows.</b> Not complete: no baseline is exported (1 more below)." in page
+    assert "<li>&lt;i&gt;</li>" in page
+    assert '<i class="unknown">null</i>' in page
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
+    assert '<th scope="row">begins: lsn</th><td class="mono wraps">0/10</td>' in page
+
+
+def test_doubts_stand_above_the_rows(db) -> None:
     row = ended(
         result={
             "columns": ["id", "note"], "rows": [["1", None], ["2", "<b>x</b>"]], "more": True,
@@ -138,47 +175,54 @@ def test_doubts_stand_above_the_rows(client: Client) -> None:
             "told": {"begins": {"lsn": "0/10"}, "key": ["id"], "life": None},
         }
     )  # fmt: skip
-    page = client.get(f"/history/{row.pk}/").content.decode()
-    assert verdict(page).startswith(
-        "Done: more than 2 rows. Not complete: no baseline is exported (1 more below)."
+    record = record_of(row)
+    assert record.sentence == Sentence(
+        level="look",
+        title="Done: more than 2 rows.",
+        cause="Not complete: no baseline is exported (1 more below).",
     )
-    assert "<li>a gap</li>" in page
-    assert '<i class="unknown">null</i>' in page
-    assert "&lt;b&gt;x&lt;/b&gt;" in page
-    assert '<th scope="row">begins: lsn</th><td class="mono wraps">0/10</td>' in page
+    assert record.reasons == ["no baseline is exported", "a gap"]
+    assert record.rows == [
+        [Cell("1"), Cell("null", unknown=True)],
+        [Cell("2"), Cell("<b>x</b>")],
+    ]
+    assert record.reported == [("key", "id"), ("life", "unknown"), ("begins: lsn", "0/10")]
 
 
-def test_the_job_says_which_engine_answers(client: Client) -> None:
+def test_the_job_says_which_engine_answers(db) -> None:
     told = {"answered_by": "DuckDB", "rows_read": 338_112}
     row = HistoryJob.objects.create(job="as-of", root="/r", requested_by="alice")
     claim = rows.claim()
     assert claim is not None
     rows.beat(claim, result={"told": told})
-    page = client.get(f"/history/{row.pk}/").content.decode()
-    assert ": DuckDB in the worker reads 338,112 rows." in verdict(page)
+    assert record_of(row).sentence.title.endswith(": DuckDB in the worker reads 338,112 rows.")
     rows.finish(claim, result={"columns": ["id"], "rows": [[1]], "complete": True, "told": told})
-    page = client.get(f"/history/{row.pk}/").content.decode()
-    assert verdict(page).startswith("Done: 1 row, answered by DuckDB in the worker.")
-    assert "answered by</th>" not in page
+    record = record_of(row)
+    assert record.sentence.title == "Done: 1 row, answered by DuckDB in the worker."
+    assert record.reported == []
 
 
-def test_the_page_says_who_will_answer(root: Path, client: Client, monkeypatch) -> None:
+def test_the_page_says_who_will_answer(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPLVIEW_SPARK", "sc://spark.example.com")
-    said = verdict(client.get("/history/").content.decode())
-    assert "DuckDB answers from up to 10,000,000 rows of Parquet. Spark answers from more." in said
+    assert page_of().sentence.cause == (
+        "DuckDB answers from up to 10,000,000 rows of Parquet. Spark answers from more."
+    )
     monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "0")
-    assert "Spark answers. Next: run it" in verdict(client.get("/history/").content.decode())
+    sentence = page_of().sentence
+    assert sentence.cause == "Spark answers."
+    assert sentence.next.startswith("run it")
     monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "many")
-    said = verdict(client.get("/history/").content.decode())
-    assert said.startswith("No job can run: REPLVIEW_SPARK_ABOVE is no number of rows.")
+    sentence = page_of().sentence
+    assert sentence.title == "No job can run:"
+    assert sentence.cause.startswith("REPLVIEW_SPARK_ABOVE is no number of rows.")
     # As where no Java is: DuckDB needs none.
     monkeypatch.delenv("REPLVIEW_SPARK")
     monkeypatch.setenv("REPLVIEW_SPARK_ABOVE", "1000")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    page = client.get("/history/").content.decode()
-    assert "up to 1,000 rows of Parquet. But for more of them Spark or its Java" in verdict(page)
-    assert "btn-primary" in page
+    sentence = page_of().sentence
+    assert "up to 1,000 rows of Parquet. But for more of them Spark or its Java" in sentence.cause
+    assert (sentence.level, sentence.ready) == ("ok", True)
 
 
 def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client) -> None:
@@ -191,41 +235,48 @@ def test_who_changed_what_leads_to_those_transactions(root: Path, client: Client
                      ["alice", "public.orders", "update, before unknown", None, 1]],
         },
     )  # fmt: skip
-    page = client.get(f"/history/{row.pk}/").content.decode()
-    assert verdict(page) == "Done: 2 rows. Complete: all that it takes is exported."
-    assert '<i class="unknown">nobody named</i>' in page
-    links = re.findall(r'<td class="mono[^>]*>\s*<a href="([^"]*)">([^<]*)<', page)
-    (many, two), (who, alice), (one, _) = [(html.unescape(to), text) for to, text in links]
-    assert (two, alice) == ("2,000", "alice")
-    assert "actor=%3F&tables=public.orders&ops=I&since=2026-11-20T08" in many
-    assert "ops=U" in one
-    for address in (many, who, one):
-        assert client.get(address).status_code == 200
+    record = record_of(row)
+    assert record.sentence == Sentence(
+        level="ok", title="Done: 2 rows.", cause="Complete: all that it takes is exported."
+    )
+    (nobody, *_, many), (alice, *_, single) = record.rows
+    assert nobody == Cell("nobody named", unknown=True)
+    assert (many.text, alice.text, single.text) == ("2,000", "alice", "1")
+    assert "actor=%3F&tables=public.orders&ops=I&since=2026-11-20T08" in many.url
+    assert "ops=U" in single.url
+    page = html_of(client, f"/history/{row.pk}/")
+    for cell in (many, alice, single):
+        assert f'<a href="{html.escape(cell.url)}">{cell.text}</a>' in page
+        assert client.get(cell.url).status_code == 200
 
 
-def test_a_row_it_names_leads_to_its_history(root: Path, client: Client) -> None:
+def test_a_row_it_names_leads_to_its_history(root: Path) -> None:
     row = ended(
         job="hot-rows", words={"life": "shop/replview-1", "table": "public.orders"},
         result={"columns": ["id", "changes"], "rows": [[1, 3], [None, 2]], "told": {"key": ["id"]}},
     )  # fmt: skip
-    page = client.get(f"/history/{row.pk}/").content.decode()
-    [link] = re.findall(r'<a href="(/rows/[^"]*)">1</a>', page)
-    assert "key.id=1" in html.unescape(link)
+    (first, changes), (unknown, _) = record_of(row).rows
+    assert first.url.startswith("/rows/")
+    assert "key.id=1" in first.url
+    assert (changes.url, unknown.url) == ("", "")
 
 
-def test_it_says_how_many_jobs_come_first(client: Client) -> None:
+def test_it_says_how_many_jobs_come_first(db) -> None:
     first, second = (
         HistoryJob.objects.create(job="as-of", root="/r", requested_by="alice") for _ in range(2)
     )
-    assert told(client, f"/history/{first.pk}/").startswith("Waiting for a worker.")
-    assert told(client, f"/history/{second.pk}/").startswith("Waiting: 1 job comes first.")
+    assert record_of(first).sentence.title == "Waiting for a worker."
+    assert record_of(second).sentence.title == "Waiting: 1 job comes first."
 
 
-def test_a_problem_stands_with_its_remedy(client: Client) -> None:
+def test_a_problem_stands_with_its_remedy(signed_in: Client) -> None:
     row = ended(cause="Spark finds no Java here", remedy="install Java 17: apt-get install x")
-    assert told(client, f"/history/{row.pk}/") == (
-        "Failed: Spark finds no Java here. Next: install Java 17: apt-get install x."
+    assert record_of(row).sentence == Sentence(
+        level="now",
+        title="Failed:",
+        cause="Spark finds no Java here.",
+        next="install Java 17: apt-get install x.",
     )
     # Who looked while it ran is shown the end.
-    answer = client.get(f"/history/{row.pk}/", headers={"HX-Request": "true"})
+    answer = signed_in.get(f"/history/{row.pk}/", headers={"HX-Request": "true"})
     assert answer["HX-Refresh"] == "true"
