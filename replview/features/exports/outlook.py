@@ -28,7 +28,7 @@ from replview.store.connecting import store_conninfo
 from replview.targets.policy import Refused
 
 #: What a page may spend on counting.
-_BUDGET = "5s"
+BUDGET = "5s"
 #: What is nice to know is looked up where counting took no longer than this.
 _MORE_BELOW_SECONDS = 1.0
 #: Measured: a file's schema and footer; a transaction's row of a time, an xid, an actor.
@@ -122,13 +122,13 @@ def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlo
     try:
         with connect(store_conninfo()) as connection:
             if not patient:
-                connection.execute(sql.SQL("SET statement_timeout = {}").format(_BUDGET))
+                connection.execute(sql.SQL("SET statement_timeout = {}").format(BUDGET))
             return _outlook(connection, export_request.slice)
     except StoreProblem as problem:
         raise Refused(problem.cause, problem.remedy) from None
     except errors.QueryCanceled:
         raise TooLong(
-            f"counting this slice takes longer than {_BUDGET}",
+            f"counting this slice takes longer than {BUDGET}",
             "Narrow it by time or LSN; the command replview export takes its time",
         ) from None
 

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import QueryDict
 from django.test import Client
 
 from replview.access.rights import Role, set_role
 from replview.features.exports import outlook
+from replview.features.exports.page import ExportPage, export_words, read_export_page
+from replview.features.exports.record import read_record
 from replview.store import instance_settings
 from replview.store.models import Export
 from replview.store.retention.tidy import make_partitions
@@ -36,12 +39,10 @@ def client(history: History) -> Client:
     return client
 
 
-def page_of(
-    history: History, query: str = "", *, anywhere: bool = False, budget: str = BUDGET
-) -> ExportPage:
+def page_of(history: History, query: str = "") -> ExportPage:
     """Return the page of an address, as an operator has it."""
     words = export_words(QueryDict(query))
-    return read_export_page(history.slot, words, anywhere=anywhere, tested=None, budget=budget)
+    return read_export_page(history.slot, words, anywhere=False, tested=None)
 
 
 def html_of(client: Client, address: str) -> str:
@@ -52,6 +53,18 @@ def test_the_page_renders(history: History, client: Client) -> None:
     page = html_of(client, "/exports/?slot=shop/replview&actor=alice&q=ALICE&min_changes=1&to=mine")
     assert "<b>Ready: 1 row, about" in page
     assert ">public.orders</td>" in page
+    assert "Read the changes" in page
+    assert "the slice is narrowed" in page
+    assert "Have the table as of" not in page
+    key = str(history.orders.relation_id)
+    history.commit({"op": "U", "new": {"id": "3"}}, relations={key: [0, 1, 0, 0]})
+    whole = html_of(client, "/exports/?to=mine")
+    assert "Have the table as of" in whole
+    assert "not sent 1 time, see _not_sent" in whole
+    orders = whole.split(">public.orders</td>")[1].split("</tr>")[0]
+    rows, size, files = re.findall(r'<td class="num">\s*(.*?)\s*</td>', orders)
+    assert (rows, files) == ("4", "1")
+    assert "kB" in size
     assert 'value="alice"' in page
     assert str(Path("exports") / "mine") in page
     # Carried on by the sentence's form, and taken off by its chip.
@@ -76,7 +89,7 @@ def test_the_address_is_the_sentence(history: History) -> None:
 
     page = page_of(history, "slot=shop/replview&actor=alice&ops=I&to=mine")
     assert page.sentence.title.startswith("Ready: 1 row, about")
-    assert (page.filter.actors, page.filter.ops) == (("alice",), "I")
+    assert (page.filter.actor, page.filter.ops) == ("alice", "I")
     assert page.target.endswith(str(Path("exports") / "mine"))
 
     page = page_of(history, "since=2030-01-01T00:00:00Z")
@@ -129,7 +142,8 @@ def test_what_is_asked_for_is_tried_recorded_and_cancelled(
     assert read_record(row).sentence.title == "Waiting for a worker,"
 
     client.post(f"/exports/{row.pk}/cancel/")
-    assert read_record(Export.objects.get()).sentence.title.startswith("Cancelled")
+    row.refresh_from_db()
+    assert read_record(row).sentence.title.startswith("Cancelled")
     assert f'href="/exports/{row.pk}/"' in client.get("/exports/all/").content.decode()
 
 
@@ -182,9 +196,14 @@ def test_files_and_values_that_were_not_sent_are_told_before(history: History) -
     assert page.reading.table == "public.orders"
     page = page_of(history, "read=public.stock")
     assert page.reading is not None
-    programs = str(page.reading)
-    assert "/shop/replview-1/public.stock" in programs
-    assert "/shop/replview-1/public.orders" not in programs
-    assert page.reading.as_of
+    assert page.reading.table == "public.stock"
+    assert {program.purpose for program in page.reading.snippets} == {"changes", "table"}
+    assert not page.reading.why_no_table
+    for program in page.reading.snippets:
+        assert "/shop/replview-1/public.stock" in program.text
+        assert "/shop/replview-1/public.orders" not in program.text
     # Of a part of the changes there is no table.
     page = page_of(history, "ops=I")
+    assert page.reading is not None
+    assert {program.purpose for program in page.reading.snippets} == {"changes"}
+    assert "the slice is narrowed" in page.reading.why_no_table
