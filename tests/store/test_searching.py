@@ -315,8 +315,8 @@ def test_pages_hold_every_change_once(history, monkeypatch, limit, rolled) -> No
 def test_out_of_time_it_says_how_far_and_goes_on_from_there(history, monkeypatch, where) -> None:
     for number in range(6):
         history.commit(insert(number), insert(number + 10))
-    monkeypatch.setattr("replview.store.read.changes.search._FIRST_READ", 3)
-    monkeypatch.setattr("replview.store.read.changes.search._MOST_READ", 3)
+    monkeypatch.setattr("replview.store.read.changes.search.FIRST_READ", 3)
+    monkeypatch.setattr("replview.store.read.changes.search.MOST_READ", 3)
     seen, cursor, steps = [], None, 0
     while True:
         found = search(history, where, cursor=cursor, budget_seconds=0)
@@ -332,8 +332,8 @@ def test_out_of_time_it_says_how_far_and_goes_on_from_there(history, monkeypatch
 
 
 def test_a_large_transaction_is_read_in_windows(history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.store.read.changes.search._FIRST_READ", 4)
-    monkeypatch.setattr("replview.store.read.changes.search._MOST_READ", 4)
+    monkeypatch.setattr("replview.store.read.changes.search.FIRST_READ", 4)
+    monkeypatch.setattr("replview.store.read.changes.search.MOST_READ", 4)
     history.commit(*[insert(n) for n in range(20)])
     seen, cursor = [], None
     while True:

@@ -28,7 +28,7 @@ from replview.ui.component_html import OPERATIONS_MANY
 
 PAGE_ROWS = 50
 #: What a page may spend on searching.
-_BUDGET_SECONDS = 0.6
+BUDGET_SECONDS = 0.6
 _TABLES_LIMIT = 500
 #: Of a line's sentence: columns told, characters of a value.
 _MOST_MOVED = 3
@@ -187,7 +187,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
     try:
         page.found = find_changes(
             reading_session(), wanted, cursor=cursor, limit=PAGE_ROWS,
-            budget_seconds=_BUDGET_SECONDS,
+            budget_seconds=BUDGET_SECONDS,
         )  # fmt: skip
     except WhereProblem as error:
         page.trouble = str(error)

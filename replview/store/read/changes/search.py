@@ -16,8 +16,8 @@ from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.session import ReadSession
 
 #: Changes looked at by a read: small at first, for the answer that is near.
-_FIRST_READ = 2000
-_MOST_READ = 16_000
+FIRST_READ = 2000
+MOST_READ = 16_000
 #: A read that took so long is not followed by a larger one: what it takes could not be foretold.
 _LONG_READ_SECONDS = 0.15
 
@@ -52,8 +52,8 @@ def find_changes(
     Raises ``WhereProblem`` for a condition that fits no table.
     """
     started = time.monotonic()
-    first = _FIRST_READ if wanted.where else min(max(limit * 2, 100), _FIRST_READ)
-    batching = Batching(first, _MOST_READ if wanted.where else _FIRST_READ)
+    first = FIRST_READ if wanted.where else min(max(limit * 2, 100), FIRST_READ)
+    batching = Batching(first, MOST_READ if wanted.where else FIRST_READ)
     scan = ChangeScan(
         session, wanted, forwards=False, place=cursor, batching=batching, enough=limit + 1
     )
