@@ -1,11 +1,11 @@
 """What the addresses of the actors pages ask for."""
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest
 from django.urls import reverse
 
 from replview.store.sums.actor_sums import SORTS
@@ -62,8 +62,8 @@ class ActorsQuery:
         return "today (UTC)" if days == 1 else f"in the last {days} days"
 
 
-def wanted_of(request: HttpRequest) -> ActorsQuery:
-    asked = Params(request.GET)
+def wanted_of(query: Mapping[str, str]) -> ActorsQuery:
+    asked = Params(query)
     place, tilde, name = asked.text("after", 400, strip=False).partition("~")
     order = whole_number(place) if tilde else None
     return ActorsQuery(

@@ -24,6 +24,7 @@ from replview.store.sums.actor_sums import (
     span_of,
 )
 from replview.text.addresses import find_url, transactions_url
+from replview.text.formats import count_words, plural
 from replview.text.parsing import table_text
 from replview.ui.changes.transaction_lines import TransactionLine, transaction_lines
 
@@ -87,9 +88,22 @@ class ActorsPage:
         return self.wanted.url(self.slot, after=(last.order, last.actor))
 
     @property
-    def unknown_percent(self) -> int:
-        """Of the transactions, those of nobody named."""
-        return round(100 * self.found.unknown / max(self.found.transactions, 1))
+    def title(self) -> str:
+        """How many changed something: ``2 actors changed shop/replview in the last 30 days.``"""
+        named = f" with “{self.wanted.q}”" if self.wanted.q else ""
+        who = plural(self.found.actors, "actor") if self.found.transactions else "Nobody"
+        return f"{who}{named} changed {self.slot} {self.wanted.words}."
+
+    @property
+    def unknown_words(self) -> str:
+        """In how many transactions nobody was named; empty of a search, and of no transaction."""
+        if not self.found.transactions or self.wanted.q:
+            return ""
+        if not self.found.unknown:
+            return "Of every transaction somebody said who it was."
+        percent = round(100 * self.found.unknown / self.found.transactions)
+        unknown = plural(self.found.unknown, "transaction")
+        return f"Of {unknown} ({percent} %) nobody said who it was."
 
 
 def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsPage:
@@ -172,6 +186,33 @@ class ActorPage:
     @property
     def name(self) -> str:
         return self.actor or "Nobody named"
+
+    @property
+    def title(self) -> str:
+        """What the actor changed: ``alice changed 3 rows in 1 table of shop/replview ...``"""
+        span = f"of {self.slot} {self.wanted.words}"
+        if self.sums is not None:
+            tables = plural(len(self.tables) + self.more_tables, "table")
+            return f"{self.name} changed {plural(self.sums.changes, 'row')} in {tables} {span}"
+        if self.actor:
+            return f"No stored transaction {span} names “{self.actor}”."
+        return f"Every stored transaction {span} names somebody."
+
+    @property
+    def known_by(self) -> str:
+        """How well the actor is known; empty where nothing is in the span."""
+        sums = self.sums
+        if sums is None:
+            return ""
+        if not self.actor:
+            return f"Nothing in these {plural(sums.transactions, 'transaction')} says who it was."
+        if self.disagreeing:
+            return f"Stamps contradict each other in {self.disagreeing} of the latest transactions."
+        if sums.claimed and sums.stamped:
+            verb = "is" if sums.stamped == 1 else "are"
+            claimed = plural(sums.claimed, "transaction")
+            return f"{claimed} claim it, {count_words(sums.stamped)} {verb} stamped."
+        return "The database stamped it." if sums.stamped else "The application said so: claimed."
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:

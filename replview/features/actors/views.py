@@ -24,7 +24,7 @@ def actors(request: HttpRequest) -> HttpResponse:
         return _no_slot(request)
     slot = view.slot
     today = timezone.now().astimezone(UTC).date()
-    page = read_actors_page(slot, wanted_of(request), today)
+    page = read_actors_page(slot, wanted_of(request.GET), today)
     content = {"page": page, "slot": slot, "coverage": coverage_of(reading_session(), slot)}
     return render(request, "actors/actors.html", content)
 
@@ -37,7 +37,7 @@ def actor(request: HttpRequest) -> HttpResponse:
     if view is None:
         return _no_slot(request)
     slot = view.slot
-    wanted = wanted_of(request)
+    wanted = wanted_of(request.GET)
     if "actor" not in request.GET:
         return redirect(wanted.url(slot))
     name = Params(request.GET).text("actor", 300, strip=False)
