@@ -1,6 +1,6 @@
 """What is in flight: streaming, prepared, prepared elsewhere, and how the others ended."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from replview.features.in_flight.page import (
 )
 from replview.features.in_flight.rows import EndedRow, InFlightRow
 from replview.features.in_flight.text import (
+    Sentence,
     database_of,
     ends_of_session,
     sentence_of,
@@ -146,6 +147,108 @@ def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
     return blocked
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChoice:
+    """A source in the page's menu, with the slots that replview receives of it."""
+
+    name: str
+    url: str
+    #: The page shows this source, and all of its slots.
+    current: bool
+    #: ``(name, address, chosen)``.
+    slots: list[tuple[str, str, bool]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightPage:
+    """The page of what is in flight, with the transaction in its drawer."""
+
+    content: InFlight
+    filters: InFlightQuery
+    sentence: Sentence
+    #: ``logical_decoding_work_mem`` of the sources in words; empty where it is unknown.
+    work_mem: str
+    #: When a source in view was last looked at; None where none was.
+    looked_at: datetime | None
+    sources: list[SourceChoice]
+    #: The transaction that the address names; None where it names none, or one that is gone.
+    chosen: Chosen | None
+    #: The address names a transaction that is not stored any more.
+    gone: bool
+    #: When the half received transaction that the address names was discarded.
+    discarded_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedPage:
+    """One page of the list of all transactions that ended, the newest first."""
+
+    filters: InFlightQuery
+    ended: list[EndedRow]
+    #: It is the beginning of the list.
+    first: bool
+    #: The cursor of the next page; None on the last one.
+    older: str | None
+    page_rows: int = ENDED_PAGE
+
+
+def build_page(filters: InFlightQuery) -> InFlightPage:
+    """Read what is in flight, and the transaction that the filters name."""
+    scope = read_scope(filters)
+    content = read_in_flight(filters, scope)
+    chosen = read_chosen(filters.chosen, scope)
+    gone = filters.chosen is not None and chosen is None
+    looked_at = [state.looked_at for state in scope.source_states.values() if state.looked_at]
+    return InFlightPage(
+        content=content,
+        filters=filters,
+        sentence=sentence_of(content),
+        work_mem=work_mem_words(scope),
+        looked_at=max(looked_at, default=None),
+        sources=_sources(content),
+        chosen=chosen,
+        gone=gone,
+        discarded_at=received_anew(filters.chosen)[1]
+        if gone and filters.chosen is not None
+        else None,
+    )
+
+
+def build_ended_page(filters: InFlightQuery, before: tuple[datetime, int] | None) -> EndedPage:
+    """Read one page of the transactions that ended, from a place in the list on."""
+    scope = read_scope(filters)
+    wanted = filters.wanted(scope.incarnations, scope.now)
+    rows = store.ended_rows(wanted, limit=ENDED_PAGE + 1, before=before)
+    shown = rows[:ENDED_PAGE]
+    return EndedPage(
+        filters=filters,
+        ended=ended_rows(shown, scope),
+        first=before is None,
+        older=_cursor(shown[-1].stored_at, shown[-1].pk) if len(rows) > ENDED_PAGE else None,
+    )
+
+
+def _sources(content: InFlight) -> list[SourceChoice]:
+    filters = content.filters
+    choices = {
+        name: SourceChoice(
+            name=name,
+            url=filters.url(source=name, slot="", rows="", tx=""),
+            current=filters.source == name and not filters.slot,
+        )
+        for name in Source.objects.values_list("name", flat=True)
+    }
+    for slot in content.scope.all_slots:
+        url = filters.url(source="", slot=str(slot), rows="", tx="")
+        choices[slot.source.name].slots.append((slot.name, url, str(slot) == filters.slot))
+    return list(choices.values())
+
+
+def _cursor(stored_at: datetime | None, identifier: int) -> str:
+    assert stored_at is not None
+    return f"{stored_at.timestamp() * 1e6:.0f}-{identifier}"
+
+
 @page(
     GET,
     role=VIEWER,
@@ -154,15 +257,9 @@ def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
 )
 def in_flight(request: HttpRequest) -> HttpResponse:
     """The whole page, with the drawer of the transaction its address names."""
-    filters = InFlightQuery.from_words(request.GET)
-    scope = read_scope(filters)
-    page = _page(read_in_flight(filters, scope))
-    chosen = read_chosen(filters.chosen, scope)
-    if chosen is not None:
-        page |= _chosen(chosen)
-    elif filters.chosen is not None:
-        page |= {"gone": True, "discarded_at": received_anew(filters.chosen)[1]}
-    return render(request, "in_flight/in_flight.html", page)
+    page = build_page(InFlightQuery.from_words(request.GET))
+    drawer = {} if page.chosen is None else _first_changes(page.chosen)
+    return render(request, "in_flight/in_flight.html", {**_names(page), **drawer})
 
 
 @page(GET, role=VIEWER, polled=True)
@@ -170,11 +267,8 @@ def now(request: HttpRequest) -> HttpResponse:
     """The parts that change; nothing (204) while ``seen`` is still how things are."""
     if request.GET.get("seen", "") == store.revision():
         return HttpResponse(status=204)
-    filters = InFlightQuery.from_words(request.GET)
-    scope = read_scope(filters)
-    page = _page(read_in_flight(filters, scope))
-    page["chosen"] = read_chosen(filters.chosen, scope)
-    return render(request, "in_flight/now.html", page)
+    page = build_page(InFlightQuery.from_words(request.GET))
+    return render(request, "in_flight/now.html", _names(page))
 
 
 @page(GET, role=VIEWER, of={"transaction_id": None}, record=ROWS)
@@ -183,68 +277,29 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
     chosen = read_chosen(transaction_id, scope)
     if chosen is None:
         raise Http404("there is no such transaction, or it was received anew")
-    page = {"filters": InFlightQuery.from_words(request.GET), **_chosen(chosen)}
-    return render(request, "in_flight/_drawer.html", page)
+    filters = InFlightQuery.from_words(request.GET)
+    content = {"filters": filters, "chosen": chosen, **_first_changes(chosen)}
+    return render(request, "in_flight/_drawer.html", content)
 
 
 @page(GET, role=VIEWER, nav="in-flight")
 def ended(request: HttpRequest) -> HttpResponse:
     """All that have ended, a page at a time, the newest first."""
-    filters = InFlightQuery.from_words(request.GET)
-    scope = read_scope(filters)
-    before = _before(request.GET.get("before", ""))
-    wanted = filters.wanted(scope.incarnations, scope.now)
-    rows = store.ended_rows(wanted, limit=ENDED_PAGE + 1, before=before)
-    shown = rows[:ENDED_PAGE]
-    page: dict[str, Any] = {
-        "filters": filters,
-        "ended": ended_rows(shown, scope),
-        "first": before is None,
-        "older": _cursor(shown[-1].stored_at, shown[-1].pk) if len(rows) > ENDED_PAGE else None,
-        "page_rows": ENDED_PAGE,
-    }
-    return render(request, "in_flight/ended.html", page)
+    page = build_ended_page(
+        InFlightQuery.from_words(request.GET), _before(request.GET.get("before", ""))
+    )
+    return render(request, "in_flight/ended.html", _names(page))
 
 
-def _page(content: InFlight) -> dict[str, object]:
-    scope: Scope = content.scope
-    looked_at = [one.looked_at for one in scope.source_states.values() if one.looked_at]
-    return {
-        "content": content,
-        "filters": content.filters,
-        "sentence": sentence_of(content),
-        "work_mem": work_mem_words(scope),
-        "looked_at": max(looked_at, default=None),
-        "sources": _sources(content),
-    }
+def _names(page: InFlightPage | EndedPage) -> dict[str, object]:
+    """Return the fields of a page by name, as its templates use them."""
+    return {field.name: getattr(page, field.name) for field in fields(page)}
 
 
-def _sources(content: InFlight) -> list[dict[str, Any]]:
-    filters = content.filters
-    found: dict[str, dict[str, Any]] = {
-        name: {
-            "name": name,
-            "url": filters.url(source=name, slot="", rows="", tx=""),
-            "current": filters.source == name and not filters.slot,
-            "slots": [],
-        }
-        for name in Source.objects.values_list("name", flat=True)
-    }
-    for slot in content.scope.all_slots:
-        url = filters.url(source="", slot=str(slot), rows="", tx="")
-        found[slot.source.name]["slots"].append((slot.name, url, str(slot) == filters.slot))
-    return list(found.values())
-
-
-def _chosen(chosen: Chosen) -> dict[str, object]:
-    """The drawer of one, with its first changes."""
+def _first_changes(chosen: Chosen) -> dict[str, object]:
+    """Return the first changes of the transaction in the drawer."""
     row = find_transaction(chosen.transaction.pk)
-    return {"chosen": chosen, **changes_page(row, read_slot(row))}
-
-
-def _cursor(stored_at: datetime | None, identifier: int) -> str:
-    assert stored_at is not None
-    return f"{stored_at.timestamp() * 1e6:.0f}-{identifier}"
+    return changes_page(row, read_slot(row))
 
 
 def _before(cursor: str) -> tuple[datetime, int] | None:

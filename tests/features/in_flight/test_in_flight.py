@@ -6,11 +6,23 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from decoder.scalars import LSN
+from replview.features.in_flight.filters import InFlightQuery
+from replview.features.in_flight.page import read_scope
+from replview.features.in_flight.queries import Aborted
+from replview.features.in_flight.views import (
+    Blocked,
+    Chosen,
+    InFlightPage,
+    build_page,
+    read_chosen,
+)
 from replview.health.open_transactions import literal
+from replview.health.states import Level
 from replview.store.models import (
     AbortedSubtransaction,
     Relation,
@@ -47,9 +59,23 @@ def batch(scene: Scene) -> Transaction:
     return Transaction.objects.get(gid="crm_batch_20261119_2")
 
 
-def test_the_oldest_prepared_one_is_the_sentence_with_both_of_its_ends(
-    signed_in: Client, batch: Transaction, scene: Scene
-) -> None:
+def page_of(query: str = "") -> InFlightPage:
+    return build_page(InFlightQuery.from_words(QueryDict(query)))
+
+
+def chosen(row: Transaction) -> Chosen:
+    """Return the transaction as the drawer tells it."""
+    found = read_chosen(row.pk, read_scope(InFlightQuery()))
+    assert found is not None
+    return found
+
+
+def names(query: str = "") -> list[str]:
+    """Return the names of the open transactions that an address lists, in order."""
+    return [row.transaction.name for row in page_of(query).content.rows]
+
+
+def test_the_page_renders(signed_in: Client, batch: Transaction, scene: Scene) -> None:
     look(scene, "crm", prepared=[prepared_there(batch)])
     answer = signed_in.get("/in-flight/")
 
@@ -62,6 +88,27 @@ def test_the_oldest_prepared_one_is_the_sentence_with_both_of_its_ends(
     assert 'data-copy="COMMIT PREPARED &#x27;crm_batch_20261119_2&#x27;;"' in page
     assert 'data-copy="ROLLBACK PREPARED &#x27;crm_batch_20261119_2&#x27;;"' in page
     assert "connected to database crm. replview never runs this." in said
+    assert said.index("479418") < said.index("481833")
+    assert said.index("crm_batch_20261119_2", 900) < said.index("pos_settle_20261120_05")
+
+
+def test_the_oldest_prepared_one_is_the_sentence_with_both_of_its_ends(
+    batch: Transaction, scene: Scene
+) -> None:
+    look(scene, "crm", prepared=[prepared_there(batch)])
+    sentence = page_of().sentence
+
+    assert sentence.title == "5 open: 2 streaming, 3 prepared."
+    assert (sentence.name, sentence.doing) == ("crm_batch_20261119_2", "prepared for")
+    assert sentence.since == batch.prepared_at
+    assert sentence.rest.replace("\xa0", " ") == "It holds 4.1 GB of WAL."
+    assert sentence.next == "commit it or roll it back."
+    assert [statement.sql for statement in sentence.statements] == [
+        "COMMIT PREPARED 'crm_batch_20261119_2';",
+        "ROLLBACK PREPARED 'crm_batch_20261119_2';",
+    ]
+    assert sentence.where == "Run it on crm, connected to database crm."
+    assert (sentence.level, sentence.chosen) == (Level.LOOK, batch.pk)
 
 
 def test_rows_stand_oldest_first_with_what_they_changed(signed_in: Client, scene: Scene) -> None:
@@ -75,15 +122,23 @@ def test_rows_stand_oldest_first_with_what_they_changed(signed_in: Client, scene
     row.save()
     AbortedSubtransaction.objects.create(transaction_id=row.pk, subxid=479419, changes=12_088)
     AbortedSubtransaction.objects.create(transaction_id=row.pk, subxid=479418, changes=0)
-    said = plain(signed_in.get("/in-flight/"))
+    content = page_of().content
 
-    assert said.index("479418") < said.index("481833")
+    assert [one.transaction.xid for one in content.streaming] == [479418, 481833]
+    first = content.streaming[0]
+    assert first.aborted == Aborted(subtransactions=1, counted=True)
+    assert first.transaction.aborted_changes == 12_088
+    assert [(table.name, table.operations) for table in first.tables] == [
+        ("price_list", [("U", 186_400)])
+    ]
+    gids = [str(one.transaction.gid) for one in content.prepared]
+    assert gids.index("crm_batch_20261119_2") < gids.index("pos_settle_20261120_05")
+    said = plain(signed_in.get("/in-flight/"))
     assert "1 subtransaction rolled back, taking away 12,088 changes" in said
     assert "price_list U update 186,400" in said
-    assert said.index("crm_batch_20261119_2", 900) < said.index("pos_settle_20261120_05")
 
 
-def test_filters_stand_in_the_address_and_hide_the_rest(signed_in: Client, scene: Scene) -> None:
+def test_filters_stand_in_the_address_and_hide_the_rest(scene: Scene) -> None:
     for query, shown, hidden in (
         ("slot=crm/replview", "crm_batch", "pos_settle"),
         ("source=shop", "pos_settle", "crm_batch"),
@@ -92,33 +147,44 @@ def test_filters_stand_in_the_address_and_hide_the_rest(signed_in: Client, scene
         ("q=settle", "pos_settle", "479418"),
         ("q=481833", "481833", "pos_settle"),
     ):
-        rows = text_of(signed_in.get(f"/in-flight/?{query}")).split('id="in-flight"')[1]
+        rows = " ".join(names(query))
         assert shown in rows, query
-        assert hidden not in rows.split('id="side"')[0], query
+        assert hidden not in rows, query
+    assert page_of("older=60&q=settle").content.filters.query == "older=60&q=settle"
 
 
 def test_a_filter_nothing_passes_says_so_and_a_slot_there_is_not_is_404(
     signed_in: Client, scene: Scene
 ) -> None:
-    said = plain(signed_in.get("/in-flight/?q=nobody"))
+    page = page_of("q=nobody")
+    assert (page.sentence.title, page.content.whole.open) == ("Nothing matches.", 5)
+    assert page.sentence.rest == "5 transactions not shown."
+    assert names("q=nobody") == []
 
-    assert "5 open, and none passes the filters." in said
     assert signed_in.get("/in-flight/?slot=shop/nobody").status_code == 404
     assert signed_in.get("/in-flight/?older=x&state=odd&tx=no&rows=-1").status_code == 200
 
 
 def test_none_says_when_they_would_appear(signed_in: Client, scene: Scene) -> None:
     look(scene, "warehouse")
-    said = plain(signed_in.get("/in-flight/?source=warehouse"))
+    page = page_of("source=warehouse")
+    assert page.sentence.title == "Nothing is in flight."
+    assert page.work_mem.replace("\xa0", " ") == "64 MB on this source"
 
-    assert "Nothing is in flight." in said
+    said = plain(signed_in.get("/in-flight/?source=warehouse"))
     assert (
         "None Transactions appear here once prepared, or past logical_decoding_work_mem "
         "(64 MB on this source)." in said
     )
+    said = plain(signed_in.get("/in-flight/?q=nobody"))
+    assert "5 open, and none passes the filters." in said
 
 
 def test_without_any_slot_it_says_what_to_do(signed_in: Client) -> None:
+    sentence = page_of().sentence
+    assert (sentence.title, sentence.next) == (
+        "Nothing is recorded yet.", "add a source and a slot.",
+    )  # fmt: skip
     assert "Nothing is recorded yet." in plain(signed_in.get("/in-flight/"))
 
 
@@ -144,10 +210,15 @@ def test_whether_it_is_still_on_the_source_is_told_as_last_seen(
 
 
 def test_a_drawer_of_another_source_than_the_filters_is_of_an_open_one(
-    signed_in: Client, batch: Transaction, scene: Scene
+    batch: Transaction, scene: Scene
 ) -> None:
     for query in (f"tx={batch.pk}", f"source=billing-eu&tx={batch.pk}"):
-        assert "changes so far not committed" in plain(signed_in.get(f"/in-flight/?{query}"))
+        page = page_of(query)
+        assert page.chosen is not None, query
+        assert page.chosen.open is not None, query
+        assert page.chosen.open.transaction.pk == batch.pk
+        assert not page.gone
+    assert page_of("tx=1").gone
 
 
 def test_the_drawer_says_what_it_blocks_and_holds(
@@ -160,6 +231,12 @@ def test_the_drawer_says_what_it_blocks_and_holds(
         "retained_wal_bytes": 4 << 30, "unconfirmed_wal_bytes": 0, "active": True,
         "xmin_age": None, "database": "crm"}}  # fmt: skip
     found.save()
+    drawer = chosen(batch)
+    assert (drawer.owner, drawer.database) == ("crm_batch", "crm")
+    assert drawer.blocked == Blocked(
+        vacuum="rows deleted in the last 84,267 transactions stay", sessions=2
+    )
+    assert drawer.limit_words == "no limit set"
     said = plain(signed_in.get(f"/in-flight/{batch.pk}/drawer/"))
 
     assert "Owner, database crm_batch, crm" in said
@@ -202,14 +279,21 @@ def test_a_prepared_one_that_is_in_no_record_says_why(
     slots = {"replview": {"database": "crm"}, "warehouse_sync": {"database": "crm"}}
     look(scene, "crm", prepared=[old, prepared_there(batch), other],
          holders={"next_xid": 10, "slots": slots})  # fmt: skip
-    answer = signed_in.get("/in-flight/")
+    rows = {row.holder.name: row for row in page_of().content.on_source}
+    assert rows[other["gid"]].why == "in another database than the slot's"
+    assert rows["older"].why.startswith("prepared before the slot followed it")
+    own = rows["crm_batch_20261119_2"]
+    assert (own.transaction, str(own.slot), own.why) == (batch.pk, "crm/replview", "")
+    sentence = page_of().sentence
+    assert (sentence.name, sentence.doing) == ("older", "prepared on crm for")
+    assert sentence.since == scene.now - timedelta(days=3)
 
+    answer = signed_in.get("/in-flight/")
     said, page = plain(answer), text_of(answer)
     apart = page.split('id="on-source-title"')[1]
     assert "in another database than the slot&#x27;s" in apart
-    assert "prepared before the slot followed it" in apart
-    own = apart.split(">crm_batch_20261119_2<")[1].split('id="ended-title"')[0]
-    assert f'tx={batch.pk}">in the record of crm/replview</a>' in own
+    shown = apart.split(">crm_batch_20261119_2<")[1].split('id="ended-title"')[0]
+    assert f'tx={batch.pk}">in the record of crm/replview</a>' in shown
     assert "older , prepared on crm for 3 d" in said
     assert "<img" not in page
     quoted = "COMMIT PREPARED &#x27;it&#x27;&#x27;s &lt;img"
@@ -242,8 +326,15 @@ def test_the_stages_of_an_ended_one_come_from_its_transitions(
             recorded_at=at + timedelta(seconds=seconds),
             source_time=source_time and source_time + timedelta(seconds=seconds),
         )  # fmt: skip
-    page = text_of(signed_in.get("/in-flight/"))
+    [ended] = [one for one in page_of().content.ended if one.transaction.pk == row.pk]
+    assert ended.lifecycle is not None
+    assert ended.lifecycle.words == "1\xa0min\xa042\xa0s + 1\xa0min\xa028\xa0s"
+    assert [(step.state, str(step.lsn)) for step in ended.lifecycle.steps] == [
+        ("streaming", "0/1000"), ("prepared", "0/1066"), ("committed", "0/10BE"),
+    ]  # fmt: skip
+    assert ended.lifecycle.end == "committed"
 
+    page = text_of(signed_in.get("/in-flight/"))
     shown = page.split(f'id="tx-{row.pk}"')[1].split("</tr>")[0]
     assert "1\xa0min\xa042\xa0s + 1\xa0min\xa028\xa0s" in shown
     assert 'class="lifecycle-streaming"' in shown
@@ -251,8 +342,7 @@ def test_the_stages_of_an_ended_one_come_from_its_transitions(
     assert 'href="#i-state-committed"' in shown
     assert "prepared " in shown
     assert "0/1066" in shown
-    drawer = plain(signed_in.get(f"/in-flight/{row.pk}/drawer/"))
-    assert "0/10BE" in drawer
+    assert "0/10BE" in plain(signed_in.get(f"/in-flight/{row.pk}/drawer/"))
     for address in (f"/transactions/{row.pk}/", f"/transactions/{row.pk}/drawer/"):
         assert 'class="lifecycle-prepared"' in text_of(signed_in.get(address))
 
@@ -264,18 +354,20 @@ def test_stages_without_transitions_are_drawn_from_the_transaction(
     row = _ended(scene, "rolled back", gid="cancelled", prepared_at=prepared,
                  ended_at=prepared + timedelta(seconds=22))  # fmt: skip
     plain_one = _ended(scene, "committed", commit_seq=901)
+    [ended] = page_of().content.ended
+    assert ended.transaction.pk == row.pk
+    assert ended.lifecycle is not None
+    assert (ended.lifecycle.words, ended.lost) == ("prepared 22\xa0s", True)
     page = text_of(signed_in.get("/in-flight/"))
-
     shown = page.split(f'id="tx-{row.pk}"')[1].split("</tr>")[0]
-    assert "prepared 22\xa0s" in shown
     assert "<s>7</s>" in shown
-    assert f'id="tx-{plain_one.pk}"' not in page
     assert 'class="lifecycle"' not in text_of(signed_in.get(f"/transactions/{plain_one.pk}/"))
 
 
 def test_changes_that_were_swept_away_are_said_to_be(signed_in: Client, scene: Scene) -> None:
     row = _ended(scene, "aborted", streamed=True, ended_at=scene.now)
     AbortedSubtransaction.objects.create(transaction_id=row.pk, subxid=row.xid, swept=True)
+    assert not chosen(row).kept
     said = plain(signed_in.get(f"/in-flight/{row.pk}/drawer/"))
 
     assert "its changes were deleted" in said
@@ -286,8 +378,8 @@ def test_all_that_ended_are_listed_a_page_at_a_time(signed_in: Client, scene: Sc
     for number in range(130):
         _ended(scene, "committed", gid=f"g{number:03}", commit_seq=1000 + number,
                stored_at=scene.now - timedelta(seconds=number // 3))  # fmt: skip
-    first = text_of(signed_in.get("/in-flight/"))
-    assert "More </a>" in first
+    assert page_of().content.more_ended
+    assert "More </a>" in text_of(signed_in.get("/in-flight/"))
     address, seen = "/in-flight/ended/?source=shop", []
     while address:
         page = text_of(signed_in.get(address))
@@ -358,13 +450,15 @@ def test_queries_do_not_grow_with_what_is_open(signed_in: Client, scene: Scene) 
 def test_a_thousand_waiting_are_counted_and_fifty_drawn(signed_in: Client, scene: Scene) -> None:
     look(scene, "shop", prepared=_waiting(scene, 1000))
     SlotSample.objects.all().delete()
-    signed_in.get("/in-flight/")
+    page = page_of()
+    assert page.sentence.title == "1,005 open: 2 streaming, 1,003 prepared."
+    assert (page.content.numbers.prepared, page.content.more_prepared) == (1003, 953)
+    assert page.filters.more_url == "/in-flight/?rows=150"
     began = time.perf_counter()
     answer = signed_in.get("/in-flight/")
     took = time.perf_counter() - began
 
     said = plain(answer)
-    assert "1,005 open: 2 streaming, 1,003 prepared." in said
     assert "1,003 waiting for COMMIT PREPARED" in said
     assert "953 younger not shown" in said
     assert text_of(answer).count('aria-label="gid waits') == 49
@@ -383,8 +477,10 @@ def test_sources_that_are_gone_leave_nothing(signed_in: Client, scene: Scene) ->
 def test_a_source_that_sends_transactions_only_when_they_are_committed_is_named(
     signed_in: Client, scene: Scene
 ) -> None:
+    assert page_of().content.scope.sent_late == []
     assert "PostgreSQL before 14" not in plain(signed_in.get("/in-flight/"))
     Source.objects.filter(name="crm").update(server_version=130023)
 
+    assert page_of().content.scope.sent_late == ["crm"]
     said = plain(signed_in.get("/in-flight/"))
     assert "PostgreSQL before 14 sends a transaction when it is committed: of crm none is" in said
