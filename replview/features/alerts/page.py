@@ -1,12 +1,12 @@
 """The alerts page and its filters: what fires, worst first, then what is over, newest first."""
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
@@ -14,16 +14,19 @@ from replview.access.reading import Place
 from replview.features.alerts.evaluation import EVALUATED_AT
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.lines import AlertLine
+from replview.health.fleet import Fleet
 from replview.health.states import Level
 from replview.store import instance_settings
-from replview.store.models import Alert, AlertRule, Source
+from replview.store.models import Alert, AlertRule, Delivery, Source
 from replview.text.formats import age_words, plural
 from replview.ui.params import RANGES, Params
+from replview.ui.sentence import Sentence
 
 _DEFAULT_RANGE = "7d"
 _TEXT_LIMIT = 130
 PAGE_ALERTS = 50
 _MOST_FIRING = 500
+_DELIVERIES_SHOWN = 50
 #: Rules are evaluated every few seconds: for longer, nobody has.
 _EVALUATED_WITHIN = dt.timedelta(seconds=30)
 _RELATED = ("rule", "source", "slot")
@@ -87,15 +90,15 @@ class AlertsQuery:
         return alerts.order_by("-fired_at", "-pk")
 
 
-def wanted_of(request: HttpRequest) -> AlertsQuery:
-    asked = Params(request.GET)
+def wanted_of(query: Mapping[str, str]) -> AlertsQuery:
+    asked = Params(query)
     return AlertsQuery(
         rule=asked.number("rule"),
         kind=asked.choice("kind", KINDS),
         source=asked.text("source", _TEXT_LIMIT),
         slot=asked.text("slot", _TEXT_LIMIT),
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),
-        after=Place.parse(request.GET.get("after", "")),
+        after=Place.parse(query.get("after", "")),
     )
 
 
@@ -165,33 +168,47 @@ class AlertsPage:
         return self.evaluated_at is None or self.now - self.evaluated_at > _EVALUATED_WITHIN
 
     @property
-    def sentence(self) -> dict[str, object]:
+    def sentence(self) -> Sentence:
         if self.silent and self.rules_on:
             since = f"for {age_words(self.now - self.evaluated_at)}" if self.evaluated_at else "yet"
-            return {
-                "level": Level.UNKNOWN,
-                "title": f"Unknown: alerts have not been evaluated {since}.",
-                "cause": "What is listed is as it was then.",
-                "next": "see that a worker and beat run: replview up.",
-            }
+            return Sentence(
+                level=Level.UNKNOWN,
+                title=f"Unknown: alerts have not been evaluated {since}.",
+                cause="What is listed is as it was then.",
+                next="see that a worker and beat run: replview up.",
+            )
         if not self.firing:
-            return {
-                "level": Level.OK if self.rules_on else Level.UNKNOWN,
-                "title": "Nothing is firing." if self.rules_on else "No rule is on.",
-                "cause": f"{plural(self.rules_on, 'rule')} on, evaluated every five seconds."
+            return Sentence(
+                level=Level.OK if self.rules_on else Level.UNKNOWN,
+                title="Nothing is firing." if self.rules_on else "No rule is on.",
+                cause=f"{plural(self.rules_on, 'rule')} on, evaluated every five seconds."
                 if self.rules_on
                 else "No notification is sent.",
-            }
+            )
         worst, bad = self.firing[0], sum(line.level == Level.NOW for line in self.firing)
         count = bad or len(self.firing)
         verb, need = "needs" if count == 1 else "need", "you now" if bad else "a look"
-        return {
-            "level": worst.level,
-            "title": f"{plural(count, 'alert')} {verb} {need}.",
-            "cause": worst.sentence,
-            "action_url": worst.url,
-            "action_label": "Open the worst",
-        }
+        return Sentence(
+            level=worst.level,
+            title=f"{plural(count, 'alert')} {verb} {need}.",
+            cause=worst.sentence,
+        )
+
+    @property
+    def worst_url(self) -> str:
+        """The page of the alert that the sentence names; empty where it names none."""
+        if not self.firing or (self.silent and self.rules_on):
+            return ""
+        return self.firing[0].url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertPage:
+    """The page of one alert that has fired."""
+
+    line: AlertLine
+    #: What was sent of it, the oldest first.
+    deliveries: Sequence[Delivery]
 
 
 def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
@@ -224,3 +241,11 @@ def find_line(alert_id: int) -> AlertLine | None:
         Alert.objects.select_related(*_RELATED).filter(pk=alert_id, fired_at__isnull=False).first()
     )
     return None if found is None else AlertLine(found, timezone.now())
+
+
+def build_alert_page(line: AlertLine, fleet: Fleet) -> AlertPage:
+    """Read what was sent of an alert; what to do is what its slot's health says now."""
+    if view := fleet.find_slot(line.what) or fleet.find_other(line.what):
+        line = replace(line, next_step=view.health.next_step)
+    deliveries = Delivery.objects.filter(alert=line.alert).select_related("webhook")
+    return AlertPage(line=line, deliveries=list(deliveries.order_by("pk")[:_DELIVERIES_SHOWN]))

@@ -1,6 +1,7 @@
 """Rules of alerts and their form: list, switch, change, one for a slot, try before saving."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -15,7 +16,7 @@ from replview.access.rights import Role
 from replview.features.alerts.amounts import AmountProblem, exact_words, parse_amount
 from replview.features.alerts.built_in import ensure, original, own_rule
 from replview.features.alerts.kinds import KINDS, Unit
-from replview.features.alerts.lines import out_of_reach, rule_rows
+from replview.features.alerts.lines import RuleRow, out_of_reach, rule_rows
 from replview.features.alerts.trial_chart import trial_view
 from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
@@ -127,15 +128,33 @@ _KEPT = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", 
 _SLOTS_OFFERED = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesPage:
+    """The list of all rules."""
+
+    rows: list[RuleRow]
+    #: What a new rule can be about: value, words.
+    kinds: list[tuple[str, str]]
+    #: Rules that are switched on, besides those of one slot.
+    on: int
+    #: Whether this account may add a rule: a new one is for every source.
+    all_sources: bool
+
+
+def read_rules_page() -> RulesPage:
+    rows = rule_rows()
+    return RulesPage(
+        rows=rows,
+        kinds=[(name, kind.word) for name, kind in KINDS.items()],
+        on=sum(row.rule.enabled for row in rows),
+        all_sources=not out_of_reach(AlertRule()),
+    )
+
+
 @page(GET, role=VIEWER, nav="alerts")
 def rules(request: HttpRequest) -> HttpResponse:
     ensure()
-    rows = rule_rows()
-    kinds = [(name, kind.word) for name, kind in KINDS.items()]
-    on = sum(row.rule.enabled for row in rows)
-    # What is added here is for every source.
-    page = {"rows": rows, "kinds": kinds, "on": on, "all_sources": not out_of_reach(AlertRule())}
-    return render(request, "alerts/rules.html", page)
+    return render(request, "alerts/rules.html", {"page": read_rules_page()})
 
 
 @page(GET_POST, role=OPERATOR, nav="alerts", of=OF_RULE)

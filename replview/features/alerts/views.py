@@ -1,7 +1,5 @@
 """Alerts: what fires and has fired, and that somebody has seen it."""
 
-from dataclasses import replace
-
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -11,19 +9,17 @@ from django.utils import timezone
 from replview.access.page import GET, OF_ALERT, OPERATOR, POST, VIEWER, Nav, page
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.messages import announce
-from replview.features.alerts.page import find_line, read_alerts_page, wanted_of
-from replview.store.models import Alert, Delivery
+from replview.features.alerts.page import build_alert_page, find_line, read_alerts_page, wanted_of
+from replview.store.models import Alert
 from replview.ui.shell import fleet_of
-
-_DELIVERIES_SHOWN = 50
 
 
 @page(GET, role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
 def alerts(request: HttpRequest) -> HttpResponse:
-    page = read_alerts_page(wanted_of(request))
+    page = read_alerts_page(wanted_of(request.GET))
     htmx = request.headers.get("HX-Request") == "true"
     template = "alerts/now.html" if htmx else "alerts/alerts.html"
-    return render(request, template, {"page": page, "sentence": page.sentence})
+    return render(request, template, {"page": page})
 
 
 @page(GET, role=VIEWER, nav="alerts", of=OF_ALERT)
@@ -31,13 +27,9 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
     line = find_line(alert_id)
     if line is None:
         raise Http404("there is no such alert")
-    fleet = fleet_of(request)
-    if view := fleet.find_slot(line.what) or fleet.find_other(line.what):
-        line = replace(line, next_step=view.health.next_step)
-    deliveries = Delivery.objects.filter(alert=line.alert).select_related("webhook")
-    page = {"line": line, "deliveries": deliveries.order_by("pk")[:_DELIVERIES_SHOWN]}
+    page = build_alert_page(line, fleet_of(request))
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "alerts/alert_now.html" if htmx else "alerts/alert.html", page)
+    return render(request, "alerts/alert_now.html" if htmx else "alerts/alert.html", {"page": page})
 
 
 @page(POST, role=OPERATOR, of=OF_ALERT)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from replview.access.rights import Role, set_role
 from replview.features.alerts.built_in import BUILT_IN, ensure
-from replview.features.alerts.rule_views import RuleForm
+from replview.features.alerts.rule_views import RuleForm, read_rules_page
 from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
 from tests.features.alerts.conftest import page
@@ -30,12 +30,24 @@ def lag_rule(sampled: Sampled) -> AlertRule:
     return AlertRule.objects.get(key="lag_look")
 
 
-def test_all_rules_are_listed_in_words(signed_in, sampled: Sampled) -> None:
+def test_all_rules_are_listed_in_words(db) -> None:
+    ensure()
+    shown = read_rules_page()
+    assert shown.on == len(BUILT_IN)
+    names = [row.rule.name for row in shown.rows]
+    assert names.index("Slot lost") < names.index("Unsafe failover"), "in their order"
+    when = [row.when.replace("\xa0", " ") for row in shown.rows]
+    assert "from 50 % on, over below 45 %" in when
+    assert "below 1 h, over from 1 h 30 min" in when
+
+
+def test_the_list_of_rules_renders(signed_in, sampled: Sampled) -> None:
+    AlertRule.objects.create(kind="lag", name="<b>", severity="look", threshold=1)
     shown = page(signed_in, "/alerts/rules/")
-    assert f"{len(BUILT_IN)} rules on." in shown
-    assert shown.index(">Slot lost</a>") < shown.index(">Unsafe failover</a>"), "in their order"
-    assert "from 50 % on, over below 45 %" in shown
-    assert "below 1 h, over from 1 h 30 min" in shown
+    assert f"{len(BUILT_IN) + 1} rules on." in shown
+    assert shown.index(">Slot lost</a>") < shown.index(">Unsafe failover</a>")
+    assert "from 50 % on, over below 45 %" in shown.replace("\xa0", " ")
+    assert ">&lt;b&gt;</a>" in shown
 
 
 def sent_by(form: RuleForm) -> dict[str, object]:

@@ -2,15 +2,22 @@
 
 import datetime as dt
 import re
+from html import escape
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from replview.features.alerts.lines import AlertLine
+from replview.features.alerts.page import AlertsPage, read_alerts_page, wanted_of
+from replview.health.states import Level
 from replview.runtime import celery_settings
 from replview.store import instance_settings
 from replview.store.models import Alert, AlertRule, Relation, Source, WatchedSlot
+from replview.ui.sentence import Sentence
 from tests.features.alerts.conftest import page
 from tests.support.alerted_source import GB, Sampled
 from tests.support.people import make_user
@@ -29,18 +36,28 @@ def firing(sampled: Sampled) -> Sampled:
     return sampled
 
 
-def test_nothing_fires(signed_in, sampled: Sampled) -> None:
-    shown = page(signed_in, "/alerts/")
-    assert "No rule is on." in shown
+def alerts_page(query: str = "") -> AlertsPage:
+    return read_alerts_page(wanted_of(QueryDict(query)))
+
+
+def rule_names(lines: list[AlertLine]) -> list[str]:
+    return [line.rule_name for line in lines]
+
+
+def test_nothing_fires(sampled: Sampled) -> None:
+    assert alerts_page().sentence.title == "No rule is on."
     sampled.now = timezone.now()
     sampled.sample()
-    shown = page(signed_in, "/alerts/")
-    assert "Nothing is firing." in shown
-    assert "17 rules on, evaluated every five seconds." in shown
+    assert alerts_page().sentence == Sentence(
+        level=Level.OK,
+        title="Nothing is firing.",
+        cause="17 rules on, evaluated every five seconds.",
+    )
+    assert alerts_page().worst_url == ""
     assert celery_settings.beat_schedule["do-chores"]["schedule"] == 5.0
 
 
-def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Sampled) -> None:
+def test_the_page_renders(signed_in, firing: Sampled) -> None:
     instance_settings.write("alerts.evaluated_at", timezone.now().isoformat(), "")
     shown = page(signed_in, "/alerts/")
     assert "1 alert needs you now." in shown
@@ -48,28 +65,45 @@ def test_what_fires_is_listed_worst_first_and_escaped(signed_in, firing: Sampled
     assert "shop <b>" not in shown
     assert shown.index(">Slot lost</a>") < shown.index(">Retained WAL over half its limit</a>")
     assert "60 %" in shown
+    worst = alerts_page().worst_url
+    assert f'href="{worst}">Open the worst</a>' in re.sub(r" ?(?=[<>])", "", shown)
     navigation = shown[shown.index('data-count="alerts"') :][:120]
     assert '<span class="nav-danger">2' in navigation
     shown = page(signed_in, "/shell/health/")
     assert re.search(r"""\[data-count="alerts"\]' ?><span class="nav-danger">2""", shown)
+    assert "of those asked for" in page(signed_in, "/alerts/?slot=shop/none")
 
 
-def test_that_nobody_evaluates_is_said(signed_in, firing: Sampled) -> None:
-    assert "Unknown: alerts have not been evaluated for 1" in page(signed_in, "/alerts/")
+def test_what_fires_is_listed_worst_first(firing: Sampled) -> None:
+    instance_settings.write("alerts.evaluated_at", timezone.now().isoformat(), "")
+    shown = alerts_page()
+    assert (shown.sentence.level, shown.sentence.title) == (Level.NOW, "1 alert needs you now.")
+    lost, share = shown.firing
+    assert rule_names(shown.firing) == ["Slot lost", "Retained WAL over half its limit"]
+    assert lost.sentence.startswith("shop <b>/debezium is lost: the source removed WAL")
+    assert share.value.replace("\xa0", " ") == "60 %"
+    assert shown.worst_url == lost.url
+
+
+def test_that_nobody_evaluates_is_said(firing: Sampled) -> None:
+    shown = alerts_page()
+    assert shown.sentence.title.startswith("Unknown: alerts have not been evaluated for 1")
+    assert (shown.sentence.level, shown.worst_url) == (Level.UNKNOWN, "")
 
 
 def test_history_with_values_filters_and_pages(signed_in, firing: Sampled) -> None:
     firing.sample(retained_wal_bytes=0)
+    shown = alerts_page()
+    assert rule_names(shown.history) == ["Retained WAL over half its limit"]
+    assert shown.history[0].duration.replace("\xa0", " ") == "10 s"
     shown = page(signed_in, "/alerts/")
-    history = shown[shown.index('id="history-title"') :]
-    assert "Retained WAL over half its limit" in history
-    assert "10 s" in history
-    assert (
-        "Retained WAL over half"
-        not in page(signed_in, "/alerts/?kind=slot_lost").split('id="firing-title"')[1]
-    )
-    assert "of those asked for" in page(signed_in, "/alerts/?slot=shop/none")
-    assert "Retained WAL over half" in page(signed_in, f"/alerts/?slot={firing.slot}&range=1h")
+    assert "Retained WAL over half its limit" in shown[shown.index('id="history-title"') :]
+    narrowed = alerts_page("kind=slot_lost")
+    assert (rule_names(narrowed.firing), narrowed.history) == (["Slot lost"], [])
+    narrowed = alerts_page("slot=shop/none")
+    assert (narrowed.firing, narrowed.history) == ([], [])
+    narrowed = alerts_page(urlencode({"slot": str(firing.slot), "range": "1h"}))
+    assert rule_names(narrowed.history) == ["Retained WAL over half its limit"]
     for wrong in (
         "rule=x",
         "kind=x",
@@ -86,12 +120,14 @@ def test_history_with_values_filters_and_pages(signed_in, firing: Sampled) -> No
     for number in range(60):
         alert.pk, alert.fired_at = None, firing.now - dt.timedelta(minutes=number + 1)
         alert.save(force_insert=True)
-    first = page(signed_in, "/alerts/")
-    assert first.count('<tr id="alert-') == 51
-    following = first[first.index("after=") :].split('"')[0]
-    second = page(signed_in, f"/alerts/?{following}")
-    assert second.count('<tr id="alert-') == 12
-    assert "Earlier alerts" not in second
+    first = alerts_page()
+    assert (len(first.firing), len(first.history), first.more) == (1, 50, True)
+    second = alerts_page(urlsplit(first.following_url).query)
+    assert (len(second.firing), len(second.history), second.more) == (1, 11, False)
+    shown = page(signed_in, "/alerts/")
+    assert escape(first.following_url) in shown
+    assert shown.count('<tr id="alert-') == 51
+    assert "Earlier alerts" not in page(signed_in, second.wanted.url(after=second.wanted.after))
 
 
 def test_the_number_of_queries_does_not_grow(signed_in, firing: Sampled) -> None:
