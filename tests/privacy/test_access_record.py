@@ -4,15 +4,18 @@ import csv
 import datetime as dt
 import io
 import json
+from urllib.parse import urlsplit
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
+from django.http import QueryDict
 from django.test import Client
 
 from decoder.scalars import LSN
 from replview.access.reading import AccessFilter, forget, forgettable, read, walk
 from replview.access.tokens import make_token
+from replview.features.access_record.page import read_access_page, wanted_of
 from replview.store.connecting import connect_store
 from replview.store.models import AccessRecord, Slot, Source
 from replview.store.read.rows import signed_hash
@@ -199,13 +202,28 @@ def test_the_page_shows_it_and_looking_is_recorded(admin: Client, history: Histo
     assert admin.get("/privacy/access/?before=x&range=x&action=x&via=%00").status_code == 200
 
 
-def test_the_page_goes_on_where_it_ended(admin: Client) -> None:
+def test_a_page_tells_who_did_what_to_which_tables(history: History) -> None:
+    relation = history.orders.relation_id
+    note("viewed_rows", user="eve", relation_id=relation, details={"rows": 120})
+    note("exported", user="bob", subject="export 7")
+    page = read_access_page(wanted_of(QueryDict("")))
+    assert page.title == "2 acts of 2 people in the last 7 d."
+    assert [(line.who, line.what, line.tables, line.facts) for line in page.lines] == [
+        ("bob", "exported", "", ""),
+        ("eve", "viewed rows", "public.orders", "120 rows"),
+    ]
+    page = read_access_page(wanted_of(QueryDict("table=public.orders")))
+    assert [line.who for line in page.lines] == ["eve"]
+    page = read_access_page(wanted_of(QueryDict("user=nobody")))
+    assert page.title == "Nothing of that was recorded in the last 7 d."
+
+
+def test_the_page_goes_on_where_it_ended() -> None:
     for number in range(130):
         note("exported", user="bob", subject=f"export {number:03}")
-    first = admin.get("/privacy/access/?action=exported")
-    page = first.context["page"]
+    page = read_access_page(wanted_of(QueryDict("action=exported")))
     assert len(page.lines) == 100
-    second = admin.get(page.following_url).context["page"]
+    second = read_access_page(wanted_of(QueryDict(urlsplit(page.following_url).query)))
     subjects = [line.record.subject for line in [*page.lines, *second.lines]]
     assert subjects == [f"export {number:03}" for number in range(129, -1, -1)]
     assert second.following_url == ""

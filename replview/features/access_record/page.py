@@ -1,14 +1,14 @@
 """All that the page of the access record shows, and what its address asks for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.access.reading import AccessFilter, Place, names_of
+from replview.access.reading import AccessFilter, Place, names_of, read
 from replview.store.models import AccessRecord
 from replview.store.write.access_record import Action, Via
 from replview.text.formats import count_words, plural
@@ -64,8 +64,8 @@ class RecordQuery:
         return f"{reverse('access-record-file')}?{query}"
 
 
-def wanted_of(request: HttpRequest) -> RecordQuery:
-    asked = Params(request.GET)
+def wanted_of(query: Mapping[str, str]) -> RecordQuery:
+    asked = Params(query)
     return RecordQuery(
         action=asked.choice("action", Action.values),
         user=asked.text("user", _TEXT_LIMIT),
@@ -73,7 +73,7 @@ def wanted_of(request: HttpRequest) -> RecordQuery:
         table=asked.text("table", _TEXT_LIMIT),
         via=asked.choice("via", Via.values),
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),
-        before=Place.parse(request.GET.get("before", "")),
+        before=Place.parse(query.get("before", "")),
     )
 
 
@@ -180,6 +180,13 @@ class AccessPage:
     def files(self) -> list[tuple[str, str]]:
         """(word, address)."""
         return [("CSV", self.wanted.file_url("csv")), ("JSON lines", self.wanted.file_url("jsonl"))]
+
+
+def read_access_page(wanted: RecordQuery) -> AccessPage:
+    """Read one page of the record, the newest first."""
+    rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
+    following = wanted.url(before=older) if older else ""
+    return AccessPage(wanted, [Line(record) for record in rows], following, choices(wanted))
 
 
 def _fact(name: str, value: object) -> str:

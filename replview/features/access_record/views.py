@@ -6,8 +6,8 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 
 from replview.access.page import ADMIN, GET, page
-from replview.access.reading import read, walk
-from replview.features.access_record.page import PAGE_RECORDS, AccessPage, Line, choices, wanted_of
+from replview.access.reading import walk
+from replview.features.access_record.page import read_access_page, wanted_of
 from replview.features.access_record.record_file import csv_lines, json_pieces
 from replview.store.write.access_record import Action, is_new, note
 from replview.ui.streaming import stream
@@ -21,20 +21,17 @@ _FILES = {
 @page(GET, role=ADMIN, nav="masks", record=(Action.VIEWED_ACCESS_RECORD,))
 def access_record(request: HttpRequest) -> HttpResponse:
     """The record, a page at a time; looking at it is in it."""
-    wanted = wanted_of(request)
-    rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
-    following = wanted.url(before=older) if older else ""
-    page = AccessPage(wanted, [Line(record) for record in rows], following, choices(wanted))
+    wanted = wanted_of(request.GET)
     user = request.user.get_username()
     if is_new((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
         note(Action.VIEWED_ACCESS_RECORD, details=dict(wanted.words()))
-    return render(request, "access_record/access.html", {"page": page, "wanted": wanted})
+    return render(request, "access_record/access.html", {"page": read_access_page(wanted)})
 
 
 @page(GET, role=ADMIN, record=(Action.EXPORTED,))
 def as_file(request: HttpRequest) -> HttpResponseBase:
     """All that is asked for, as CSV or JSON lines."""
-    wanted = wanted_of(request)
+    wanted = wanted_of(request.GET)
     form = request.GET.get("format", "csv")
     form = form if form in _FILES else "csv"
     note(Action.EXPORTED, subject="the access record", details={**wanted.words(), "format": form})
