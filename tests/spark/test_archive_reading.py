@@ -52,7 +52,7 @@ def test_a_typed_value_is_told_as_the_server_wrote_it(kind: pa.DataType, texts: 
 @pytest.fixture
 def whole(source, record, store_dsn, tmp_path, monkeypatch) -> Slice:
     """A history of awkward values, archived in two slices, in small files."""
-    monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
+    monkeypatch.setattr(planning, "FEWEST_ROWS", 50)
     recording = write_awkward(source, record)
     recording.end()
     with reading.connect(store_dsn) as store:

@@ -80,7 +80,7 @@ def test_every_engine_reads_back_what_was_recorded(
 ) -> None:
     whole = replace(whole, numeric_scale=scale)
     # Small parts, so that there are several, some of which begin within a transaction.
-    monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
+    monkeypatch.setattr(planning, "FEWEST_ROWS", 50)
     seen = []
     manifest = export(whole, Target.of(str(tmp_path / "a")), dsn=store_dsn, progress=seen.append)
     written = dict(manifest.document)
@@ -125,7 +125,7 @@ def test_every_engine_reads_back_what_was_recorded(
 
 
 def test_a_run_that_was_killed_goes_on_where_it_stopped(whole, store_dsn, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "_FEWEST_ROWS", 50)
+    monkeypatch.setattr(planning, "FEWEST_ROWS", 50)
     target = Target.of(str(tmp_path / "a"))
     numbers = iter(range(1, 100))
 
@@ -224,7 +224,7 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
 def test_row_groups_end_by_their_values_alone(seed, monkeypatch) -> None:
     """Spark gives other batches, with the same values."""
     chance = random.Random(seed)
-    monkeypatch.setattr(files, "_GROUP_ROWS", chance.randrange(5, 80))
+    monkeypatch.setattr(files, "GROUP_ROWS", chance.randrange(5, 80))
     monkeypatch.setattr(files, "_GROUP_BYTES", chance.choice([1, 500, 3000]))
     text = [None, "", "x" * chance.randrange(50)]
     rows = [

@@ -26,7 +26,7 @@ from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, Column, slice_c
 from replview.text.parsing import table_text
 
 #: Rows in memory as Python objects.
-_BATCH = 4096
+BATCH_LINES = 4096
 
 Record = Mapping[str, Any]
 
@@ -140,7 +140,7 @@ def _spool_line(spool: IO[bytes], value: object) -> None:
 
 def _batches(spool: IO[bytes]) -> Iterator[list[Any]]:
     spool.seek(0)
-    while lines := list(islice(spool, _BATCH)):
+    while lines := list(islice(spool, BATCH_LINES)):
         yield [orjson.loads(line) for line in lines]
 
 

@@ -15,7 +15,7 @@ from replview.store.models import Export
 from replview.store.read.visibility import NO_RIGHT
 from replview.targets.policy import Refused
 
-_PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 256 * 1024
 #: What a zip without a time says of each file: the same export gives the same bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -83,7 +83,7 @@ def zip_pieces(files: Sequence[tuple[str, Path]]) -> Iterator[bytes]:
         for name, path in files:
             entry = zipfile.ZipInfo(name, _TIME)
             with path.open("rb") as file, archive.open(entry, "w", force_zip64=True) as into:
-                while piece := file.read(_PIECE_BYTES):
+                while piece := file.read(PIECE_BYTES):
                     into.write(piece)
                     yield sent.taken()
     yield sent.taken()

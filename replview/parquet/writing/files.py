@@ -33,7 +33,7 @@ from replview.parquet.writing.problems import Cancelled
 from replview.parquet.writing.targets import Target
 from replview.runtime.failpoints import Point, failpoint
 
-_GROUP_ROWS = 131_072
+GROUP_ROWS = 131_072
 _GROUP_BYTES = 64 * 1024 * 1024
 #: Batches that may wait.
 _DEPTH = 2
@@ -76,11 +76,11 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
             full = bisect_left(
                 range(batch.num_rows), _GROUP_BYTES - size + before, key=lambda n: sizes[n].as_py()
             )
-            end = min(begin + _GROUP_ROWS - rows, full + 1, batch.num_rows)
+            end = min(begin + GROUP_ROWS - rows, full + 1, batch.num_rows)
             waiting.append(batch.slice(begin, end - begin))
             rows, size = rows + end - begin, size + sizes[end - 1].as_py() - before
             begin, before = end, sizes[end - 1].as_py()
-            if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            if rows >= GROUP_ROWS or size >= _GROUP_BYTES:
                 yield pa.Table.from_batches(waiting, schema).combine_chunks()
                 waiting, rows, size = [], 0, 0
     if rows:

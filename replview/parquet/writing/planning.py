@@ -32,7 +32,7 @@ FILE_BYTES = 128 * 1024 * 1024
 #: What a byte of the stream becomes as compressed columns, at most (measured: 0.03 to 0.3).
 STREAM_TO_FILE = 0.25
 #: Smaller slices are cut finer, so that cores share them and a resumed one repeats little.
-_FEWEST_ROWS = 262_144
+FEWEST_ROWS = 262_144
 _PARTS_WANTED = 8
 _TRANSACTIONS_PER_FILE = 2_000_000
 _NO_SIZE = 200.0
@@ -149,7 +149,7 @@ def _stretch(
 
 def rows_per_part(rows: int, bytes_per_change: float) -> int:
     fit = int(FILE_BYTES / (bytes_per_change * STREAM_TO_FILE))
-    return max(1, min(fit, max(_FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
+    return max(1, min(fit, max(FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
 
 
 def _parts(kind: Any, folder: str, ranges: list[Range], key: int | None = None) -> list[Part]:

@@ -154,8 +154,8 @@ def test_the_same_slice_gives_the_same_bytes(tmp_path) -> None:
 
 
 def test_memory_holds_a_batch_and_groups_prune(writer, monkeypatch) -> None:
-    monkeypatch.setattr(typed_records, "_BATCH", 100)
-    monkeypatch.setattr(files, "_GROUP_ROWS", 250)
+    monkeypatch.setattr(typed_records, "BATCH_LINES", 100)
+    monkeypatch.setattr(files, "GROUP_ROWS", 250)
     for seq in range(1, 1001):
         writer.add(record(seq, new=row(seq)), COLUMNS)
     file = pq.ParquetFile(written(writer, writer._folder)[0])

@@ -36,7 +36,7 @@ def signed_in(**facts: Any) -> Client:
 def test_the_zip_has_every_file_as_it_was_written(
     written: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_PIECE_BYTES", 1_000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 1_000)
     client, address = signed_in(), f"/exports/{written.pk}/files/"
     assert f'href="{address}"' in client.get(f"/exports/{written.pk}/").content.decode()
     answer = client.get(address)

@@ -259,7 +259,7 @@ def test_the_printed_programs_of_spark_say_what_they_need(
 def test_cancelling_leaves_nothing_there(
     whole: Slice, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "_FEWEST_ROWS", 1)
+    monkeypatch.setattr(planning, "FEWEST_ROWS", 1)
     for most in (0, 3, 5):
         looks = iter(range(1000))
         with pytest.raises(Cancelled):
