@@ -10,8 +10,9 @@ from django.views.decorators.cache import never_cache
 from replview.access import accounts, session_policy
 from replview.access.accounts import AccountProblem
 from replview.access.page import GET, POST, SIGNED_IN, VIEWER, page
-from replview.access.rights import account_of, role_of, table_patterns, visible_sources
-from replview.access.tokens import ScopeRefused, make_token, scopes_for
+from replview.access.rights import account_of
+from replview.access.tokens import ScopeRefused, make_token
+from replview.features.accounts.pages import build_own_page
 from replview.features.accounts.sign_in import locked_until
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken
@@ -22,12 +23,6 @@ from replview.ui.params import Params
 
 _MAX_DAYS = 3650
 _THERE = "There is a token of this name already."
-_SCOPE_WORDS = {
-    "metrics": "read /metrics, of every source",
-    "read": "read whatever this account may",
-    "export": "read, and ask for exports",
-    "operate": "whatever this account may, changes too",
-}
 
 
 @page(GET, role=SIGNED_IN)
@@ -125,23 +120,12 @@ def _show(
     made: ApiToken | None = None,
     token: str = "",
 ) -> HttpResponse:
-    user = account_of(request)
-    role = role_of(user)
-    seen = visible_sources(user)
-    page = {
-        "role": role.word if role else "",
-        "everything": seen is None and table_patterns(user) is None,
-        "grants": user.grants.select_related("source"),
-        "tokens": user.api_tokens.filter(revoked_at=None).order_by("pk"),
-        "scopes": [(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
-        "sessions": accounts.sessions_of(user),
-        "has_password": user.has_usable_password(),
-        "errors": errors or {},
-        "values": {name: request.POST.get(name, "") for name in ("name", "days", "scope")}
-        if errors
-        else {},
-        "made": made,
-        "token": token,
-        "now": timezone.now(),
-    }
-    return render(request, "accounts/me.html", page, status=422 if errors else 200)
+    values = {name: request.POST.get(name, "") for name in ("name", "days", "scope")}
+    page = build_own_page(
+        account_of(request),
+        errors=errors or {},
+        values=values if errors else {},
+        made=made,
+        token=token,
+    )
+    return render(request, "accounts/me.html", {"page": page}, status=422 if errors else 200)

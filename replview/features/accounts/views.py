@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
@@ -17,14 +16,13 @@ from replview.access import accounts
 from replview.access.accounts import AccountProblem
 from replview.access.first_admin import first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
-from replview.access.rights import Role, ensure_roles, role_of, users_with_rights
+from replview.access.rights import Role, ensure_roles
+from replview.features.accounts.pages import build_account_page, build_accounts_page
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
-from replview.text.formats import plural
 from replview.ui.params import Params
 
-_MOST = 500
 _BACKEND = "replview.access.rights.RightsBackend"
 
 
@@ -46,16 +44,9 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 
 def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
-    page: dict[str, Any] = {
-        "rows": _rows(),
-        "groups": _groups(),
-        "roles": [role.word for role in Role],
-        "sources": list(Source.objects.values_list("name", flat=True)),
-        "errors": errors,
-        "values": {name: request.POST.get(name, "") for name in ("name", "role")},
-    }
-    page["sentence"] = _sentence(page["rows"])
-    return render(request, "accounts/accounts.html", page, status=422 if errors else 200)
+    values = {name: request.POST.get(name, "") for name in ("name", "role")}
+    page = build_accounts_page(errors, values)
+    return render(request, "accounts/accounts.html", {"page": page}, status=422 if errors else 200)
 
 
 @page(GET, role=ADMIN, nav="accounts", of={"user_id": None})
@@ -151,25 +142,8 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
 def _show(
     request: HttpRequest, user: User, *, problem: AccountProblem | None = None
 ) -> HttpResponse:
-    role = role_of(user) if user.is_active else None
-    groups = list(user.groups.values_list("name", flat=True))
-    group_grants = Grant.objects.select_related("source", "group")
-    page = {
-        "account": user,
-        "role": role.word if role else "",
-        "roles": [one.word for one in Role],
-        "groups": [name for name in groups if Role.of_word(name) is None],
-        "own_grants": user.grants.select_related("source"),
-        "group_grants": group_grants.filter(group__name__in=groups),
-        "sessions": accounts.sessions_of(user),
-        "tokens": user.api_tokens.filter(revoked_at=None).order_by("pk"),
-        "failures": AccessAttempt.objects.filter(username=user.get_username()).count(),
-        "identities": user.identities.all(),
-        "sources": list(Source.objects.values_list("name", flat=True)),
-        "problem": problem,
-        "now": timezone.now(),
-    }
-    return render(request, "accounts/account.html", page, status=422 if problem else 200)
+    page = build_account_page(user, problem)
+    return render(request, "accounts/account.html", {"page": page}, status=422 if problem else 200)
 
 
 def _find(user_id: int) -> User:
@@ -182,34 +156,6 @@ def _role(request: HttpRequest) -> Role | None:
     if role is None and word:
         raise AccountProblem(f"there is no role {word}", field="role")
     return role
-
-
-def _rows() -> list[dict[str, Any]]:
-    found = users_with_rights().order_by("-is_active", "username")[:_MOST]
-    roles = [(user, role_of(user) if user.is_active else None) for user in found]
-    return [{"user": user, "role": role.word if role else ""} for user, role in roles]
-
-
-def _groups() -> list[dict[str, Any]]:
-    groups = ensure_roles()
-    rows = Group.objects.prefetch_related("grants__source").order_by("name")
-    roles = {group.pk: role for role, group in groups.items()}
-    found = [{"group": row, "role": roles.get(row.pk), "grants": row.grants.all()} for row in rows]
-    return sorted(found, key=lambda one: one["role"] or 9)
-
-
-def _sentence(rows: list[dict[str, Any]]) -> dict[str, str]:
-    admins = sum(1 for row in rows if row["role"] == "admin")
-    lacking = sum(1 for row in rows if not row["role"] and row["user"].is_active)
-    verb = "has" if lacking == 1 else "have"
-    title = f"{plural(lacking, 'account')} {verb} no role yet." if lacking else (
-        f"{plural(len(rows), 'account')}.")  # fmt: skip
-    return {
-        "level": "look" if lacking else "ok",
-        "title": title,
-        "cause": f"{plural(admins, 'admin')} among them.",
-        "next": "Give a role, or close what nobody uses." if lacking else "",
-    }
 
 
 @page(GET_POST, role=EVERYONE, of={"code": None})

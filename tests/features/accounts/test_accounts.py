@@ -30,7 +30,9 @@ from replview.access.rights import (
 )
 from replview.access.session_policy import forget_ended
 from replview.access.tokens import good_token, make_token
+from replview.features.accounts.pages import build_account_page, build_accounts_page, build_own_page
 from replview.store.models import AccessRecord, ApiToken, Grant, SetupCode, Source
+from replview.ui.sentence import Sentence
 from tests.support.commands import run  # noqa: F401
 from tests.support.people import make_user
 from tests.support.searching import columns_holding
@@ -112,7 +114,11 @@ def test_an_admin_makes_changes_and_closes_accounts(admin: Client) -> None:
     assert [row.details["act"] for row in acts.order_by("pk")] == [
         "account created", "role changed", "account closed",
     ]  # fmt: skip
+    [row] = [row for row in build_accounts_page({}, {}).rows if row.user == vera]
+    assert (row.user.is_active, row.role) == (False, "")
     assert "closed" in text_of(admin.get("/accounts/"))
+    closed = build_account_page(User.objects.get(pk=vera.pk)).sentence
+    assert (closed.level, closed.title) == ("idle", "vera is closed.")
     admin.post(f"/accounts/{vera.pk}/active/", {"active": "1"})
     assert good_token(token) is None
 
@@ -121,6 +127,42 @@ def _request():
     from django.test import RequestFactory
 
     return RequestFactory().post("/login/")
+
+
+def test_the_list_says_who_lacks_a_role(admin: Client) -> None:
+    make_user("<b>vera", "viewer")
+    page = build_accounts_page({}, {})
+    assert page.sentence == Sentence(level="ok", title="2 accounts.", cause="1 admin among them.")
+    assert [(row.user.username, row.role) for row in page.rows] == [
+        ("<b>vera", "viewer"), ("root", "admin"),
+    ]  # fmt: skip
+    assert [row.role for row in page.groups] == list(Role)
+    make_user("new", None)
+    sentence = build_accounts_page({}, {}).sentence
+    assert (sentence.level, sentence.title) == ("look", "1 account has no role yet.")
+    assert sentence.next == "Give a role, or close what nobody uses."
+    shown = admin.get("/accounts/").text
+    assert "1 account has no role yet." in shown
+    assert "&lt;b&gt;vera</a>" in shown
+    assert "<b>vera" not in shown
+
+
+def test_an_account_says_what_it_may_and_where_it_is_used(admin: Client) -> None:
+    shop = Source.objects.create(name="<i>shop", conninfo="")
+    vera = make_user("<b>vera", "viewer", sources=[shop])
+    make_token(vera, "<u>script")
+    page = build_account_page(vera)
+    assert page.sentence == Sentence(level="ok", title="<b>vera has the role viewer.")
+    assert (page.groups, page.sessions, page.failures, page.issuers) == ([], [], 0, [])
+    assert [token.name for token in page.tokens] == ["<u>script"]
+    assert [grant.source for grant in page.own_grants] == [shop]
+    nobody = build_account_page(make_user("new", None)).sentence
+    assert (nobody.level, nobody.title) == ("look", "new has no role and sees nothing.")
+    shown = admin.get(f"/accounts/{vera.pk}/").text
+    assert "&lt;b&gt;vera has the role viewer." in shown
+    assert "&lt;u&gt;script" in shown
+    assert "&lt;i&gt;shop" in shown
+    assert not any(tag in shown for tag in ("<b>vera", "<u>script", "<i>shop"))
 
 
 def test_the_last_admin_stays(admin: Client) -> None:
@@ -177,6 +219,7 @@ def test_grants_are_given_and_taken(admin: Client) -> None:
     admin.post("/accounts/grants/", {"user": vera.pk, "source": "shop", "tables": "public.*"})
     grant = Grant.objects.get(user=vera)
     assert (grant.source, grant.tables, grant.created_by) == (shop, ["public.*"], "root")
+    assert build_account_page(vera).own_grants == [grant]
     assert "public.*" in text_of(admin.get(f"/accounts/{vera.pk}/"))
     admin.post(f"/accounts/grants/{grant.pk}/remove/")
     assert not Grant.objects.filter(user=vera).exists()
@@ -188,6 +231,27 @@ def test_grants_are_given_and_taken(admin: Client) -> None:
 
 class TestOnesOwn:
     """One's own account."""
+
+    def test_it_says_what_the_account_may_and_sees(self, db) -> None:
+        shop = Source.objects.create(name="<i>shop", conninfo="")
+        user = make_user("vera", "viewer", sources=[shop])
+        make_token(user, "<u>script")
+        page = build_own_page(user, errors={}, values={})
+        assert page.sentence == Sentence(level="ok", title="vera, you have the role viewer.")
+        assert (page.everything, [grant.source for grant in page.grants]) == (False, [shop])
+        assert ([token.name for token in page.tokens], page.sessions) == (["<u>script"], [])
+        assert "operate" not in [scope for scope, _ in page.scopes]
+        nobody = build_own_page(make_user("new", None), errors={}, values={})
+        assert nobody.sentence.title == "Your account has no role yet."
+        assert build_own_page(make_user("ann", "admin"), errors={}, values={}).everything
+        client = Client()
+        client.force_login(user)
+        shown = client.get("/accounts/me/").text
+        assert "vera, you have the role viewer." in shown
+        assert "&lt;u&gt;script" in shown
+        assert "&lt;i&gt;shop" in shown
+        assert "<u>script" not in shown
+        assert "<i>shop" not in shown
 
     def test_a_new_password_signs_every_other_browser_out(self, db) -> None:
         user = make_user("vera", "viewer", password=GOOD)

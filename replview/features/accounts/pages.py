@@ -1,0 +1,222 @@
+"""The pages of accounts: all of them with their groups, one account, and one's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from axes.models import AccessAttempt
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+
+from replview.access import accounts
+from replview.access.accounts import AccountProblem
+from replview.access.rights import (
+    Role,
+    ensure_roles,
+    role_of,
+    table_patterns,
+    users_with_rights,
+    visible_sources,
+)
+from replview.access.tokens import scopes_for
+from replview.store.models import ApiToken, Grant, Source
+from replview.text.formats import plural
+from replview.ui.sentence import Sentence
+
+_MOST = 500
+_ROLES = tuple(role.word for role in Role)
+_SCOPE_WORDS = {
+    "metrics": "read /metrics, of every source",
+    "read": "read whatever this account may",
+    "export": "read, and ask for exports",
+    "operate": "whatever this account may, changes too",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    user: User
+    #: Empty for an account that has no role, or is closed.
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    group: Group
+    #: The role that the group stands for; None for any other group.
+    role: Role | None
+    grants: Sequence[Grant]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountsPage:
+    """All accounts and groups, and the form that creates an account."""
+
+    rows: list[AccountRow]
+    groups: list[GroupRow]
+    #: Names of the sources that a grant may be of.
+    sources: list[str]
+    sentence: Sentence
+    #: What is wrong with what was sent, by field.
+    errors: Mapping[str, str]
+    #: What was sent, for the form to keep.
+    values: Mapping[str, str]
+    roles: tuple[str, ...] = _ROLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountPage:
+    """One account, with what an admin may do about it."""
+
+    account: User
+    sentence: Sentence
+    #: Empty for an account that has no role, or is closed.
+    role: str
+    #: Groups of the account that stand for no role.
+    groups: list[str]
+    own_grants: list[Grant]
+    group_grants: list[Grant]
+    sessions: list[Session]
+    #: Tokens that are not revoked.
+    tokens: list[ApiToken]
+    #: Sources that failed logins of the account came from.
+    failures: int
+    #: Issuers that the account signs in with.
+    issuers: list[str]
+    sources: list[str]
+    #: Why the last request was refused; None where none was.
+    problem: AccountProblem | None
+    roles: tuple[str, ...] = _ROLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPage:
+    """The page of one's own account."""
+
+    sentence: Sentence
+    #: The account sees every source and all tables.
+    everything: bool
+    grants: list[Grant]
+    #: Tokens that are not revoked.
+    tokens: list[ApiToken]
+    #: Scopes that a new token may have: value, words.
+    scopes: list[tuple[str, str]]
+    sessions: list[Session]
+    has_password: bool
+    #: What is wrong with what was sent, by field.
+    errors: Mapping[str, str]
+    #: What was sent for a token, for the form to keep.
+    values: Mapping[str, str]
+    #: The token that was just made, and its secret, shown once.
+    made: ApiToken | None
+    token: str
+    now: datetime
+
+
+def build_own_page(
+    user: User,
+    *,
+    errors: Mapping[str, str],
+    values: Mapping[str, str],
+    made: ApiToken | None = None,
+    token: str = "",
+) -> OwnPage:
+    """Read what an account is shown of itself."""
+    return OwnPage(
+        sentence=_own_sentence(user),
+        everything=visible_sources(user) is None and table_patterns(user) is None,
+        grants=list(user.grants.select_related("source")),
+        tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
+        scopes=[(scope.value, _SCOPE_WORDS[scope.value]) for scope in scopes_for(user)],
+        sessions=accounts.sessions_of(user),
+        has_password=user.has_usable_password(),
+        errors=errors,
+        values=values,
+        made=made,
+        token=token,
+        now=timezone.now(),
+    )
+
+
+def _own_sentence(user: User) -> Sentence:
+    role = role_of(user)
+    if role is None:
+        return Sentence(level="look", title="Your account has no role yet.", next="Ask an admin.")
+    return Sentence(level="ok", title=f"{user.get_username()}, you have the role {role.word}.")
+
+
+def build_accounts_page(errors: Mapping[str, str], values: Mapping[str, str]) -> AccountsPage:
+    """Read the accounts and groups, for a form with these errors and values."""
+    rows = _rows()
+    return AccountsPage(
+        rows=rows,
+        groups=_groups(),
+        sources=_source_names(),
+        sentence=_sentence(rows),
+        errors=errors,
+        values=values,
+    )
+
+
+def build_account_page(user: User, problem: AccountProblem | None = None) -> AccountPage:
+    """Read what there is about one account."""
+    held = role_of(user) if user.is_active else None
+    role = held.word if held else ""
+    groups = list(user.groups.values_list("name", flat=True))
+    group_grants = Grant.objects.select_related("source", "group")
+    return AccountPage(
+        account=user,
+        sentence=_account_sentence(user, role),
+        role=role,
+        groups=[name for name in groups if Role.of_word(name) is None],
+        own_grants=list(user.grants.select_related("source")),
+        group_grants=list(group_grants.filter(group__name__in=groups)),
+        sessions=accounts.sessions_of(user),
+        tokens=list(user.api_tokens.filter(revoked_at=None).order_by("pk")),
+        failures=AccessAttempt.objects.filter(username=user.get_username()).count(),
+        issuers=[identity.issuer for identity in user.identities.all()],
+        sources=_source_names(),
+        problem=problem,
+    )
+
+
+def _account_sentence(user: User, role: str) -> Sentence:
+    name = user.get_username()
+    if not user.is_active:
+        cause = "Nobody signs in with it, and its tokens are revoked."
+        return Sentence(level="idle", title=f"{name} is closed.", cause=cause)
+    if role:
+        return Sentence(level="ok", title=f"{name} has the role {role}.")
+    title = f"{name} has no role and sees nothing."
+    return Sentence(level="look", title=title, next="Give it a role.")
+
+
+def _source_names() -> list[str]:
+    return list(Source.objects.values_list("name", flat=True))
+
+
+def _rows() -> list[AccountRow]:
+    users = users_with_rights().order_by("-is_active", "username")[:_MOST]
+    roles = [(user, role_of(user) if user.is_active else None) for user in users]
+    return [AccountRow(user, role.word if role else "") for user, role in roles]
+
+
+def _groups() -> list[GroupRow]:
+    roles = {group.pk: role for role, group in ensure_roles().items()}
+    groups = Group.objects.prefetch_related("grants__source").order_by("name")
+    rows = [GroupRow(group, roles.get(group.pk), list(group.grants.all())) for group in groups]
+    return sorted(rows, key=lambda row: row.role or 9)
+
+
+def _sentence(rows: list[AccountRow]) -> Sentence:
+    admins = sum(1 for row in rows if row.role == Role.ADMIN.word)
+    lacking = sum(1 for row in rows if not row.role and row.user.is_active)
+    verb = "has" if lacking == 1 else "have"
+    title = f"{plural(len(rows), 'account')}."
+    return Sentence(
+        level="look" if lacking else "ok",
+        title=f"{plural(lacking, 'account')} {verb} no role yet." if lacking else title,
+        cause=f"{plural(admins, 'admin')} among them.",
+        next="Give a role, or close what nobody uses." if lacking else "",
+    )
