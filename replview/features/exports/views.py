@@ -1,5 +1,6 @@
 """Exports: the slice as a sentence, one export, all of them, and what is asked of them."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ from replview.store import instance_settings
 from replview.store.models import Export, Slot
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import (
+    Policy,
     Refused,
     default_target,
     may_choose_anywhere,
@@ -156,16 +158,26 @@ def log(request: HttpRequest, export_id: int) -> HttpResponse:
     return log_of(row)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllExportsPage:
+    """The list of all exports, the newest first."""
+
+    rows: list[Export]
+    #: Where the next page begins; None on the last one.
+    older: int | None
+    policy: Policy
+    #: Whether this account may export anywhere, and switch exports on and off.
+    admin: bool
+
+
 @page(GET, role=OPERATOR, nav="exports")
 def all_exports(request: HttpRequest) -> HttpResponse:
     """What was exported, and by whom: every one there was, the newest first."""
     rows, older = listed(request, visible_exports().defer("result", "slice"))
-    page = {
-        "rows": rows, "older": older, "policy": read_policy(),
-        "admin": may_choose_anywhere(request.user),
-        "waiting": [row.pk for row in rows if row.waits],
-    }  # fmt: skip
-    return render(request, "exports/all.html", page)
+    page = AllExportsPage(
+        rows=rows, older=older, policy=read_policy(), admin=may_choose_anywhere(request.user)
+    )
+    return render(request, "exports/all.html", {"page": page})
 
 
 @page(POST, role=ADMIN)

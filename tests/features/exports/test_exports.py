@@ -144,12 +144,16 @@ def test_what_is_asked_for_is_tried_recorded_and_cancelled(
     client.post(f"/exports/{row.pk}/cancel/")
     row.refresh_from_db()
     assert read_record(row).sentence.title.startswith("Cancelled")
-    assert f'href="/exports/{row.pk}/"' in client.get("/exports/all/").content.decode()
+    every = html_of(client, "/exports/all/")
+    assert f'href="/exports/{row.pk}/"' in every
+    assert "<b>Exports are allowed:</b>" in every
+    assert "Switch exports off" not in every
 
 
 def test_a_switch_forbids_all_of_it(history: History, client: Client) -> None:
     instance_settings.write("exports.allowed", False, "root")
     assert page_of(history).sentence.title == "Exports are switched off."
+    assert "<b>Exports are switched off:</b>" in html_of(client, "/exports/all/")
     refused = client.post("/exports/new/", {"slot": "shop/replview", "to": "mine"})
     assert refused.status_code == 422
     assert "exports are switched off on this instance" in refused.content.decode()
