@@ -189,24 +189,31 @@ def test_without_any_slot_it_says_what_to_do(signed_in: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "prepared", "expected"),
+    ("seconds", "prepared", "word", "sentence"),
     [
-        (2, True, r"still prepared, \d s ago"),
-        (2, False, r"gone when looked at \d s ago ; its end has not been received yet"),
-        (90, True, r"unknown : there when last seen, 1 min 3\d s ago"),
-        (None, True, "unknown: not looked at yet"),
+        (2, True, "yes", r"still prepared, \d s ago"),
+        (2, False, "gone", r"gone when looked at \d s ago ; its end has not been received yet"),
+        (90, True, "unknown", r"unknown : there when last seen, 1 min 3\d s ago"),
+        (None, True, "unknown", "unknown: not looked at yet"),
     ],
 )
 def test_whether_it_is_still_on_the_source_is_told_as_last_seen(
-    signed_in: Client, batch: Transaction, scene: Scene, seconds, prepared, expected
+    signed_in: Client, batch: Transaction, scene: Scene, seconds, prepared, word, sentence
 ) -> None:
     if seconds is not None:
         rows = [prepared_there(batch)] if prepared else []
         look(scene, "crm", prepared=rows, looked_at=scene.now - timedelta(seconds=seconds))
-    said = plain(signed_in.get(f"/in-flight/{batch.pk}/drawer/"))
-
-    assert re.search(expected, said)
-    assert ("COMMIT PREPARED" in said) == (expected[:4] != "gone")
+    drawer = chosen(batch)
+    assert drawer.open is not None
+    on_source = drawer.open.on_source
+    assert (on_source.word, on_source.found is not None) == (word, bool(seconds and prepared))
+    assert on_source.looked_at == (
+        None if seconds is None else scene.now - timedelta(seconds=seconds)
+    )
+    assert [one.sql.partition(" ")[0] for one in drawer.statements] == (
+        [] if word == "gone" else ["COMMIT", "ROLLBACK"]
+    )
+    assert re.search(sentence, plain(signed_in.get(f"/in-flight/{batch.pk}/drawer/")))
 
 
 def test_a_drawer_of_another_source_than_the_filters_is_of_an_open_one(
@@ -243,6 +250,7 @@ def test_the_drawer_says_what_it_blocks_and_holds(
     assert "in crm: rows deleted in the last 84,267 transactions stay" in said
     assert "2 sessions" in said
     assert "4.1 GB of WAL, no limit set" in said
+    assert "COMMIT PREPARED" in said
     assert "Connect to database crm first" in said
     assert "Needs crm_batch or a superuser." in said
     assert (
