@@ -1,0 +1,282 @@
+"""The pages of looks into slots as data: a server's slots, the form, the progress, the result."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.text import capfirst
+
+from replview.catalog.connections import reading
+from replview.catalog.peekable import Place, read_place
+from replview.catalog.problems import SourceProblem
+from replview.catalog.slots import SlotFacts
+from replview.features.peeks.form import PeekForm
+from replview.features.peeks.text import Found, Group, counts_words, groups_of
+from replview.store.dsn import full_conninfo
+from replview.store.models import Slot, SlotPeek, Source
+from replview.store.reachable import DSNError
+from replview.store.secrets import SecretKeyChanged
+from replview.text.formats import plural
+from replview.ui.sentence import Sentence
+
+DEADLINE_SECONDS = 4.0
+EARLIER = 10
+#: A worker that is there claims a look within a second or two.
+UNCLAIMED_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSlot:
+    """A slot of the server as a row of the list."""
+
+    slot: SlotFacts
+    #: replview reads it.
+    ours: bool
+    #: The reason that it cannot be looked into; empty where it can.
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSlotsPage:
+    """All slots of a source's server, the one that retains most WAL first."""
+
+    source: Source
+    sentence: Sentence
+    #: None while the server could not be read; ``trouble`` says why.
+    place: Place | None
+    trouble: SourceProblem | None
+    rows: tuple[ServerSlot, ...]
+    looked_at: datetime
+    #: The latest looks into slots of this source.
+    earlier: tuple[SlotPeek, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeekFormPage:
+    """The cost of a look into one slot, and the form that asks for it."""
+
+    source: Source
+    slot_name: str
+    sentence: Sentence
+    #: None while the server could not be read; ``trouble`` says why.
+    place: Place | None
+    trouble: SourceProblem | None
+    #: None where the server has no such slot.
+    slot: SlotFacts | None = None
+    #: The reason that it cannot be looked into; empty where it can.
+    refusal: str = ""
+    #: None where there is no slot to ask about.
+    form: PeekForm | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeekProgressPage:
+    """A look that waits for a worker, or runs."""
+
+    peek: SlotPeek
+    sentence: Sentence
+    #: Since it began; while it waits, since it was requested.
+    seconds: float
+    #: The part of its time that has passed, in thousandths.
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeekFailedPage:
+    """A look that saw nothing, and why."""
+
+    peek: SlotPeek
+    sentence: Sentence
+    #: The address of the form with the same bounds.
+    again: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeekResultPage:
+    """The result of a look that ended."""
+
+    peek: SlotPeek
+    sentence: Sentence
+    #: The address of the form with the same bounds.
+    again: str
+    found: Found
+    #: Each table with its operations that occurred, by their letters.
+    tables: tuple[tuple[dict[str, Any], list[tuple[str, int]]], ...]
+    groups: tuple[Group, ...]
+    #: A sentence about the part that the bounds left out; empty where they left out nothing.
+    bound: str
+
+
+def server_slots_page(source: Source) -> ServerSlotsPage:
+    """Read every slot of the source's server, ours or not."""
+    place, trouble = _read_place(source)
+    ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
+    rows = tuple(
+        ServerSlot(
+            slot=slot,
+            ours=slot.slot_name in ours and slot.database == place.database,
+            refusal=place.refusal(slot),
+        )
+        for slot in sorted(
+            place.slots, key=lambda slot: (-(slot.retained_wal_bytes or -1), slot.slot_name)
+        )
+    ) if place else ()  # fmt: skip
+    return ServerSlotsPage(
+        source=source,
+        sentence=_server_sentence(source, trouble, rows),
+        place=place,
+        trouble=trouble,
+        rows=rows,
+        looked_at=timezone.now(),
+        earlier=tuple(SlotPeek.objects.filter(source=source).order_by("-id")[:EARLIER]),
+    )
+
+
+def peek_form_page(source: Source, slot_name: str) -> PeekFormPage:
+    """Read what a look into the slot would cost, with the form as it begins."""
+    place, trouble = _read_place(source)
+    slot = place.slot(slot_name) if place else None
+    refusal = place.refusal(slot) if place and slot else ""
+    form = None
+    if place is not None and slot is not None:
+        ours = Slot.objects.filter(source=source, name=slot_name).first()
+        form = PeekForm(place, slot, list(ours.publications) if ours else [])
+    return PeekFormPage(
+        source=source,
+        slot_name=slot_name,
+        sentence=_form_sentence(slot_name, slot, trouble, refusal),
+        place=place,
+        trouble=trouble,
+        slot=slot,
+        refusal=refusal,
+        form=form,
+    )
+
+
+def progress_page(peek: SlotPeek) -> PeekProgressPage:
+    """Return how far a look is that has not ended."""
+    since = peek.started_at or peek.requested_at
+    seconds = max((timezone.now() - since).total_seconds(), 0)
+    share = min(seconds / peek.max_seconds, 1) if peek.started_at and peek.max_seconds else 0
+    return PeekProgressPage(
+        peek=peek,
+        sentence=_progress_sentence(peek, seconds),
+        seconds=seconds,
+        width=round(share * 1000),
+    )
+
+
+def failed_page(peek: SlotPeek) -> PeekFailedPage:
+    """Return why a look saw nothing."""
+    sentence = Sentence(
+        level="look",
+        title=f"Nothing was seen of {peek.slot_name}.",
+        cause=f"{capfirst(peek.problem_cause)}.",
+    )
+    return PeekFailedPage(peek=peek, sentence=sentence, again=_again(peek))
+
+
+def result_page(peek: SlotPeek) -> PeekResultPage:
+    """Return what a look found, without what the account may not see."""
+    found = Found(peek.result or {})
+    bound = found.not_looked_at(peek.max_changes, peek.max_seconds)
+    return PeekResultPage(
+        peek=peek,
+        sentence=Sentence(
+            level="look" if bound else "idle",
+            title=found.title,
+            cause=found.cause,
+            next="widen the bounds to see all." if bound else "",
+        ),
+        again=_again(peek),
+        found=found,
+        tables=tuple((table, counts_words(table)) for table in found.tables),
+        groups=tuple(groups_of(found.result.get("first_changes") or [], peek.source_id)),
+        bound=bound,
+    )
+
+
+def _server_sentence(
+    source: Source, trouble: SourceProblem | None, rows: Iterable[ServerSlot]
+) -> Sentence:
+    refusals = [row.refusal for row in rows]
+    if trouble is not None:
+        title, cause = f"Cannot read the slots of {source.name}.", f"{capfirst(trouble.cause)}."
+        return Sentence(level="look", title=title, cause=cause)
+    if not refusals:
+        return Sentence(
+            level="idle",
+            title="No slot on this server.",
+            cause="Nothing keeps its WAL for a reader.",
+            next="add one, or look again.",
+        )
+    peekable = refusals.count("")
+    can = f"{peekable} can be looked into" if peekable else "none can be looked into"
+    return Sentence(
+        level="idle",
+        title=f"{plural(len(refusals), 'slot')} on this server, {can}.",
+        cause="Looking decodes what waits and moves nothing.",
+        next="choose an idle one." if peekable else "",
+    )
+
+
+def _form_sentence(
+    slot_name: str, slot: SlotFacts | None, trouble: SourceProblem | None, refusal: str
+) -> Sentence:
+    if trouble is not None or refusal:
+        return Sentence(
+            level="look" if trouble is not None else "idle",
+            title=f"Cannot look into {slot_name}.",
+            cause=f"{capfirst(refusal if trouble is None else trouble.cause)}.",
+        )
+    if slot is None:
+        title = f"No slot {slot_name} on this server."
+        return Sentence(level="idle", title=title, cause="It was dropped, or never made.")
+    return Sentence(
+        level="idle",
+        title=f"See what waits in {slot_name}.",
+        cause="Nothing is confirmed, the slot stays where it is.",
+        next="read the cost, set the bounds.",
+    )
+
+
+def _progress_sentence(peek: SlotPeek, seconds: float) -> Sentence:
+    if peek.state == SlotPeek.State.RUNNING:
+        return Sentence(
+            level="unknown",
+            title=f"Looking into {peek.slot_name}.",
+            cause="The slot is not moved; this page shows what waits as soon as it is known.",
+        )
+    if peek.state == SlotPeek.State.WAITING and seconds > UNCLAIMED_SECONDS:
+        return Sentence(
+            level="look",
+            title=f"No worker has begun to look into {peek.slot_name}.",
+            cause="None is running, or all are busy.",
+            next="see that replview up runs.",
+        )
+    return Sentence(
+        level="unknown",
+        title=f"A worker is about to look into {peek.slot_name}.",
+        cause="It begins within a second or two.",
+    )
+
+
+def _again(peek: SlotPeek) -> str:
+    address = reverse("peek-ask", args=[peek.source.name, peek.slot_name])
+    bounds = {"changes": peek.max_changes, "seconds": f"{peek.max_seconds:g}"}
+    return f"{address}?{urlencode(bounds)}"
+
+
+def _read_place(source: Source) -> tuple[Place | None, SourceProblem | None]:
+    """The server's slots, or what keeps us from them."""
+    try:
+        with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
+            return read_place(connection), None
+    except SourceProblem as error:
+        return None, error
+    except (DSNError, SecretKeyChanged) as error:
+        return None, SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
