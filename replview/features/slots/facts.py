@@ -1,7 +1,7 @@
 """What a server says of a slot: its facts, failover, its other names, what is to be done."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.urls import reverse
@@ -10,7 +10,7 @@ from django.utils import timezone
 from replview.health.failover_steps import Failover, failover_of
 from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
-from replview.health.slot_steps import steps_of
+from replview.health.slot_steps import Step, steps_of
 from replview.health.source_state import SourceState, stale_after
 from replview.health.states import Reading
 from replview.store.failover_readiness import read_standbys
@@ -20,23 +20,41 @@ from replview.store.same_server import one_a_slot, server_of
 from replview.text.formats import short_words
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnServer:
+    """A slot as its server last told of it."""
+
+    #: replview receives it.
+    ours: bool
+    #: None: no look has found it yet.
+    server: ServerSlot | None = None
+    fresh: bool = False
+    facts: tuple["Fact", ...] = ()
+    failover: Failover = field(default_factory=Failover)
+    #: Its other names; None: it has none.
+    same: "SameSlot | None" = None
+    steps: tuple[Step, ...] = ()
+
+
 def server_side(
     server: ServerSlot | None, slot: Slot | None, reading: Reading, now: datetime
-) -> dict[str, object]:
-    """For the templates; nothing is known of a slot that no look has found yet."""
+) -> OnServer:
+    """Return what the server says; ``slot`` is replview's row, if it receives the slot."""
+    ours = slot is not None
     if server is None:
-        return {"server": None, "failover": Failover()}
+        return OnServer(ours=ours)
     source_state = SourceState(SourceLook.objects.filter(source=server.source).first(), now)
     cause = cause_of(server, source_state, now, slot)
     failover = failover_of(server, read_standbys(server.source))
-    return {
-        "server": server,
-        "server_fresh": server.fresh(now),
-        "server_facts": facts_of(server, slot, cause, failover),
-        "failover": failover,
-        "same": same_slot(server.source, server.name),
-        "steps": steps_of(server, slot, reading, cause, now),
-    }
+    return OnServer(
+        ours=ours,
+        server=server,
+        fresh=server.fresh(now),
+        facts=tuple(facts_of(server, slot, cause, failover)),
+        failover=failover,
+        same=same_slot(server.source, server.name),
+        steps=tuple(steps_of(server, slot, reading, cause, now)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

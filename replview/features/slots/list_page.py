@@ -14,6 +14,7 @@ from replview.health.slot_steps import drop_statement
 from replview.health.states import Level, urgency
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
 from replview.health.watched import Causes, OtherView, other_view
+from replview.store.failover_readiness import read_failover_settings, waits_for_none
 from replview.store.models import Source, WatchedSlot
 from replview.text.formats import plural
 
@@ -108,6 +109,13 @@ def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
         state=state if state in set(Level) else "",
         whose=whose if whose in WHOSE else "",
     )
+
+
+def read_page(fleet: Fleet, asked: Mapping[str, str]) -> SlotsPage:
+    """Build the page that an address asks for, with what the servers say of failover."""
+    settings = read_failover_settings(view.source.pk for view in fleet.sources)
+    waits = {pk: waits_for_none(facts) for pk, facts in settings.items()}
+    return build_page(fleet, read_filter(asked, fleet), waits)
 
 
 def build_page(

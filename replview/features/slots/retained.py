@@ -1,5 +1,7 @@
 """The WAL that a slot retains against its limit, in words and as a chart."""
 
+from dataclasses import dataclass
+
 from django.urls import reverse
 
 from replview.health.conditions import STEADY_BYTES_PER_SECOND, WalLimit, limit_of
@@ -16,27 +18,42 @@ BAR_WIDTH = 1000
 SHOWN = ("retained", "lag", "throughput")
 
 
-def retained_of(view: SlotView | OtherView) -> dict[str, object]:
-    """What the slot's last sample says, for the template: a bar and its words."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """The WAL that a slot retained when it was last sampled: a bar and its words."""
+
+    #: None: unknown.
+    number: str | None
+    #: In the number's place: a lost slot retains nothing, which is no zero.
+    lost: str
+    pace: str
+    left: str
+    limit: str
+    #: At the bar's middle and its end; empty without a limit.
+    half: str
+    end: str
+    #: None without a limit: there is nothing to draw a share of.
+    width: int | None
+    level: str
+
+
+def retained_of(view: SlotView | OtherView) -> Retained:
+    """Return what the slot's last sample says of the WAL it retains."""
     slot = view.slot if isinstance(view, SlotView) else None
     source = view.slot.source if isinstance(view, SlotView) else view.server.source
     retained, limit = view.retained_wal_bytes, limit_of(source, slot, view.reading)
     size = limit.size_bytes
-    return {
-        # None: unknown.
-        "number": None if retained is None else bytes_words(retained),
-        # In the number's place: a lost slot retains nothing, which is no zero.
-        "lost": lost_short(view.lost) if view.lost else "",
-        "pace": _pace(view.reading) if retained is not None else "",
-        "left": _left(view.reading, view.health, retained, limit),
-        "limit": limit.words,
-        # At the bar's middle and its end; empty without a limit.
-        "half": "half: alerts from here" if size else "",
-        "end": limit.end_words,
-        # None without a limit: there is nothing to draw a share of.
-        "width": None if size is None or retained is None else _width(retained, size),
-        "level": view.level,
-    }
+    return Retained(
+        number=None if retained is None else bytes_words(retained),
+        lost=lost_short(view.lost) if view.lost else "",
+        pace=_pace(view.reading) if retained is not None else "",
+        left=_left(view.reading, view.health, retained, limit),
+        limit=limit.words,
+        half="half: alerts from here" if size else "",
+        end=limit.end_words,
+        width=None if size is None or retained is None else _width(retained, size),
+        level=view.level,
+    )
 
 
 def _pace(reading: Reading) -> str:
@@ -66,15 +83,29 @@ def _width(retained: int, limit: int) -> int:
     return min(max(round(share * BAR_WIDTH), 3 if retained else 0), BAR_WIDTH)
 
 
-def charts_of(slot: str, source_id: int) -> dict[str, object]:
-    """For the template, of ``source/slot``: what is drawn, and the slot's lag page."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCharts:
+    """The charts of a slot's page, and where their points come from."""
+
+    #: ``source/slot``.
+    slot: str
+    source_id: int
+    titles: list[str]
+    #: The slot's page of charts.
+    page_url: str
+    data_url: str
+    csv_url: str
+
+
+def charts_of(slot: str, source_id: int) -> SlotCharts:
+    """Return what is drawn of ``source/slot``."""
     query = LagQuery(slots=(slot,))
     words = query.words(charts=",".join(SHOWN))
-    return {
-        "slot": slot,
-        "source_id": source_id,
-        "titles": [CHARTS[key] for key in SHOWN],
-        "page_url": query.url(),
-        "data_url": f"{reverse('lag-data')}?{words}",
-        "csv_url": f"{reverse('lag-csv')}?{words}",
-    }
+    return SlotCharts(
+        slot=slot,
+        source_id=source_id,
+        titles=[CHARTS[key] for key in SHOWN],
+        page_url=query.url(),
+        data_url=f"{reverse('lag-data')}?{words}",
+        csv_url=f"{reverse('lag-csv')}?{words}",
+    )

@@ -2,51 +2,24 @@
 
 import re
 from shlex import quote
-from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 
 from replview.access.page import GET, OF_SLOT, OPERATOR, POST, VIEWER, Nav, page
-from replview.catalog.peekable import PLUGINS
-from replview.features.slots.budget_form import BudgetForm, budget_of
-from replview.features.slots.facts import server_side
-from replview.features.slots.list_page import build_page, read_filter
+from replview.features.slots.budget import Budget, BudgetForm, budget_of
+from replview.features.slots.list_page import read_page
 from replview.features.slots.quarantine_text import quarantined
-from replview.features.slots.retained import charts_of, retained_of
+from replview.features.slots.slot_page import slot_page, watched_slot_page
 from replview.health.fleet import SlotView
 from replview.health.queries import Pace
 from replview.health.watched import Causes, OtherView, other_view
-from replview.store.failover_readiness import read_failover_settings, waits_for_none
-from replview.store.models import Slot, SlotIncarnation, Source, WatchedSlot
-from replview.store.quarantine import settled_quarantines
+from replview.store.models import Slot, Source, WatchedSlot
 from replview.store.same_server import recorded_elsewhere
 from replview.store.slot_budget import change_budget
-from replview.store.slot_log import line_of, read_log
-from replview.text.addresses import stream_url
-from replview.text.parsing import clean_text
-from replview.ui.params import Params, scope_to
+from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of
-from replview.ui.slot_log import choices_of, lines_of, query_of
-
-LOG_LINES = 50
-#: Incarnations shown at once; earlier ones are folded.
-INCARNATIONS_SHOWN = 4
-_INCARNATIONS_READ = 50
-_KINDS_ASKED = 30
-REASONS = {
-    "created": "created by replview",
-    "adopted": "adopted as it was found",
-    "recreated": "the slot was created anew",
-    "temporary": "the connection was lost, and with it the temporary slot",
-    "re-pointed": "the source is another cluster",
-    "timeline": "the source went to another timeline",
-    "advanced": "the slot stood beyond our record",
-    "failover": "the source failed over to a promoted standby",
-    "rewound": "the server's WAL ended before our record",
-}
 
 
 @page(GET, role=VIEWER, nav="slots", of=OF_SLOT)
@@ -100,90 +73,26 @@ def show(
     *,
     error: str = "",
     typed: str = "",
-    budget: dict[str, Any] | None = None,
+    budget: Budget | None = None,
     status: int = 200,
 ) -> HttpResponse:
     """The page of a slot; ``error`` is what was wrong with a decision that was sent, ``budget``
     the form as it was sent, if that was refused.
     """
     stopped_by = quarantined(view.slot, request.user.get_username(), error=error, typed=typed)
-    page = {
-        "view": view,
-        "slot": view.slot,
-        **server_side(view.server, view.slot, view.reading, timezone.now()),
-        "quarantined": stopped_by,
-        "settled": settled_quarantines(view.slot),
-        "retained": retained_of(view),
-        "charts": charts_of(view.full_name, view.slot.source_id),
-        "budget": None if view.slot.temporary else budget or budget_of(view.slot),
-        "log_command": f"replview slot log {quote(view.slot.source.name)} {view.slot.name} "
-        "--follow",
-        # Where somebody must decide, that is the one thing to do.
-        "live_url": "" if stopped_by and stopped_by.undecided else stream_url(view.slot),
-        **_incarnations(view.slot),
-        **_log(request, view.slot),
-    }
+    page = slot_page(view, request.GET, stopped_by, budget)
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "slots/now.html" if htmx else "slots/slot.html", page, status=status)
+    template = "slots/now.html" if htmx else "slots/slot.html"
+    return render(request, template, {"page": page}, status=status)
 
 
 def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -> HttpResponse:
-    """The page of a slot that is not ours: no incarnations and no log, as nothing is received.
-
-    ``own``: through another source, which this user does not see, it is.
+    """The page of a slot that is not ours; ``own``: through another source, which this user does
+    not see, it is.
     """
-    source = view.server.source
-    readable = view.server.plugin in PLUGINS and not view.server.physical
-    page = {
-        "view": view,
-        "retained": retained_of(view),
-        "charts": charts_of(view.full_name, source.pk),
-        "adopt_command": f"replview slot add {quote(source.name)} {quote(view.name)} --adopt"
-        if readable and own is None and not view.lost and not view.server.gone_at
-        else "",
-        **server_side(view.server, None, view.reading, timezone.now()),
-    }
-    if own is not None:
-        # Nobody drops it as somebody else's.
-        page["steps"] = []
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "slots/watched_now.html" if htmx else "slots/watched.html", page)
-
-
-def _incarnations(row: Slot) -> dict[str, object]:
-    """The present incarnation first."""
-    found = list(SlotIncarnation.objects.filter(slot=row).order_by("-number")[:_INCARNATIONS_READ])
-    incarnations = [
-        {"incarnation": one, "reason": REASONS.get(one.reason, one.reason),
-         "present": one.pk == row.incarnation_id}
-        for one in found
-    ]  # fmt: skip
-    present = next((one for one in found if one.pk == row.incarnation_id), None)
-    return {
-        "incarnations": incarnations[:INCARNATIONS_SHOWN],
-        "earlier": incarnations[INCARNATIONS_SHOWN:],
-        "present": present,
-    }
-
-
-def _log(request: HttpRequest, row: Slot) -> dict[str, object]:
-    kinds = list(dict.fromkeys(kind for kind in request.GET.getlist("kind") if kind))
-    kinds = [clean_text(kind, 60, strip=False) for kind in kinds[:_KINDS_ASKED]]
-    start = None
-    if request.GET.get("from", ""):
-        start = line_of(row, Params(request.GET).number("from") or 0)
-        if start is None:
-            raise Http404("the slot's log has no such line")
-    page = read_log(row, kinds=kinds, start=start, limit=LOG_LINES)
-    return {
-        "lines": lines_of(page.lines, kinds),
-        "kinds": kinds,
-        "choices": choices_of(kinds),
-        "start": start,
-        "here": query_of(kinds, start.pk if start else None),
-        "newest": query_of(kinds),
-        "older": query_of(kinds, page.older.pk) if page.older else "",
-    }
+    template = "slots/watched_now.html" if htmx else "slots/watched.html"
+    return render(request, template, {"page": watched_slot_page(view, own)})
 
 
 @page(POST, role=OPERATOR, of=OF_SLOT)
@@ -206,8 +115,7 @@ def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
 @page(GET, role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))
 def slots(request: HttpRequest) -> HttpResponse:
     fleet = fleet_of(request)
-    settings = read_failover_settings(view.source.pk for view in fleet.sources)
-    waits = {pk: waits_for_none(facts) for pk, facts in settings.items()}
-    page = {"fleet": fleet, "page": build_page(fleet, read_filter(request.GET, fleet), waits)}
+    page = read_page(fleet, request.GET)
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "slots/slots_now.html" if htmx else "slots/slots.html", page)
+    template = "slots/slots_now.html" if htmx else "slots/slots.html"
+    return render(request, template, {"fleet": fleet, "page": page})

@@ -2,6 +2,7 @@
 
 from django.test import Client
 
+from replview.features.slots.budget import budget_of
 from replview.store.models import Slot, SlotEvent
 from tests.support.people import make_user
 from tests.support.scene import Scene
@@ -10,8 +11,11 @@ SHOP = "/slots/shop/replview/"
 
 
 def test_a_slot_from_before_says_that_it_has_no_budget(signed_in: Client, scene: Scene) -> None:
-    page = signed_in.get(SHOP).content.decode()
+    budget = budget_of(scene.slots["shop/replview"])
+    assert budget.sentence.startswith("No budget: replview never drops this slot")
+    assert budget.used_percent is None
 
+    page = signed_in.get(SHOP).content.decode()
     assert "No budget: replview never drops this slot" in page
     assert 'action="/slots/shop/replview/budget/"' in page
 
@@ -27,9 +31,9 @@ def test_it_is_changed_and_the_log_says_by_whom(signed_in: Client, scene: Scene)
         20 << 30, "database", 60
     )  # fmt: skip
     assert SlotEvent.objects.filter(slot=slot, kind="budget").count() == 1
-    page = signed_in.get(SHOP).content.decode()
-    assert "at 20 GB it stops receiving and drops the slot" in page
-    assert 'value="20 GB"' in page
+    budget = budget_of(slot)
+    assert "at 20 GB it stops receiving and drops the slot" in budget.sentence
+    assert budget.form["wal_budget"].value() == "20 GB"
 
 
 def test_what_makes_no_sense_is_refused_and_shown_again(signed_in: Client, scene: Scene) -> None:

@@ -4,11 +4,14 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.http import QueryDict
 from django.test import Client
 from django.utils import timezone
 
 from decoder.scalars import LSN
-from replview.features.slots.quarantine_text import hex_dump
+from replview.features.slots.quarantine_text import Quarantined, hex_dump, quarantined
+from replview.features.slots.slot_page import SlotPage, slot_page
+from replview.health.fleet import read_fleet
 from replview.store.models import Quarantine, Slot
 from replview.store.quarantine import decide, open_quarantine, raw_length, raw_part
 from tests.support.page_elements import spaced
@@ -21,6 +24,20 @@ CAUSE = "the value of column note does not fit into the store"
 
 def text_of(response) -> str:
     return response.content.decode()
+
+
+def page_of(user: str = "alice") -> SlotPage:
+    """Return the page of shop/replview as ``user`` sees it."""
+    view = read_fleet().find_slot("shop/replview")
+    assert view is not None
+    return slot_page(view, QueryDict(), quarantined(view.slot, user))
+
+
+def stopped_by() -> Quarantined:
+    """Return what stops shop/replview."""
+    stops = page_of().quarantined
+    assert stops is not None
+    return stops
 
 
 def make(scene: Scene, **values) -> Quarantine:
@@ -47,14 +64,26 @@ def address(row: Quarantine, end: str = "") -> str:
     return f"{SHOP}quarantine/{row.pk}/{end}"
 
 
-def test_it_says_what_stopped_the_slot(signed_in: Client, stopped: Quarantine) -> None:
+def test_it_says_what_stopped_the_slot(stopped: Quarantine) -> None:
+    page = page_of()
+
+    assert page.sentence.title == "replview is stopped by a change that could not be stored."
+    assert page.sentence.next == "mend the cause and try again, or skip the transaction."
+    assert page.live_url == ""
+    stops = stopped_by()
+    assert (stops.row.pk, stops.tag, stops.word) == (stopped.pk, "insert (I)", "481902")
+    assert stops.undecided
+
+
+def test_what_stopped_the_slot_is_rendered(signed_in: Client, stopped: Quarantine) -> None:
     page = text_of(signed_in.get(SHOP))
 
     assert "replview is stopped by a change that could not be stored." in page
     assert "The value of column note does not fit into the store." in page
     for expected in ('data-copy="2/4E91A5B0"', 'data-copy="2/4E91A6F0"', 'data-copy="481902"',
                      "public.orders", "insert (I), 13\xa0B",
-                     'data-copy="ALTER TABLE orders DROP COLUMN note;"'):  # fmt: skip
+                     'data-copy="ALTER TABLE orders DROP COLUMN note;"',
+                     "All changes of transaction 481902 (how many is unknown"):  # fmt: skip
         assert expected in page
     assert "raw&lt;" not in page, "the message is shown on demand alone"
 
@@ -64,14 +93,14 @@ def test_other_pages_say_so_too(signed_in: Client, stopped: Quarantine, page: st
     assert "stopped by a change that could not be stored" in text_of(signed_in.get(page))
 
 
-def test_skipping_says_its_consequences(signed_in: Client, scene: Scene) -> None:
+def test_skipping_says_its_consequences(scene: Scene) -> None:
     make(scene)
-    page = text_of(signed_in.get(SHOP))
-    assert "All changes of transaction 481902 (how many is unknown" in page
-    assert "the gap is recorded under your name (alice)" in page
+    consequence = stopped_by().consequence
+    assert consequence.startswith("All changes of transaction 481902 (how many is unknown")
+    assert consequence.endswith("the gap is recorded under your name (alice).")
 
     scene.transaction("shop/replview", "streaming", timedelta(0), xid=481902, inserts=12)
-    assert "12 changes received so far of transaction 481902" in text_of(signed_in.get(SHOP))
+    assert stopped_by().consequence.startswith("12 changes received so far of transaction 481902")
 
 
 def test_skipping_needs_the_xid_typed(signed_in: Client, stopped: Quarantine) -> None:
@@ -87,9 +116,12 @@ def test_skipping_needs_the_xid_typed(signed_in: Client, stopped: Quarantine) ->
     stopped.refresh_from_db()
     assert (stopped.decision, stopped.decided_by, stopped.settled_at) == ("skip", "alice", None)
     assert stopped.decided_at is not None
-    page = text_of(signed_in.get(SHOP))
-    assert "alice decided to skip transaction 481902. The receiver obeys" in page
-    assert 'name="decision"' not in page
+    page = page_of()
+    decided = "alice decided to skip transaction 481902. The receiver obeys within a second or two."
+    assert page.sentence.cause == decided
+    rendered = text_of(signed_in.get(SHOP))
+    assert "<b>skip transaction 481902</b>" in spaced(rendered)
+    assert 'name="decision"' not in rendered
 
 
 def test_trying_again(signed_in: Client, stopped: Quarantine) -> None:
@@ -133,6 +165,7 @@ def test_deciding_needs_a_token_and_a_login(db, stopped: Quarantine) -> None:
 
 def test_a_message_of_no_transaction_cannot_be_skipped(signed_in: Client, scene: Scene) -> None:
     row = make(scene, xid=None, tag="R")
+    assert (stopped_by().word, stopped_by().consequence) == ("", "")
     page = text_of(signed_in.get(SHOP))
     assert "The message belongs to no transaction: there is none to skip." in page
 
@@ -162,31 +195,32 @@ def test_a_decision_that_is_not_obeyed_is_told(signed_in: Client, scene: Scene) 
     long_ago = timezone.now() - timedelta(minutes=1)
     make(scene, decision="retry", decided_by="alice", decided_at=long_ago)
 
-    page = text_of(signed_in.get(SHOP))
-    assert "The receiver has not obeyed yet." in page
-    assert "replview slot start shop replview" in page
+    stops = stopped_by()
+    assert stops.overdue
+    assert stops.follows.startswith("The receiver has not obeyed yet.")
+    assert "replview slot start shop replview" in text_of(signed_in.get(SHOP))
 
 
-def test_a_skip_that_waits_in_a_running_stream_is_no_trouble(
-    signed_in: Client, scene: Scene
-) -> None:
+def test_a_skip_that_waits_in_a_running_stream_is_no_trouble(scene: Scene) -> None:
     long_ago = timezone.now() - timedelta(minutes=1)
     make(scene, decision="skip", decided_by="alice", decided_at=long_ago)
     Slot.objects.update(state="streaming", problem_code="")
 
-    page = text_of(signed_in.get(SHOP))
-    assert "left out when the stream comes to it" in page
-    assert "has not obeyed" not in page
+    stops = stopped_by()
+    assert not stops.overdue
+    assert stops.follows == "It is received again, and left out when the stream comes to it."
 
 
 def test_settled_ones_are_listed(signed_in: Client, scene: Scene) -> None:
     at = timezone.now()
-    make(scene, decision="skip", decided_by="alice", decided_at=at, settled_at=at)
+    row = make(scene, decision="skip", decided_by="alice", decided_at=at, settled_at=at)
     Slot.objects.update(state="streaming", problem_code="")
 
-    page = text_of(signed_in.get(SHOP))
-    assert "<b>skipped</b> by alice" in spaced(page)
-    assert 'id="quarantine"' not in page
+    page = page_of()
+    assert (page.settled, page.quarantined) == ([row], None)
+    rendered = text_of(signed_in.get(SHOP))
+    assert "<b>skipped</b> by alice" in spaced(rendered)
+    assert 'id="quarantine"' not in rendered
 
 
 def test_the_raw_message_is_shown_as_a_dump(signed_in: Client, stopped: Quarantine) -> None:

@@ -5,9 +5,18 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from replview.features.slots.list_page import SlotRow, SlotsPage, read_page
+from replview.features.slots.slot_page import (
+    SlotPage,
+    WatchedSlotPage,
+    slot_page,
+    watched_slot_page,
+)
+from replview.health.fleet import read_fleet
 from replview.store.models import Slot, Source, WatchedSlot
 from tests.support import watched_scene
 from tests.support.page_elements import spaced
@@ -24,23 +33,59 @@ def text_of(response) -> str:
     return response.content.decode()
 
 
-def names(page: str) -> list[str]:
-    return re.findall(r'id="slot-link-[^"]+" href="[^"]+">([^<]+)', spaced(page))
+def listed(query: str = "") -> SlotsPage:
+    """Return the list of slots that an address asks for."""
+    return read_page(read_fleet(), QueryDict(query))
+
+
+def names(page: SlotsPage) -> list[str]:
+    return [row.view.name for row in page.rows]
+
+
+def row_named(page: SlotsPage, name: str) -> SlotRow:
+    [row] = (row for row in page.rows if row.view.name == name)
+    return row
+
+
+def ours_of(name: str) -> SlotPage:
+    view = read_fleet().find_slot(name)
+    assert view is not None
+    return slot_page(view, QueryDict())
+
+
+def watched_of(name: str) -> WatchedSlotPage:
+    view = read_fleet().find_other(name)
+    assert view is not None
+    return watched_slot_page(view)
 
 
 def row_of(page: str, name: str) -> str:
     return next(row for row in page.split("<tr ") if f">{name}</a>" in row)
 
 
-def test_all_slots_worst_first(signed_in: Client, watched: dict[str, WatchedSlot]) -> None:
+def test_all_slots_worst_first(watched: dict[str, WatchedSlot]) -> None:
+    page = listed()
+
+    assert names(page)[:2] == ["debezium_billing", "replview_billing"]
+    assert "left_us" not in names(page)
+    assert (page.total, page.level) == (17, "now")
+    standby = row_named(page, "standby_fra")
+    assert (standby.ours, standby.kind) == (False, "physical")
+    title = row_named(page, "search_feed").view.health.title
+    assert "catching up at 40\xa0MB/s, about 82\xa0s to go" in title
+
+
+def test_the_list_is_rendered(signed_in: Client, watched: dict[str, WatchedSlot]) -> None:
     page = text_of(signed_in.get("/slots/"))
 
-    listed = names(page)
-    assert listed[:2] == ["debezium_billing", "replview_billing"]
+    assert re.findall(r'id="slot-link-[^"]+" href="[^"]+">([^<]+)', spaced(page))[:2] == [
+        "debezium_billing", "replview_billing"
+    ]  # fmt: skip
     assert "17 slots on 5 sources." in page
-    assert "left_us" not in listed
     assert "watched · physical" in row_of(page, "standby_fra")
     assert "catching up at 40\xa0MB/s, about 82\xa0s to go" in row_of(page, "search_feed")
+    unneeded = page.split('id="unneeded"')[1]
+    assert "pg_drop_replication_slot(\n  &#x27;o&#x27;&#x27;brien_trial&#x27;);" in unneeded
 
 
 def test_a_lost_slot_is_never_shown_as_zero_lag(
@@ -68,11 +113,17 @@ def test_a_lost_slot_of_ours_is_lost_whatever_its_samples_say(
         id=slot.pk, slot=slot, source=slot.source, name=slot.name, facts=LOST_16
     )
 
+    assert row_named(listed("source=shop"), "replview").lost
+    page = ours_of("shop/replview")
+    assert page.sentence.title.startswith("replview is lost")
+    assert page.retained.lost.startswith("lost")
+    steps = " ".join(step.run for step in page.on_server.steps)
+    assert "pg_create_logical_replication_slot" in steps
+
     assert '<span class="lost"' in text_of(signed_in.get("/slots/?source=shop"))
-    page = text_of(signed_in.get("/slots/shop/replview/"))
-    assert "replview is lost" in page
-    assert "<b>lost" in page
-    assert "pg_create_logical_replication_slot" in page
+    rendered = text_of(signed_in.get("/slots/shop/replview/"))
+    assert "<b>lost" in rendered
+    assert "pg_create_logical_replication_slot" in rendered
 
 
 @pytest.mark.parametrize(
@@ -86,24 +137,47 @@ def test_a_lost_slot_of_ours_is_lost_whatever_its_samples_say(
     ],
 )
 def test_the_address_narrows_the_list(
-    signed_in: Client, watched: dict[str, WatchedSlot], query: str, expected: set[str] | None
+    watched: dict[str, WatchedSlot], query: str, expected: set[str] | None
 ) -> None:
-    page = text_of(signed_in.get(f"/slots/?{query}"))
+    shown = names(listed(query))
 
-    listed = {name.replace("&#x27;", "'") for name in names(page)}
-    assert len(listed) > 8 if expected is None else listed == expected
+    assert len(shown) > 8 if expected is None else set(shown) == expected
 
 
-def test_slots_nobody_needs_come_with_how_to_drop_them(
+def test_an_address_that_means_nothing_lists_all(
     signed_in: Client, watched: dict[str, WatchedSlot]
 ) -> None:
-    page = text_of(signed_in.get("/slots/")).split('id="unneeded"')[1]
+    page = text_of(signed_in.get("/slots/?source=%00&state=x&whose=y"))
 
-    assert "pg_drop_replication_slot(\n  &#x27;o&#x27;&#x27;brien_trial&#x27;);" in page
-    assert "debezium_billing" not in page
+    assert page.count('id="slot-link-') == 17
 
 
-def test_a_watched_slot_has_a_page(signed_in: Client, watched: dict[str, WatchedSlot]) -> None:
+def test_slots_nobody_needs_come_with_how_to_drop_them(watched: dict[str, WatchedSlot]) -> None:
+    drops = {unneeded["row"].view.name: unneeded["run"] for unneeded in listed().unneeded}
+
+    assert "pg_drop_replication_slot(\n  'o''brien_trial');" in drops["o'brien_trial"]
+    assert "debezium_billing" not in drops
+
+
+def test_a_watched_slot_has_a_page(watched: dict[str, WatchedSlot]) -> None:
+    page = watched_of("billing-eu/debezium_billing")
+
+    assert page.view.health.title == "debezium_billing will be lost in about 1\xa0h\xa044\xa0min."
+    assert page.adopt_command == "replview slot add billing-eu debezium_billing --adopt"
+    retained = page.retained
+    assert (retained.number, retained.half, retained.end) == (
+        "32.2\xa0GB", "half: alerts from here", "64\xa0GB: wal_removed, the slot is lost"
+    )  # fmt: skip
+    facts = {fact.name: fact for fact in page.on_server.facts}
+    assert facts["Held back by"].text == "the missing consumer"
+    assert facts["failover"].unknown == "unknown: needs 17"
+    assert facts["Created by"].text == "not replview; only watched"
+    assert any("128GB" in step.run for step in page.on_server.steps)
+
+
+def test_the_page_of_a_watched_slot_is_rendered(
+    signed_in: Client, watched: dict[str, WatchedSlot]
+) -> None:
     page = text_of(signed_in.get("/slots/billing-eu/debezium_billing/"))
 
     heading = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
@@ -141,24 +215,29 @@ def test_the_overview_counts_others(signed_in: Client, watched: dict[str, Watche
     assert 'href="/slots/billing-eu/debezium_billing/"' in page
 
 
-def test_ours_says_its_budget(signed_in: Client, scene: Scene) -> None:
+def test_ours_says_its_budget(scene: Scene) -> None:
     Slot.objects.filter(pk=scene.slots["shop/replview"].pk).update(wal_budget_bytes=4 * GB)
-    page = text_of(signed_in.get("/slots/shop/replview/"))
+    retained = ours_of("shop/replview").retained
 
-    assert "budget 4\xa0GB (protect the database)" in page
-    assert "4\xa0GB: replview drops the slot" in page
+    assert retained.limit == "budget 4\xa0GB (protect the database)"
+    assert retained.end == "4\xa0GB: replview drops the slot"
 
 
 def test_subscriptions_say_whether_they_apply(signed_in: Client, scene: Scene) -> None:
     subscription(scene, "warehouse", "from_shop", apply_error_count=3, confl_insert_exists=2)
     subscription(scene, "crm", "stuck", pid=None)
     subscription(scene, "crm", 'of"f', subenabled=False)
-    page = text_of(signed_in.get("/slots/")).split('id="subscriptions"')[1]
+    views = {view.name: view for view in listed().subscriptions}
 
-    assert "Applies as it receives." in page
+    applies = views["from_shop"]
+    assert applies.health.title == "Applies as it receives."
+    assert (applies.errors, applies.conflicts) == ("3 apply errors", "2 insert exists")
+    assert views["stuck"].health.title == "Its worker does not run."
+    assert views["stuck"].conflicts == ""
+    assert views['of"f'].run == 'ALTER SUBSCRIPTION "of""f" ENABLE;'
+
+    page = text_of(signed_in.get("/slots/")).split('id="subscriptions"')[1]
     assert "3 apply errors" in page
-    assert "2 insert exists" in page
-    assert "Its worker does not run." in page
     assert "ALTER SUBSCRIPTION &quot;of&quot;&quot;f&quot; ENABLE;" in page
     assert "unknown: needs 18" in page
 
@@ -172,11 +251,19 @@ def test_readers_that_wait_for_no_standby_are_warned_of(signed_in: Client, scene
     watched_scene.settings_of(scene, scene.sources["shop-replica"], sync_replication_slots="off")
     watch(scene, shop, "cdc_ha", facts={"failover": True})
 
+    [(source, warning)] = listed().warnings
+    assert source == shop
+    assert "synchronized_standby_slots is empty" in warning
+    failover = watched_of("shop/cdc_ha").on_server.failover
+    assert failover.words == "no: no standby has it ready"
+    assert [(line.standby, line.words) for line in failover.lines] == [
+        ("shop-replica", "not there; lacks sync_replication_slots")
+    ]
+    assert any("sync_replication_slots = on" in step.run for step in failover.steps)
+
     assert "synchronized_standby_slots is empty" in text_of(signed_in.get("/slots/"))
     page = text_of(signed_in.get("/slots/shop/cdc_ha/"))
-    assert "no: no standby has it ready" in page
     assert "<b>shop-replica</b>: not there; lacks sync_replication_slots" in page
-    assert "sync_replication_slots = on" in page
 
 
 def test_queries_do_not_grow_with_watched_slots(signed_in: Client, scene: Scene) -> None:

@@ -1,6 +1,7 @@
-"""The form of the WAL that a slot may cost its source, with the sentence that says what holds."""
+"""A slot's WAL budget: as it stands, and the form that changes it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -67,25 +68,39 @@ class BudgetForm(forms.Form):
         }
 
 
-def budget_of(slot: Slot, form: BudgetForm | None = None) -> dict[str, Any]:
-    """A slot's budget as it is now, for the template; ``form``: what was sent and refused."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A slot's budget as it is now, with the form that changes it."""
+
+    slot: Slot
+    sentence: str
+    #: As last sampled; None: unknown.
+    retained_bytes: int | None
+    #: For the meter at most 100; None: unknown, or no budget.
+    used_percent: int | None
+    #: replview did not make it: it is dropped only where that is chosen here.
+    adopted: bool
+    #: Dropped at its budget: ``replview slot start`` creates it anew.
+    dropped: bool
+    heartbeat_statement: str
+    form: BudgetForm
+
+
+def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
+    """Return a slot's budget; ``form``: what was sent and refused."""
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
     size = slot.wal_budget_bytes
-    return {
-        "slot": slot,
-        "sentence": _sentence(slot),
-        # As last sampled; None: unknown.
-        "retained_bytes": retained,
-        # For the meter at most 100; None: unknown, or no budget.
-        "used_percent": None if not size or retained is None else min(100, 100 * retained // size),
-        # replview did not make it: it is dropped only where that is chosen here.
-        "adopted": not slot.owned,
-        # Dropped at its budget: ``replview slot start`` creates it anew.
-        "dropped": slot.problem_code == DROPPED,
-        "heartbeat_statement": HEARTBEAT.as_string(None),
-        "form": form or BudgetForm(slot),
-    }
+    return Budget(
+        slot=slot,
+        sentence=_sentence(slot),
+        retained_bytes=retained,
+        used_percent=None if not size or retained is None else min(100, 100 * retained // size),
+        adopted=not slot.owned,
+        dropped=slot.problem_code == DROPPED,
+        heartbeat_statement=HEARTBEAT.as_string(None),
+        form=form or BudgetForm(slot),
+    )
 
 
 def _sentence(slot: Slot) -> str:
