@@ -4,10 +4,18 @@ import datetime as dt
 
 import pytest
 from django.db import connection
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from replview.features.relations.page import (
+    SORTS,
+    RelationsPage,
+    RelationsQuery,
+    TableRow,
+    read_relations_page,
+    wanted_of,
+)
 from replview.store.models import (
     ActivityMark,
     HistoryBlock,
@@ -58,7 +66,33 @@ def look(slot: Slot, *tables: dict) -> None:
     )
 
 
-def test_every_table_with_its_last_change(signed_in: Client, history: History) -> None:
+def listed(history: History, query: RelationsQuery | None = None) -> RelationsPage:
+    return read_relations_page(history.slot, query or RelationsQuery())
+
+
+def names(page: RelationsPage) -> list[str]:
+    return [row.name for row in page.rows]
+
+
+def row_named(page: RelationsPage, name: str) -> TableRow:
+    [row] = (row for row in page.rows if row.name == name)
+    return row
+
+
+def test_every_table_with_its_last_change(history: History) -> None:
+    page = listed(history)
+
+    assert (page.all_tables, page.found, names(page)) == (2, 2, ["public.orders", "public.log"])
+    assert page.newest is not None
+    assert page.newest.name == "public.orders"
+    orders, log = page.rows
+    # History counts one insert a transaction, however many there are.
+    assert (orders.sum.changes, orders.sum.transactions, orders.last is not None) == (2, 2, True)
+    assert orders.spark is not None
+    assert (log.sum.changes, log.last) == (0, None)
+
+
+def test_the_list_is_rendered(signed_in: Client, history: History) -> None:
     page = spaced(text_of(signed_in.get(LIST)))
 
     assert "2 tables, last changed: public.orders" in page
@@ -66,37 +100,61 @@ def test_every_table_with_its_last_change(signed_in: Client, history: History) -
     assert "public.</span>log" in page
     assert "never since recorded" in page
     assert 'class="spark rate-spark"' in page
-
-
-def test_a_table_that_cannot_be_audited_is_told(signed_in: Client, history: History) -> None:
-    page = text_of(signed_in.get(LIST))
-
     assert "1 cannot be audited: public.log" in page
     assert "DEFAULT, no key" in page
     assert "its rows cannot be told apart" in page
 
 
-def test_only_those_with_warnings(signed_in: Client, history: History) -> None:
-    page = spaced(text_of(signed_in.get(f"{LIST}&with=warnings")))
+def test_a_table_that_cannot_be_audited_is_told(history: History) -> None:
+    page = listed(history)
 
-    assert "public.</span>log" in page
-    assert "public.</span>orders" not in page
-    assert "1 of 2 tables" in page
+    assert [row.name for row in page.grave] == ["public.log"]
+    identity = row_named(page, "public.log").identity
+    assert identity is not None
+    assert identity.now == "DEFAULT, without a primary key"
+    [warning] = identity.warnings
+    assert (warning.level, warning.word) == ("look", "DEFAULT, no key")
+    assert "its rows cannot be told apart" in warning.why
+    assert row_named(page, "public.orders").warnings == ()
+
+
+def test_only_those_with_warnings(signed_in: Client, history: History) -> None:
+    page = listed(history, RelationsQuery(warnings=True))
+
+    assert names(page) == ["public.log"]
+    assert (page.found, page.all_tables) == (1, 2)
+    rendered = spaced(text_of(signed_in.get(f"{LIST}&with=warnings")))
+    assert "1 of 2 tables" in rendered
+    assert "public.</span>orders" not in rendered
 
 
 def test_search_by_name(signed_in: Client, history: History) -> None:
-    assert "public.</span>log" not in text_of(signed_in.get(f"{LIST}&q=ORD"))
+    assert names(listed(history, RelationsQuery(q="ORD"))) == ["public.orders"]
+    assert names(listed(history, RelationsQuery(q="nothing"))) == []
     assert "No table like this" in text_of(signed_in.get(f"{LIST}&q=nothing"))
 
 
 @pytest.mark.parametrize(
     ("sort", "first"), [("name", "log"), ("last", "orders"), ("changes", "orders")]
 )
-def test_sorting(signed_in: Client, history: History, sort: str, first: str) -> None:
-    page = text_of(signed_in.get(f"{LIST}&sort={sort}"))
-    places = {name: page.index(f"public.</span>{name}<") for name in ("log", "orders")}
+def test_sorting(history: History, sort: str, first: str) -> None:
+    page = listed(history, RelationsQuery(sort=sort))
 
-    assert min(places, key=lambda name: places[name]) == first
+    assert [row.table for row in page.rows] == sorted(["log", "orders"], key=first.__ne__)
+    assert [(word, chosen) for word, _, chosen in page.sorts if chosen] == [(SORTS[sort], True)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", RelationsQuery()),
+        ("q=ORD&with=warnings", RelationsQuery(q="ORD", warnings=True)),
+        ("sort=changes&range=7d", RelationsQuery(sort="changes", range="7d")),
+        ("sort=%00&range=x&with=y", RelationsQuery()),
+    ],
+)
+def test_what_an_address_asks_for(rf: RequestFactory, query: str, expected: object) -> None:
+    assert wanted_of(rf.get(f"/relations/?{query}")) == expected
 
 
 def test_the_table_that_took_a_name_last_has_it_now(signed_in: Client, history: History) -> None:
@@ -115,13 +173,18 @@ def test_the_table_that_took_a_name_last_has_it_now(signed_in: Client, history: 
 def test_published_tables_that_never_changed(signed_in: Client, history: History) -> None:
     look(history.slot, {"table": "orders", "oid": 16384}, {"table": "quiet", "oid": 5},
          {"table": "events_2026", "oid": 6, "root": "public.events"})  # fmt: skip
-    page = text_of(signed_in.get(LIST))
+    page = listed(history)
 
-    assert "public.</span>quiet" in page
-    assert "unknown until a change" in page
-    assert "partition of" in page
-    assert "public.events" in page
-    assert "not on the source now" in page  # public.log
+    quiet = row_named(page, "public.quiet")
+    assert (quiet.relation_id, quiet.version, quiet.root) == (None, None, "")
+    assert row_named(page, "public.events_2026").root == "public.events"
+    assert row_named(page, "public.log").standing == "not on the source now"
+    assert row_named(page, "public.orders").standing == ""
+
+    rendered = text_of(signed_in.get(LIST))
+    for expected in ("public.</span>quiet", "unknown until a change", "partition of",
+                     "public.events", "not on the source now"):  # fmt: skip
+        assert expected in rendered
 
 
 def test_what_the_sums_hold_is_counted_with_what_follows_them(
@@ -140,12 +203,13 @@ def test_what_the_sums_hold_is_counted_with_what_follows_them(
         transactions=900, inserts=1000, updates=200, deletes=30,
     )  # fmt: skip
     ActivityMark.objects.create(incarnation_id=incarnation.pk, rolled_seq=1)
-    page = spaced(text_of(signed_in.get(f"/relations/{relation}/")))
+    total = row_named(listed(history), "public.orders").sum
 
     # The transaction at place 1 is in the sums; that at place 2 follows.
+    assert (total.changes, total.inserts, total.transactions) == (1231, 1001, 901)
+    page = spaced(text_of(signed_in.get(f"/relations/{relation}/")))
     assert "1,231 changes in" in page
     assert "901 transactions" in page
-    assert "1,001" in text_of(signed_in.get(LIST))
 
 
 def test_bad_parameters_are_as_if_not_there(signed_in: Client, history: History) -> None:
