@@ -1,6 +1,6 @@
 """The lag page around its charts: its slots, its sentence, its choices."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from replview.health.states import urgency
 from replview.store.models import Slot, Source, WatchedSlot
 from replview.text.formats import plural
 from replview.ui.charts.query import CHARTS, RANGES, LagQuery
+from replview.ui.sentence import Sentence
 
 #: Slots drawn at once: more lines than that tell nothing.
 MOST_SLOTS = 20
@@ -71,34 +72,79 @@ def first_slot() -> str:
     return str(own or next(iter(watched[:1]), ""))
 
 
-def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
-    names = [slot.name for slot in slots]
-    missing = [name for name in query.slots if name not in names]
-    # Links lead only to slots there are.
-    query = replace(query, slots=tuple(names))
-    return {
-        "query": query,
-        "slots": slots,
-        "names": names,
-        "missing": missing,
-        "sentence": _sentence(slots, fleet),
-        "ranges": [
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotChoice:
+    """A slot in the menu of slots."""
+
+    #: ``source/slot``, for the address.
+    name: str
+    word: str
+    on: bool
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChoices:
+    """The slots of one source in the menu."""
+
+    source: str
+    slots: tuple[SlotChoice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagPage:
+    """The page around the charts."""
+
+    #: Only slots that there are.
+    query: LagQuery
+    names: tuple[str, ...]
+    #: Slots of the address that there are not.
+    missing: tuple[str, ...]
+    sentence: Sentence
+    #: The page of the slot that the sentence speaks of; empty: it has none.
+    slot_url: str
+    #: (word, label, address, chosen).
+    ranges: tuple[tuple[str, str, str, bool], ...]
+    range_label: str
+    #: (word, title, drawn).
+    charts: tuple[tuple[str, str, bool], ...]
+    choices: tuple[SourceChoices, ...]
+    #: Ids of the sources whose samples are awaited.
+    sources: tuple[int, ...]
+    #: The first slot that replview receives; empty: none.
+    own: str
+    data_query: str
+    most_slots: int = MOST_SLOTS
+
+
+def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> LagPage:
+    """Build the page of these slots; links lead only to slots that there are."""
+    names = tuple(slot.name for slot in slots)
+    missing = tuple(name for name in query.slots if name not in names)
+    query = replace(query, slots=names)
+    sentence, slot_url = _sentence(slots, fleet)
+    return LagPage(
+        query=query,
+        names=names,
+        missing=missing,
+        sentence=sentence,
+        slot_url=slot_url,
+        ranges=tuple(
             (word, label, query.url(range=word, **{"from": "", "to": ""}),
              query.range == word and not (query.since or query.until))
             for word, (label, _) in RANGES.items()
-        ],
-        "range_label": RANGES[query.range][0],
-        "charts": [(key, title, key in query.charts) for key, title in CHARTS.items()],
-        "choices": _choices(fleet, names),
-        "sources": sorted({slot.source.pk for slot in slots}),
-        "own": next((slot.name for slot in slots if slot.slot), ""),
-        "most_slots": MOST_SLOTS,
-        "data_query": query.words(table=""),
-    }  # fmt: skip
+        ),
+        range_label=RANGES[query.range][0],
+        charts=tuple((key, title, key in query.charts) for key, title in CHARTS.items()),
+        choices=tuple(_choices(fleet, names)),
+        sources=tuple(sorted({slot.source.pk for slot in slots})),
+        own=next((slot.name for slot in slots if slot.slot), ""),
+        data_query=query.words(table=""),
+    )  # fmt: skip
 
 
-def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
-    """The health of the one slot, or of the worst of several."""
+def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> tuple[Sentence, str]:
+    """The health of the one slot, or of the worst of several, and the address of its page."""
     views = [
         view
         for slot in slots
@@ -106,31 +152,30 @@ def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> dict[str, Any]:
     ]
     if not views:
         name = slots[0].slot_name if len(slots) == 1 else plural(len(slots), "slot")
-        return {"level": "unknown", "title": f"{name}: nothing is known of now.",
-                "cause": "It is gone, or was never looked at."}  # fmt: skip
+        title, cause = f"{name}: nothing is known of now.", "It is gone, or was never looked at."
+        return Sentence(level="unknown", title=title, cause=cause), ""
     chosen = min(views, key=lambda view: urgency(view.health))
     title = chosen.health.title
     if len(slots) > 1:
         name = "" if chosen.name in title else f"{chosen.full_name}: "
         title = f"Worst of {len(slots)}: {name}{title}"
-    return {
-        "level": chosen.level,
-        "title": title,
-        "cause": chosen.health.cause,
-        "next": chosen.health.next_step,
-        "url": chosen.url,
-    }
+    sentence = Sentence(
+        level=chosen.level, title=title, cause=chosen.health.cause, next=chosen.health.next_step
+    )
+    return sentence, chosen.url
 
 
-def _choices(fleet: Fleet, names: Sequence[str]) -> list[dict[str, Any]]:
+def _choices(fleet: Fleet, names: Sequence[str]) -> Iterator[SourceChoices]:
     """Every slot by its source; ours first."""
-    groups = []
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
-        slots = [
-            {"name": view.full_name, "word": view.name, "level": view.level,
-             "on": view.full_name in names, "ours": isinstance(view, SlotView)}
+        slots = tuple(
+            SlotChoice(
+                name=view.full_name,
+                word=view.name,
+                on=view.full_name in names,
+                ours=isinstance(view, SlotView),
+            )
             for view in source.views
-        ]  # fmt: skip
+        )
         if slots:
-            groups.append({"source": source.source.name, "slots": slots})
-    return groups
+            yield SourceChoices(source=source.source.name, slots=slots)

@@ -37,7 +37,8 @@ def lag(request: HttpRequest) -> HttpResponse:
         scope_to(request, name)
         query = LagQuery.of(request.GET)
     slots = _slots(query)
-    return render(request, "lag/lag.html", lag_page(query, slots, fleet_of(request)))
+    page = lag_page(query, slots, fleet_of(request))
+    return render(request, "lag/lag.html", {"page": page})
 
 
 @page(GET, role=VIEWER, polled=True)

@@ -5,7 +5,7 @@ import datetime as dt
 import io
 import json
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,6 +16,8 @@ from django.http import QueryDict
 from django.test import Client
 
 from replview.features.lag.charts import read_table_rates, read_transaction_sizes
+from replview.features.lag.page import LagPage, find_lag_slots, lag_page
+from replview.health.fleet import read_fleet
 from replview.store.models import (
     Alert,
     AlertRule,
@@ -48,6 +50,12 @@ def data(client: Client, query: str) -> dict:
     return json.loads(response.content)
 
 
+def page_of(text: str) -> LagPage:
+    """Return the page of an address."""
+    query = LagQuery.of(QueryDict(text))
+    return lag_page(query, find_lag_slots(query.slots), read_fleet())
+
+
 def test_an_address_says_all_and_comes_back_the_same() -> None:
     text = "slot=a/b&slot=c/d&range=24h&from=2026-11-20T05:00Z&to=2026-11-20T06:00Z&charts=lag,spill&table=1"  # noqa: E501
     query = LagQuery.of(QueryDict(text))
@@ -77,9 +85,36 @@ def test_without_a_source_it_says_what_to_do(signed_in: Client) -> None:
     assert signed_in.get("/lag/data?slot=a/b").status_code == 404
 
 
-def test_the_page_names_its_slot_and_asks_nothing_from_elsewhere(
+def test_the_page_names_its_slot(scene: Scene) -> None:
+    page = page_of("slot=billing-eu/replview_billing&slot=no/such&range=24h")
+
+    assert page.sentence.level == "now"
+    assert page.sentence.title.startswith("replview_billing will be lost in about")
+    assert page.slot_url == "/slots/billing-eu/replview_billing/"
+    assert (page.names, page.missing) == (("billing-eu/replview_billing",), ("no/such",))
+    assert page.own == "billing-eu/replview_billing"
+    assert page.sources == (scene.sources["billing-eu"].pk,)
+    assert [word for word, _, _, chosen in page.ranges if chosen] == ["24h"]
+    assert page.data_query == "slot=billing-eu/replview_billing&range=24h"
+    on = [slot.name for group in page.choices for slot in group.slots if slot.on]
+    assert on == ["billing-eu/replview_billing"]
+
+
+def test_the_sentence_of_several_slots_is_that_of_the_worst(scene: Scene) -> None:
+    page = page_of("slot=shop/replview&slot=billing-eu/replview_billing")
+    assert page.sentence.title.startswith("Worst of 2: replview_billing will be lost in about")
+    assert page.slot_url == "/slots/billing-eu/replview_billing/"
+
+    unknown = page_of("slot=no/such")
+    assert (unknown.sentence.level, unknown.slot_url) == ("unknown", "")
+    assert unknown.sentence.cause == "It is gone, or was never looked at."
+
+
+def test_the_page_is_rendered_and_asks_nothing_from_elsewhere(
     signed_in: Client, scene: Scene
 ) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    WatchedSlot.objects.create(id=997, source=scene.sources["shop"], name=evil)
     response = signed_in.get("/lag/?slot=billing-eu/replview_billing&slot=no/such&range=24h")
     page = response.content.decode()
 
@@ -87,6 +122,8 @@ def test_the_page_names_its_slot_and_asks_nothing_from_elsewhere(
     assert "There is no slot no/such: left out." in page
     assert 'data-range="24h" aria-current="true"' in page
     assert 'href="/lag/csv?slot=billing-eu/replview_billing&amp;range=24h"' in page
+    assert evil not in page
+    assert escape(evil) in page
     # plotly finds its rules in our style sheet, and writes none: the policy is that of any page.
     assert 'id="plotly.js-style-global" class="no-inline-styles"' in page
     (taken,) = re.findall(r'<meta id="(\w+)" name="plotly-maps"', page)
