@@ -8,11 +8,14 @@ from django.test import Client
 from decoder.scalars import LSN
 from replview.access.tokens import make_token
 from replview.acts import adopting, dropping, moving
+from replview.acts.columns import plan_columns
 from replview.acts.credentials import take_into_use, try_address
 from replview.acts.slot_making import make_slot
 from replview.acts.sources import plan_remove, remove_source
+from replview.acts.tables import plan_tables
 from replview.catalog.connections import connect
-from replview.catalog.plan.new_slot import SlotPlan, make_plan
+from replview.catalog.plan.new_slot import make_plan
+from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.jobs import intentions
@@ -81,6 +84,16 @@ def text_of(answer) -> str:
     return text.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
 
 
+def sql_of(plan: Plan) -> list[str]:
+    return [statement.sql for statement in plan.statements]
+
+
+def why_not(plan: Plan) -> str:
+    """Return the cause for which the plan cannot be carried out."""
+    assert plan.refusal is not None
+    return plan.refusal.cause
+
+
 def confirmed(client: Client, address: str, typed: str = "", **sent: object):
     """The page, then the confirmation of what it showed."""
     page = spaced(client.get(address, sent).content.decode())
@@ -92,9 +105,12 @@ def confirmed(client: Client, address: str, typed: str = "", **sent: object):
 
 def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
     slot = Slot.objects.create(source=shop, name="mine")
+    plan = receiving.plan_stop(slot)
+    assert plan.statements == ()
+    assert "keeps WAL for us until it is started again" in plan.consequences[0]
     page = text_of(operator.get("/slots/shop/mine/stop/"))
     assert "no statement changes anything there" in page
-    assert "keeps WAL for us until it is started again" in page
+    assert plan.consequences[0] in page
 
     done = text_of(confirmed(operator, "/slots/shop/mine/stop/"))
 
@@ -106,7 +122,7 @@ def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
     assert (record.user_name, record.subject, record.details["act"]) == (
         "the_operator", "shop/mine", "stop"
     )  # fmt: skip
-    assert "is stopped already" in text_of(operator.get("/slots/shop/mine/stop/"))
+    assert why_not(receiving.plan_stop(slot)) == "slot shop/mine is stopped already"
     confirmed(operator, "/slots/shop/mine/start/")
     slot.refresh_from_db()
     assert slot.desired == "running"
@@ -137,9 +153,9 @@ def test_a_slot_is_dropped_its_record_kept_and_created_anew(operator, slot, sour
     slot.refresh_from_db()
     assert (slot.desired, slot.problem_code) == ("stopped", "given_up")
     assert "its record is kept" in text_of(operator.get("/sources/shop/"))
-    again = text_of(operator.get("/slots/shop/mine/start/"))
-    assert 'CREATE PUBLICATION "mine" FOR TABLE "public"."orders"' in again
-    assert "history shows the gap" in again
+    again = receiving.plan_start(slot)
+    assert sql_of(again)[0].startswith('CREATE PUBLICATION "mine" FOR TABLE "public"."orders"')
+    assert "history shows the gap" in again.consequences[0]
     confirmed(operator, "/slots/shop/mine/start/")
     assert left_on(source) == ({"mine"}, {"mine"})
     slot.refresh_from_db()
@@ -248,15 +264,20 @@ def test_columns_that_must_be_sent_are_refused_with_the_reason(
     admin, operator, slot, source
 ) -> None:
     source.run("CREATE PUBLICATION theirs FOR TABLE orders")
-    address, chosen = "/slots/shop/mine/columns/", {"table": "public.orders", "show": "1"}
 
-    key = text_of(admin.get(address, {**chosen, "drop": "id"}))
-    Slot.objects.filter(pk=slot.pk).update(publications=["mine", "theirs"])
-    clash = text_of(admin.get(address, {**chosen, "drop": "status"}))
+    key = plan_columns(slot, {"public.orders": {"id": "drop"}})
+    slot.publications = ["mine", "theirs"]
+    slot.save()
+    clash = plan_columns(slot, {"public.orders": {"status": "drop"}})
 
-    assert "is in the replica identity" in key
-    assert "UPDATE and DELETE would fail" in key
-    assert "publication theirs, which slot mine reads too, has other columns" in clash.lower()
+    assert "is in the replica identity" in why_not(key)
+    assert "UPDATE and DELETE would fail" in why_not(key)
+    assert why_not(clash).startswith(
+        "publication theirs, which slot mine reads too, has other columns"
+    )
+    asked = {"table": "public.orders", "show": "1", "drop": "status"}
+    address = "/slots/shop/mine/columns/"
+    assert why_not(clash)[1:] in text_of(admin.get(address, asked))
     assert operator.get(address).status_code == 403, "values may come back to be seen"
 
 
@@ -264,8 +285,8 @@ def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
     operator, slot, source
 ) -> None:
     add = {"add": ["public.audit"]}
-    page = text_of(operator.get("/slots/shop/mine/tables/", add))
-    assert "which the slot can read only once it has come that far" in page
+    early = plan_tables(slot, **add)
+    assert "which the slot can read only once it has come that far" in why_not(early)
 
     # As a receiver that is caught up has it.
     Slot.objects.filter(pk=slot.pk).update(
@@ -277,19 +298,18 @@ def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
     slot.refresh_from_db()
     assert (slot.publications, slot.epoch) == (["mine", "mine_inserts"], 1)
     source.run("INSERT INTO audit VALUES ('x')", "UPDATE audit SET what = 'y'")
-    page = text_of(operator.get("/slots/shop/mine/drop/"))
-    assert 'DROP PUBLICATION IF EXISTS "mine_inserts"' in page, "ours to drop from then on"
+    drops = sql_of(dropping.plan_drop(slot))
+    assert 'DROP PUBLICATION IF EXISTS "mine_inserts"' in drops, "ours to drop from then on"
 
 
 def test_publications_of_others_are_not_changed(operator, shop, source) -> None:
     source.run("CREATE PUBLICATION theirs FOR TABLE orders")
-    Slot.objects.create(source=shop, name="mine", publications=["theirs"])
+    slot = Slot.objects.create(source=shop, name="mine", publications=["theirs"])
 
+    plan = plan_tables(slot, add=["public.customers"])
+    assert why_not(plan).startswith("replview made none of the publications")
     page = text_of(operator.get("/slots/shop/mine/tables/"))
-    asked = text_of(operator.get("/slots/shop/mine/tables/", {"add": "public.customers"}))
-
     assert "not replview's to change" in page
-    assert "replview made none of the publications" in asked.lower()
 
 
 def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop, source) -> None:
@@ -303,8 +323,9 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert "pg_drop_replication_slot" in page, "to be copied"
     address = "/slots/shop/old/adopt/"
     assert "Choose the publications" in text_of(operator.get(address))
+    words = receiving.plan_adopt(shop, "old", ["theirs"]).consequences
+    assert any("No WAL budget" in sentence for sentence in words)
     chosen = text_of(operator.get(f"{address}?publication=theirs"))
-    assert "No WAL budget" in chosen
     assert "--" not in chosen, "an option of a command helps nobody here"
 
     done = confirmed(operator, address, "old", publication=["theirs"])
@@ -312,8 +333,9 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert "shop/old is adopted." in text_of(done)
     slot = Slot.objects.get(name="old")
     assert (slot.owned, slot.publications) == (False, ["theirs"])
-    drop = operator.get("/slots/shop/old/drop/")
-    assert "replview made nothing there" in text_of(drop)
+    made_nothing = dropping.plan_drop(slot)
+    assert made_nothing.statements == ()
+    assert any("replview made nothing there" in words for words in made_nothing.consequences)
 
 
 def test_a_slot_received_through_another_source_of_the_server_is_no_others_there(
@@ -344,15 +366,22 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
     assert "shop" not in re.sub(re.escape(source.name), "", page + own + refused)
 
 
-def test_of_two_who_adopt_a_slot_at_once_one_does(db, monkeypatch) -> None:
-    shop = Source.objects.create(name="shop", conninfo="host=h")
-    Slot.objects.create(source=shop, name="theirs")
-    plan = SlotPlan(slot_name="theirs", publications=("p",), owned=False)
-    # As looked at just before the other one's was made known.
-    monkeypatch.setattr(adopting, "_plan_adoption", lambda *_: (plan, None))
+def test_of_two_who_adopt_a_slot_at_once_one_does(shop, source, monkeypatch) -> None:
+    source.run(
+        "CREATE PUBLICATION theirs FOR TABLE orders",
+        "SELECT pg_create_logical_replication_slot('old', 'pgoutput')",
+    )
+
+    def after_another(*arguments: object, **more: object) -> Slot:
+        Slot.objects.create(source=shop, name="old")
+        return make_slot(*arguments, **more)
+
+    # Another adopts it after this one has looked at it.
+    monkeypatch.setattr(adopting, "make_slot", after_another)
 
     with pytest.raises(SourceProblem, match="already has a slot"):
-        adopting.adopt(shop, "theirs", ["p"], by="bo")
+        adopting.adopt(shop, "old", ["theirs"], by="bo")
+    assert Slot.objects.get().publications == [], "the other's is what there is"
 
 
 def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, source) -> None:
