@@ -26,8 +26,11 @@ from replview.catalog.plan.slot_request import request_of
 from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.tables import read_tables
+from replview.features.onboarding import checking, plan_page, table_choice
 from replview.features.onboarding import job as onboarding
+from replview.features.onboarding.checking import Checked
 from replview.features.onboarding.job import Work
+from replview.features.onboarding.plan_page import CarriedOut
 from replview.features.onboarding.taking_back import take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import drafts
@@ -88,6 +91,26 @@ def agree(client: Client, draft: str) -> None:
     digest = re.search(r'name="digest" value="([0-9a-f]+)"', page)
     assert digest, html.unescape(page)
     client.post(f"{draft}{REVIEW}", {"digest": digest[1]})
+
+
+def remedies_of(checked: Checked) -> list[str]:
+    """Return what mends each finding, as a page shows it."""
+    return [
+        f"{remedy.before} {remedy.run} {remedy.after}"
+        for finding in checked.findings
+        for remedy in finding.remedies
+    ]
+
+
+def runs_of(checked: Checked) -> list[str]:
+    """Return the statements that mend the findings."""
+    return [remedy.run for finding in checked.findings for remedy in finding.remedies]
+
+
+def progress_of(draft: SourceDraft) -> CarriedOut:
+    """Return the page of a draft that is carried out, or failed."""
+    draft.refresh_from_db()
+    return plan_page.carried_out(draft)
 
 
 def carried_out() -> SourceDraft:
@@ -208,16 +231,20 @@ def test_what_lacks_is_said_with_what_mends_it(admin: Client, source) -> None:
         role = {"user": "poor", "password": "geheim"}
         draft = begin(admin, source, "record", **role)
         page = html.unescape(spaced(admin.get(f"{draft}check/").content.decode()))
-        monitor = begin(admin, source, "monitor", **role)
-        monitoring = html.unescape(spaced(admin.get(f"{monitor}check/").content.decode()))
+        conninfo = drafts.conninfo_of(SourceDraft.objects.get())
+        recording = checking.check(conninfo, SourceDraft.Kind.RECORD)
+        monitoring = checking.check(conninfo, SourceDraft.Kind.MONITOR)
         step = admin.get(f"{draft}tables/").url
     finally:
         source.run("DROP OWNED BY poor", "DROP ROLE poor")
 
+    assert recording.blocked
+    assert 'ALTER ROLE "poor" REPLICATION;' in runs_of(recording)
     assert 'data-copy="ALTER ROLE "poor" REPLICATION;"' in page
     assert step == f"{draft}check/", "what blocks is mended first"
-    assert 'data-copy="GRANT pg_monitor TO "poor";"' in monitoring
-    assert "REPLICATION" not in monitoring, "nothing is to be replicated"
+    assert 'GRANT pg_monitor TO "poor";' in runs_of(monitoring)
+    told = [*runs_of(monitoring), *(finding.message for finding in monitoring.findings)]
+    assert not any("REPLICATION" in text for text in told), "nothing is to be replicated"
 
 
 def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
@@ -225,19 +252,21 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
 ) -> None:
     source.run(*TABLES)
     with pooler(source) as dsn:
+        record = checking.check(dsn, SourceDraft.Kind.RECORD)
+        watch = checking.check(dsn, SourceDraft.Kind.WATCH)
         sent = {"how": "string", "dsn": dsn}
-        record, watch = (
-            html.unescape(
-                spaced(admin.get(admin.post(f"/sources/new/{kind}/", sent).url).content.decode())
-            )
-            for kind in ("record", "watch")
-        )
+        shown = admin.get(admin.post("/sources/new/record/", sent).url).content.decode()
 
-    assert "Ready, through SQL functions." in record
-    assert "To mend first" not in record
-    assert "through SQL functions instead (in the step Options" in record
-    assert "1 thing to mend first." in watch
-    assert "SQL functions" not in watch, "a watch has no such option"
+    assert (record.title, record.blocked, record.sql_only) == (
+        "Ready, through SQL functions.", False, True
+    )  # fmt: skip
+    assert any("through SQL functions instead (in the step Options" in text
+               for text in remedies_of(record))  # fmt: skip
+    assert (watch.title, watch.blocked) == ("1 thing to mend first.", True)
+    told = [*remedies_of(watch), *(finding.message for finding in watch.findings)]
+    assert not any("SQL functions" in text for text in told), "a watch has no such option"
+    assert "Ready, through SQL functions." in shown
+    assert "To mend first" not in shown
 
 
 def test_a_deferrable_key_is_told_with_what_does(admin: Client, source) -> None:
@@ -306,8 +335,9 @@ def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client,
         *TABLES, 'CREATE SCHEMA "odd.one" CREATE TABLE orders (id int PRIMARY KEY, note text)'
     )
     draft = begin(admin, source)
-    page = html.unescape(spaced(admin.get(f"{draft}tables/").content.decode()))
-    assert 'value=""odd.one".orders" checked' in page
+    with connect(source.dsn) as session:
+        choice = table_choice.read_choice(session, {})
+    assert '"odd.one".orders' in [row.name for row in choice.chosen_rows]
     admin.post(f"{draft}tables/", {"through": "tables", "tables": '"odd.one".orders'})
     shown = admin.post(f"{draft}columns/", {"show": '"odd.one".orders'}).url
     assert "/columns/?table=%22odd.one%22.orders" in shown
@@ -345,10 +375,9 @@ def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client
     assert "FOR ALL TABLES sends every column: mask it instead" in columns
     admin.post(f"{draft}columns/?table=public.orders", {"public.orders|email": "drop"})
     admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
-    review = html.unescape(spaced(admin.get(f"{draft}{REVIEW}").content.decode()))
+    notes = " ".join(plan_page.review(SourceDraft.objects.get()).notes)
     assert (
-        "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit"
-        in review
+        "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit" in notes
     )
     agree(admin, draft)
     carried_out()
@@ -364,14 +393,15 @@ def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, sou
                "ALTER TABLE orders OWNER TO owner")  # fmt: skip
     try:
         draft = begin(admin, source, user="owner", password="geheim")
-        page = spaced(admin.get(f"{draft}tables/").content.decode())
+        with connect(drafts.conninfo_of(SourceDraft.objects.get())) as session:
+            choice = table_choice.read_choice(session, {})
         refused = admin.post(f"{draft}tables/", {"through": "all"})
         source.run(f"REVOKE CREATE ON DATABASE {source.name} FROM owner")
         poorer = html.unescape(spaced(admin.get(f"{draft}tables/").content.decode()))
     finally:
         source.run("DROP OWNED BY owner", "DROP ROLE owner")
 
-    assert "PostgreSQL asks for a superuser, which the role owner is not" in page
+    assert "PostgreSQL asks for a superuser, which the role owner is not" in choice.no_everything
     assert f'data-copy="GRANT CREATE ON DATABASE "{source.name}" TO "owner";"' in poorer
     assert refused.status_code == 422
 
@@ -400,8 +430,7 @@ def test_what_fails_in_the_middle_is_taken_back(admin: Client, source) -> None:
     assert (done.state, done.problem_code) == ("failed", "name_taken")
     assert [line["state"] for line in done.progress[:3]] == ["taken back"] * 3
     assert left_on(source) == (set(), set())
-    page = html.unescape(spaced(admin.get(f"{draft}progress/").content.decode()))
-    assert "Nothing was left on it" in page
+    assert progress_of(done).cause.endswith("Nothing was left on it.")
     assert done.sealed_password, "it can be tried again"
 
 
@@ -431,9 +460,8 @@ def test_what_cannot_be_taken_back_is_told_with_its_statement(admin: Client, sou
     drafts.beat(draft)
     SourceDraft.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     take_back_lost()
+    assert progress_of(draft).cause.endswith("Something is left on it, see below.")
     page = html.unescape(spaced(admin.get(f"{address_of}progress/").content.decode()))
-
-    assert "Something is left on it" in page
     assert 'DROP PUBLICATION "not there"' in page
     assert admin.post(f"{address_of}cancel/").url == "/sources/new/?remains"
 
@@ -474,9 +502,8 @@ def test_what_an_earlier_attempt_left_is_not_forgotten_by_the_next(admin: Client
         SourceProblem("away", "the source does not answer", "Try")
     )
 
-    page = html.unescape(spaced(admin.get(f"/sources/new/{draft.pk}/progress/").content.decode()))
-    assert "Something is left on it" in page
-    assert undo[0] in page
+    assert progress_of(draft).cause.endswith("Something is left on it, see below.")
+    assert draft.undo == undo
 
 
 def test_cancelled_at_any_point_it_leaves_nothing(admin: Client, source) -> None:
@@ -500,6 +527,7 @@ def test_monitoring_adds_the_source_alone(admin: Client, source) -> None:
 
     assert Source.objects.get().name == "shop"
     assert left_on(source) == (set(), set())
+    assert plan_page.next_address(SourceDraft.objects.get()) == "/sources/shop/slots/"
     page = spaced(admin.get(f"{draft}progress/").content.decode())
     assert 'data-follow="/sources/shop/slots/"' in page
 
@@ -531,8 +559,11 @@ def test_the_health_check_of_a_source(source) -> None:
     client.force_login(make_user("alice", "operator"))
     source.run(*TABLES)
     Source.objects.create(name="shop", conninfo=source.dsn)
-    page = html.unescape(spaced(client.get("/sources/shop/doctor/").content.decode()))
+    checked = checking.check(source.dsn)
+    assert not checked.blocked
+    assert any('ALTER TABLE "public"."audit" ADD PRIMARY KEY' in run for run in runs_of(checked))
 
+    page = html.unescape(spaced(client.get("/sources/shop/doctor/").content.decode()))
     assert "shop can be replicated." in page
     assert 'ALTER TABLE "public"."audit" ADD PRIMARY KEY' in page
     assert source.server.password not in page
@@ -563,10 +594,11 @@ def test_no_sentence_of_a_library_names_an_option_of_a_command() -> None:
     assert not [text for text in told if re.search(r"(?<![-\w])--[a-z]", text)]
 
 
-def test_a_watch_of_a_database_with_a_slash_in_its_name_has_pages(db, monkeypatch) -> None:
-    monkeypatch.setattr(Watching, "_forget", lambda self, source: None)
+@pytest.mark.django_db(transaction=True)
+def test_a_watch_of_a_database_with_a_slash_in_its_name_has_pages() -> None:
     plan = SlotPlan(slot_name="replview_watch_0123abcd", publications=("theirs",))
     watching = Watching("host=h dbname=a/b", plan, {}, print, None)
 
     with watching.registered() as slot:
         assert reverse("source", args=[slot.source.name])
+    assert not Source.objects.exists(), "nothing is left of a watch"

@@ -7,7 +7,7 @@ from django.test import Client
 
 from decoder.scalars import LSN
 from replview.access.tokens import make_token
-from replview.acts import adopting, dropping, moving
+from replview.acts import adopting, dropping, moving, receiving
 from replview.acts.columns import plan_columns
 from replview.acts.credentials import take_into_use, try_address
 from replview.acts.slot_making import make_slot
@@ -323,7 +323,7 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
     assert "pg_drop_replication_slot" in page, "to be copied"
     address = "/slots/shop/old/adopt/"
     assert "Choose the publications" in text_of(operator.get(address))
-    words = receiving.plan_adopt(shop, "old", ["theirs"]).consequences
+    words = adopting.plan_adopt(shop, "old", ["theirs"]).consequences
     assert any("No WAL budget" in sentence for sentence in words)
     chosen = text_of(operator.get(f"{address}?publication=theirs"))
     assert "--" not in chosen, "an option of a command helps nobody here"
