@@ -28,7 +28,7 @@ from replview.receiver.source_catalog import NamedTables, SourceCatalog
 #: Where the WAL is flushed to the middle of a record, its rest mostly is within this.
 _PAGE_SECONDS = 1.0
 #: The first look's WAL, counted from where decoding must begin.
-_FIRST_BYTES = 32 * 1024 * 1024
+FIRST_BYTES = 32 * 1024 * 1024
 _MORE_TIMES = 4
 #: Rows are counted by the server, changes by us; a change alone in its transaction takes four.
 _ROWS_FOR_A_CHANGE = 4
@@ -116,7 +116,7 @@ class _Looking:
         if end % functions.WAL_PAGE_BYTES == 0:
             # It may end within a record, for whose rest the server would wait.
             end = max(LSN(end - functions.WAL_PAGE_BYTES), from_lsn)
-        reach = _FIRST_BYTES
+        reach = FIRST_BYTES
         unknown = list(_CANNOT_TELL.get(self.plugin, ()))
         best = Findings(from_lsn, from_lsn, unknown)
         while True:

@@ -209,7 +209,7 @@ def test_the_session_begins_anew_once_a_large_message_is_stored(
     source: SourceDatabase, record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """libpq keeps the room until its connection is closed."""
-    monkeypatch.setattr("replview.receiver.sessions.walsender._SWOLLEN_SECONDS", 0.5)
+    monkeypatch.setattr("replview.receiver.sessions.walsender.SWOLLEN_SECONDS", 0.5)
     source.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
     recording = record(source)
     walsender = "SELECT pid FROM pg_stat_replication"
@@ -230,7 +230,7 @@ def test_a_message_that_never_ends_is_given_up(
     source: SourceDatabase, record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Declared as 1 GB: libpq holds what has come of it, which is no more than a message may be."""
-    monkeypatch.setattr("replview.receiver.sessions.walsender._MOST_MESSAGE_BYTES", 20_000_000)
+    monkeypatch.setattr("replview.receiver.sessions.walsender.MOST_MESSAGE_BYTES", 20_000_000)
     source.run("CREATE TABLE t (id int PRIMARY KEY)")
     recording = record(source, start=False)
     endless = b"d" + struct.pack(">i", 1 << 30) + b"w" + bytes(60_000)

@@ -158,7 +158,7 @@ def test_each_change_is_of_the_last_claim_before_it(source: SourceDatabase, stre
 
 
 def test_a_look_ends_when_its_time_is_over(source: SourceDatabase, monkeypatch) -> None:
-    monkeypatch.setattr(peeking, "_FIRST_BYTES", 1_000_000)
+    monkeypatch.setattr(peeking, "FIRST_BYTES", 1_000_000)
     source.run(*TABLES)
     slot = _make(source)
     source.run("INSERT INTO orders VALUES (-1)")

@@ -98,8 +98,8 @@ def test_a_backlog_comes_in_portions_whole_in_order_and_once(
 def test_an_open_stream_is_shown_once_and_never_shrinks_while_it_comes_anew(
     any_source: SourceDatabase, record, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pacing, "_FULL_SECONDS", 0.1)
-    monkeypatch.setattr(pacing, "_FULL_PAUSES", 0.1)
+    monkeypatch.setattr(pacing, "FULL_SECONDS", 0.1)
+    monkeypatch.setattr(pacing, "FULL_PAUSES", 0.1)
     any_source.run(TABLE)
     recording = record(any_source)
     seen: list[tuple[int, int]] = []
@@ -162,7 +162,7 @@ def test_a_stream_that_aborts_between_two_peeks_is_recorded_so_once(
 def test_a_large_transaction_that_commits_while_left_out_on_the_server_replaces_what_was_shown(
     source: SourceDatabase, record, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pacing, "_FULL_SECONDS", 60.0)
+    monkeypatch.setattr(pacing, "FULL_SECONDS", 60.0)
     source.run(TABLE)
     recording = record(source)
     with source.connect() as session:

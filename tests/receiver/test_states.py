@@ -123,7 +123,7 @@ def test_what_came_to_nothing_is_swept_away_after_a_while(
     tidy.sweep_tombstones(time.monotonic() + 60)
     assert Change.objects.filter(transaction_id=aborted.pk).exists()
 
-    monkeypatch.setattr(tidy, "_LOOKED_AT_SECONDS", 0)
+    monkeypatch.setattr(tidy, "LOOKED_AT_SECONDS", 0)
     tidy.sweep_tombstones(time.monotonic() + 60)
     assert not Change.objects.filter(transaction_id__in=[aborted.pk, rolled_back.pk]).exists()
     # What it had been is still told.
@@ -137,8 +137,8 @@ def test_what_came_to_nothing_is_swept_away_after_a_while(
 def test_a_slot_that_keeps_them_keeps_them_and_stands_in_nobodys_way(
     source: SourceDatabase, record, monkeypatch
 ) -> None:
-    monkeypatch.setattr(tidy, "_LOOKED_AT_SECONDS", 0)
-    monkeypatch.setattr(tidy, "_TOGETHER", 1)
+    monkeypatch.setattr(tidy, "LOOKED_AT_SECONDS", 0)
+    monkeypatch.setattr(tidy, "TOGETHER", 1)
     source.run(TABLE)
     keeping, other = record(source, keep_aborted=True), record(source)
     with source.connect() as session:

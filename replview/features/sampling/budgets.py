@@ -33,7 +33,7 @@ _HALF, _BELOW_HALF = 0.5, 0.4
 #: Between the two looks.
 _PAUSE_SECONDS = 1.0
 #: A receiver confirms and lets its slot go in so many seconds; then its session is ended.
-_RELEASE_SECONDS = 6.0
+RELEASE_SECONDS = 6.0
 #: For everything that is asked of one source.
 _DEADLINE_SECONDS = 30.0
 _THREADS = 8
@@ -169,7 +169,7 @@ def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
 
 def _released(connection: Connection, slot: Slot) -> bool:
     """Wait until the receiver has confirmed and gone; one that does not is ended on the source."""
-    until, ended = time.monotonic() + _RELEASE_SECONDS, False
+    until, ended = time.monotonic() + RELEASE_SECONDS, False
     while (found := read_budgeted(connection, slot.name, plugin=slot.plugin)) is not None:
         slot.refresh_from_db(fields=["lease_owner"])
         late = time.monotonic() > until
@@ -178,7 +178,7 @@ def _released(connection: Connection, slot: Slot) -> bool:
             return True
         if late and not ended:
             end_reader(connection, slot.name)
-            until, ended = time.monotonic() + _RELEASE_SECONDS, True
+            until, ended = time.monotonic() + RELEASE_SECONDS, True
         elif late:
             return False
         time.sleep(0.2)

@@ -35,8 +35,8 @@ LONGEST_SECONDS = 1.0
 _PAUSE_SECONDS = 5.0
 #: While a streamed transaction is open, it is asked for (and stored) anew no more often than this,
 #: and a fifth of the time at most.
-_FULL_SECONDS = 2.0
-_FULL_PAUSES = 4.0
+FULL_SECONDS = 2.0
+FULL_PAUSES = 4.0
 _LONGEST_FULL_SECONDS = 60.0
 #: How long the last page of WAL is left alone where it may end within a record.
 _PAGE_SECONDS = 3.0
@@ -218,8 +218,8 @@ class Pacing:
         """Take note that everything read is stored: what a full peek costs is known only now."""
         if self._full_began_at is not None:
             now = time.monotonic()
-            cost = (now - self._full_began_at) * _FULL_PAUSES
-            self._full_at = now + min(max(cost, _FULL_SECONDS), _LONGEST_FULL_SECONDS)
+            cost = (now - self._full_began_at) * FULL_PAUSES
+            self._full_at = now + min(max(cost, FULL_SECONDS), _LONGEST_FULL_SECONDS)
             self._full_began_at = None
 
     def nothing_new(self) -> None:

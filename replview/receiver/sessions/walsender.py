@@ -40,12 +40,12 @@ _DRAIN_SECONDS = 1.0
 #: A message longer than this is read in pieces of it.
 _PIECE_BYTES: Final = 1024 * 1024
 #: PostgreSQL itself makes none of more than 1 GiB (MaxAllocSize); with what TLS adds.
-_MOST_MESSAGE_BYTES = 1100 * 1024 * 1024
+MOST_MESSAGE_BYTES = 1100 * 1024 * 1024
 #: ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
 _RECEIVED = slice(128, 136)
 #: libpq keeps the room that its largest message took until the connection is closed: so long after
 #: the last large one, and after the first, it is opened anew.
-_SWOLLEN_SECONDS, _LONGEST_SWOLLEN_SECONDS = 5.0, 30.0
+SWOLLEN_SECONDS, _LONGEST_SWOLLEN_SECONDS = 5.0, 30.0
 
 
 @cache
@@ -285,7 +285,7 @@ class ReplicationSession:
         received = int.from_bytes(told[_RECEIVED], sys.byteorder)
         if self._received is None:
             self._received = received
-        elif received - self._received > _MOST_MESSAGE_BYTES:
+        elif received - self._received > MOST_MESSAGE_BYTES:
             raise trouble("endless_message")
 
     def is_swollen(self) -> bool:
@@ -295,7 +295,7 @@ class ReplicationSession:
         if self._swollen_at is None or self._temporary:
             return False
         now, (first, last) = time.monotonic(), self._swollen_at
-        return now - last > _SWOLLEN_SECONDS or now - first > _LONGEST_SWOLLEN_SECONDS
+        return now - last > SWOLLEN_SECONDS or now - first > _LONGEST_SWOLLEN_SECONDS
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
         """Do nothing: a walsender sends on by itself, whether what it sent is stored or not. A

@@ -38,7 +38,7 @@ from replview.store.write.partitions import ensure_partitions
 #: How many changes, by ``seq``, are looked at in one store transaction.
 WINDOW = 5000
 #: Small transactions that are deleted together.
-_TOGETHER = 500
+TOGETHER = 500
 _DAYS_AHEAD = 2
 #: Serialises tidying among workers.
 _TIDY_LOCK = 0x7265706C74696479
@@ -47,7 +47,7 @@ _WATCH_GONE_SECONDS = 60
 _ENDED_FOR_NOTHING = [Transaction.State.ABORTED, Transaction.State.ROLLED_BACK]
 _ENDED = [Transaction.State.COMMITTED, *_ENDED_FOR_NOTHING]
 #: The changes of a transaction that came to nothing can be looked at for so long.
-_LOOKED_AT_SECONDS = 600
+LOOKED_AT_SECONDS = 600
 
 _SIZES = """
     SELECT one, coalesce((SELECT max(seq) FROM change WHERE transaction_id = one), 0)
@@ -89,21 +89,21 @@ def sweep_tombstones(deadline: float) -> int:
 
 def _to_sweep() -> list[int]:
     """The oldest transactions that ended and have tombstones whose changes are to be deleted."""
-    long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_LOOKED_AT_SECONDS)
+    long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=LOOKED_AT_SECONDS)
     keeping = Slot.objects.filter(keep_aborted=True).values("incarnations")
     young = Q(state__in=_ENDED_FOR_NOTHING, stored_at__gt=long_ago)
     ended = Transaction.objects.filter(pk=OuterRef("transaction_id"), state__in=_ENDED)
     ended = ended.exclude(incarnation__in=keeping).exclude(young)
     waiting = AbortedSubtransaction.objects.filter(Exists(ended), swept=False)
     found = waiting.values_list("transaction_id", flat=True).distinct()
-    return list(found.order_by("transaction_id")[:_TOGETHER])
+    return list(found.order_by("transaction_id")[:TOGETHER])
 
 
 def sweep_discarded(deadline: float) -> int:
     """Delete transactions that were half received when a session ended; returns how many."""
     swept = 0
     found = Transaction.objects.filter(state=Transaction.State.DISCARDED).values_list("pk")
-    while time.monotonic() < deadline and (piece := [pk for (pk,) in found[:_TOGETHER]]):
+    while time.monotonic() < deadline and (piece := [pk for (pk,) in found[:TOGETHER]]):
         swept += _delete_transactions(piece, deadline)
     return swept
 
@@ -143,7 +143,7 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
         # By the indexes there are: those in order, then those never committed.
         in_order = found.filter(commit_seq__isnull=False).order_by("commit_seq")
         for part in (in_order, found.order_by("pk")):
-            while identifiers := list(part.values_list("pk", flat=True)[:_TOGETHER]):
+            while identifiers := list(part.values_list("pk", flat=True)[:TOGETHER]):
                 if time.monotonic() > deadline:
                     return False
                 removed = _delete_transactions(identifiers, deadline)

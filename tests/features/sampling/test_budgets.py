@@ -189,7 +189,7 @@ def test_a_receiver_that_frees_wal_as_it_stops_keeps_its_slot(source, record) ->
 
 @pytest.mark.slow
 def test_a_reader_that_does_not_let_go_is_ended(source, record, monkeypatch) -> None:
-    monkeypatch.setattr(budgets, "_RELEASE_SECONDS", 0.3)
+    monkeypatch.setattr(budgets, "RELEASE_SECONDS", 0.3)
     recording = registered_slot(record, source, start=False)
     budget_of(recording.slot)
     pile_up(source)
