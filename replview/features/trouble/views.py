@@ -17,6 +17,7 @@ from replview.store.demo_troubles import Reported, State
 from replview.store.models import Alert, AlertRule
 from replview.store.write.access_record import Action, note
 from replview.text.formats import age_words, plural
+from replview.ui.sentence import Sentence
 
 #: The demo's own source and slot.
 _SOURCE, _SLOT = "shop", "replview"
@@ -148,38 +149,49 @@ class Card:
         return age_words(max(trouble.ends_at - self.now, dt.timedelta(0)))
 
 
-def build_page() -> dict[str, object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TroublePage:
+    """The troubles that a demo can make, a card each."""
+
+    cards: tuple[Card, ...]
+    #: The process that makes trouble answers.
+    alive: bool
+    sentence: Sentence
+
+
+def build_page() -> TroublePage:
+    """Read how each trouble stands, with the alerts that saw it."""
     now = timezone.now()
     known = troubles.read()
     alerts = _alerts(known)
-    cards = [
+    cards = tuple(
         Card(trouble=one, words=WORDS[one.name], alerts=alerts[one.name], now=now) for one in known
-    ]
+    )
     alive = troubles.maker_is_alive()
-    return {"cards": cards, "alive": alive, "sentence": _sentence(cards, alive)}
+    return TroublePage(cards=cards, alive=alive, sentence=_sentence(cards, alive))
 
 
-def _sentence(cards: list[Card], alive: bool) -> dict[str, str]:
+def _sentence(cards: Sequence[Card], alive: bool) -> Sentence:
     on = [card for card in cards if card.trouble.state != State.OFF]
     if not alive:
-        return {
-            "level": "unknown",
-            "title": "Nobody makes trouble now.",
-            "cause": "The demo's process for it does not answer; its log is logs/trouble.log.",
-        }
+        return Sentence(
+            level="unknown",
+            title="Nobody makes trouble now.",
+            cause="The demo's process for it does not answer; its log is logs/trouble.log.",
+        )
     if not on:
-        return {
-            "level": "idle",
-            "title": "No trouble now.",
-            "cause": "This is a demo: nobody minds what happens to the shop.",
-            "next": "make some, and watch what replview says.",
-        }
+        return Sentence(
+            level="idle",
+            title="No trouble now.",
+            cause="This is a demo: nobody minds what happens to the shop.",
+            next="make some, and watch what replview says.",
+        )
     firing = sum(len(card.alerts) for card in on)
-    return {
-        "level": "now" if firing else "look",
-        "title": f"{plural(len(on), 'trouble')} now.",
-        "cause": f"{plural(firing, 'alert')} firing." if firing else "No alert yet.",
-    }
+    return Sentence(
+        level="now" if firing else "look",
+        title=f"{plural(len(on), 'trouble')} now.",
+        cause=f"{plural(firing, 'alert')} firing." if firing else "No alert yet.",
+    )
 
 
 def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
@@ -203,7 +215,8 @@ def trouble(request: HttpRequest) -> HttpResponse:
     """A card a trouble; for htmx the part that changes."""
     _only_in_a_demo()
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "trouble/now.html" if htmx else "trouble/trouble.html", build_page())
+    template = "trouble/now.html" if htmx else "trouble/trouble.html"
+    return render(request, template, {"page": build_page()})
 
 
 @page(POST, role=OPERATOR, of={"name": None, "action": None})

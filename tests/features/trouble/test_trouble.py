@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from replview.features.trouble.views import build_page
 from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import State
 from replview.store.models import Setting
@@ -30,9 +31,12 @@ def test_a_button_asks_for_it_and_then_for_its_end(signed_in: Client, demo) -> N
     answer = signed_in.post("/trouble/flood/start/")
     assert answer["Location"] == "/trouble/#flood"
     assert troubles.wanted() == {"flood"}
-    assert "asked for" in _text(signed_in.get("/trouble/"))
+    states = {card.trouble.name: card.state for card in build_page().cards}
+    assert states["flood"] == "asked for"
 
     troubles.tell("flood", State.ON)
+    sentence = build_page().sentence
+    assert (sentence.level, sentence.title) == ("look", "1 trouble now.")
     page = _text(signed_in.get("/trouble/"))
     assert "1 trouble now." in page
     assert "/trouble/flood/end/" in page
@@ -48,10 +52,13 @@ def test_what_is_no_trouble_is_not_found(signed_in: Client, demo) -> None:
 
 
 def test_nobody_there_to_hear_is_said(signed_in: Client, demo) -> None:
-    page = _text(signed_in.get("/trouble/"))
+    page = build_page()
+    assert not page.alive
+    assert (page.sentence.level, page.sentence.title) == ("unknown", "Nobody makes trouble now.")
 
-    assert "does not answer" in page
-    assert page.count("disabled") >= len(troubles.NAMES)
+    rendered = _text(signed_in.get("/trouble/"))
+    assert "does not answer" in rendered
+    assert rendered.count("disabled") >= len(troubles.NAMES)
 
 
 def test_the_navigation_and_the_overview_lead_there(signed_in: Client, demo, scene) -> None:
