@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest
+from django.http import QueryDict
 from django.utils import timezone
 
 from replview.access.visibility import reading_session
 from replview.features.transactions.filters import Shown, TableEntry, table_entries, table_of
-from replview.features.transactions.timeline import timeline_of
+from replview.features.transactions.timeline import Timeline, timeline_of
 from replview.store.models import Slot
 from replview.store.read import history
 from replview.store.read.changes.as_sql import MOST_CHANGES
@@ -25,7 +25,7 @@ from replview.ui.changes import transaction_text
 from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.drawer import PAGE_CHANGES
-from replview.ui.changes.stages import lifecycle_of
+from replview.ui.changes.stages import Lifecycle, lifecycle_of
 from replview.ui.component_html import OPERATIONS, grade_kind
 
 #: Changes looked at for the timeline's marks.
@@ -56,8 +56,65 @@ class Changes:
     hidden: int = 0
 
 
-def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str, object]:
-    shown = Shown.from_words(request.GET)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisplayChoices:
+    """How the changes may be shown otherwise, each with its address."""
+
+    #: (letter, shown, address that turns it, words).
+    ops: list[tuple[str, bool, str, str]]
+    neighbours_query: str
+    url_side: str
+    url_inline: str
+    url_changed: str
+    url_all: str
+    url_unchanged: str
+    url_unfiltered: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionPage:
+    """Everything on a transaction's page."""
+
+    slot: Slot
+    row: TransactionRow
+    shown: Shown
+    heading: dict[str, object]
+    sentence: transaction_text.Sentence
+    #: How the actor's name is known.
+    grade_words: str
+    #: None for a transaction that was received in one piece.
+    lifecycle: Lifecycle | None
+    #: None where there is nothing to draw.
+    timeline: Timeline | None
+    context: list[tuple[str, str]]
+    entries: list[TableEntry]
+    #: Tables beyond those of ``entries``.
+    more_entries: int
+    changes: Changes
+    #: Changes that are shown: without updates that changed nothing, where that is chosen.
+    blocks: list[Block]
+    choices: DisplayChoices
+    #: (part, kind of its grade, address of the actor).
+    actors: list[tuple[Mapping[str, Any], str, str]]
+    coverage_url: str
+    download_query: str
+    first_seq: int
+    last_seq: int
+    total: int
+    #: ``title`` and ``why`` for a page without a change.
+    empty: dict[str, str]
+    #: The table that is chosen; None: none is.
+    of_table: TableEntry | None
+    neighbours: Neighbours | None
+    #: What the transaction did that is not among its changes, a sentence each.
+    apart: list[str]
+    #: The reason that the whole cannot be taken back; empty: it can, as far as is known.
+    not_undone: str
+
+
+def read_page(words: QueryDict, row: TransactionRow, slot: Slot) -> TransactionPage:
+    """Read the page of a transaction as the address ``words`` asks for it."""
+    shown = Shown.from_words(words)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     staged = row.streamed or row.gid
     transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
@@ -66,50 +123,55 @@ def read_page(request: HttpRequest, row: TransactionRow, slot: Slot) -> dict[str
     spots, last = first_spots(reading_session(), row.id, _SPOTS)
     changes = read_changes(row, slot, shown, relations, last)
     of_table = table_of(entries)
-    return {
-        "slot": slot,
-        "row": row,
-        "shown": shown,
-        "heading": transaction_text.heading_of(row),
-        "sentence": transaction_text.sentence_of(row, changes.blocks, whole=changes.whole),
-        "grade_words": transaction_text.grade_words(row),
-        "lifecycle": lifecycle_of(row, transitions, timezone.now()),
-        "timeline": timeline_of(row, spots if row.first_lsn else [], names, transitions),
-        "context": context_lines(row.context),
-        "entries": entries[:_TABLES_SHOWN],
-        "more_entries": max(len(entries) - _TABLES_SHOWN, 0),
-        "changes": changes,
-        "blocks": [b for b in changes.blocks if not (shown.only_changed and b.changed_nothing)],
-        **_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
-        "actors": [(part, grade_kind(part["grade"]), actor_url(slot, part["actor"] or ""))
-                   for part in row.parts],
-        "coverage_url": slot_page_url(slot),
-        "download_query": urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
-        "first_seq": changes.blocks[0].seq if changes.blocks else 0,
-        "last_seq": changes.blocks[-1].seq if changes.blocks else 0,
-        "total": row.changes + row.aborted_changes,
-        "empty": empty_words(row, shown, changes),
-        "of_table": of_table,
-        "neighbours": _neighbours(row, of_table),
-        "apart": apart_words(row, slot),
-        "not_undone": _not_undone(row, changes),
-    }  # fmt: skip
+    return TransactionPage(
+        slot=slot,
+        row=row,
+        shown=shown,
+        heading=transaction_text.heading_of(row),
+        sentence=transaction_text.sentence_of(row, changes.blocks, whole=changes.whole),
+        grade_words=transaction_text.grade_words(row),
+        lifecycle=lifecycle_of(row, transitions, timezone.now()),
+        timeline=timeline_of(row, spots if row.first_lsn else [], names, transitions),
+        context=context_lines(row.context),
+        entries=entries[:_TABLES_SHOWN],
+        more_entries=max(len(entries) - _TABLES_SHOWN, 0),
+        changes=changes,
+        blocks=[b for b in changes.blocks if not (shown.only_changed and b.changed_nothing)],
+        choices=_choices(shown, "S" if row.state == "snapshot" else "IUDTM"),
+        actors=[(part, grade_kind(part["grade"]), actor_url(slot, part["actor"] or ""))
+                for part in row.parts],
+        coverage_url=slot_page_url(slot),
+        download_query=urlencode({"slot": str(slot), "transaction": row.id}, safe="/,"),
+        first_seq=changes.blocks[0].seq if changes.blocks else 0,
+        last_seq=changes.blocks[-1].seq if changes.blocks else 0,
+        total=row.changes + row.aborted_changes,
+        empty=empty_words(row, shown, changes),
+        of_table=of_table,
+        neighbours=_neighbours(row, of_table),
+        apart=apart_words(row, slot),
+        not_undone=_not_undone(row, changes),
+    )  # fmt: skip
 
 
-def _choices(shown: Shown, letters: str) -> dict[str, object]:
-    """How the changes may be shown otherwise, each with its address."""
-    return {
-        "ops": [(letter, letter in (shown.ops or letters),
-                 shown.query(ops=shown.toggled(letter, letters)), OPERATIONS[letter])
-                for letter in letters],
-        "neighbours_query": shown.query(ops="", text="", table=""),
-        "url_side": shown.query(stay=True, inline=False),
-        "url_inline": shown.query(stay=True, inline=True),
-        "url_changed": shown.query(stay=True, all_columns=False),
-        "url_all": shown.query(stay=True, all_columns=True),
-        "url_unchanged": shown.query(stay=True, only_changed=not shown.only_changed),
-        "url_unfiltered": shown.query(table="", ops="", text=""),
-    }  # fmt: skip
+def _choices(shown: Shown, letters: str) -> DisplayChoices:
+    return DisplayChoices(
+        ops=[
+            (
+                letter,
+                letter in (shown.ops or letters),
+                shown.query(ops=shown.toggled(letter, letters)),
+                OPERATIONS[letter],
+            )
+            for letter in letters
+        ],
+        neighbours_query=shown.query(ops="", text="", table=""),
+        url_side=shown.query(stay=True, inline=False),
+        url_inline=shown.query(stay=True, inline=True),
+        url_changed=shown.query(stay=True, all_columns=False),
+        url_all=shown.query(stay=True, all_columns=True),
+        url_unchanged=shown.query(stay=True, only_changed=not shown.only_changed),
+        url_unfiltered=shown.query(table="", ops="", text=""),
+    )
 
 
 def read_changes(

@@ -1,6 +1,7 @@
 """A transaction's page, its drawer, and each of its changes as JSON, SQL or undo."""
 
 import json
+from dataclasses import fields
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -52,7 +53,10 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     slot = read_slot(row, fleet_of(request))
     # The header's scope is the transaction's slot, whatever the address says.
     scope_to(request, slot)
-    return render(request, "transactions/transaction.html", read_page(request, row, slot))
+    page = read_page(request.GET, row, slot)
+    # Its parts are those of the drawer and of other lists, which name the fields by themselves.
+    content = {field.name: getattr(page, field.name) for field in fields(page)}
+    return render(request, "transactions/transaction.html", content)
 
 
 def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:

@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
+from replview.features.transactions.page import TransactionPage, read_page
 from replview.live.filters import LiveFilter
 from replview.live.summaries import summarise
 from replview.store.models import AbortedSubtransaction, Transaction
 from replview.store.read.history import transactions_by_id
 from replview.store.write.partitions import ensure_partitions
+from replview.ui.changes.drawer import find_transaction, read_slot
 from tests.support.history_rows import WHEN, History, insert
 from tests.support.page_elements import spaced
 
@@ -46,6 +49,12 @@ def get(client: Client, made: int, query: str = "", status: int = 200) -> str:
     return answer.content.decode()
 
 
+def page_of(made: int, query: str = "") -> TransactionPage:
+    """Return the page of a transaction."""
+    row = find_transaction(made)
+    return read_page(QueryDict(query), row, read_slot(row))
+
+
 def heading(page: str) -> str:
     return text_of(page.split("<h1>")[1].split("</h1>")[0])
 
@@ -65,8 +74,14 @@ def test_it_says_who_did_what_and_whether_it_can_be_undone(
     signed_in: Client, history: History
 ) -> None:
     made = paid(history, actor="alice", actor_grade="claimed", context={"path": "/pay", "n": [1]})
-    page = get(signed_in, made)
+    data = page_of(made)
+    assert (data.sentence.names_actor, data.sentence.did) == (True, "changed 2 rows in 1 table")
+    assert data.sentence.rest == "Nothing rolled back; undo is possible for all 2 rows."
+    assert "Any role could have sent it" in data.grade_words
+    assert dict(data.context) == {"path": "/pay", "n": "[\n  1\n]"}
+    assert (data.not_undone, data.total) == ("", 2)
 
+    page = get(signed_in, made)
     said = heading(page)
     assert said.startswith("alice claimed changed 2 rows in 1 table")
     assert said.endswith("Nothing rolled back; undo is possible for all 2 rows.")
@@ -94,10 +109,10 @@ def test_every_state_has_its_words_and_offers_no_undo(
     signed_in: Client, history: History, state: str, words: str
 ) -> None:
     made = history.commit(insert(1), state=state, first_lsn=LSN(900), prepared_at=WHEN)
-    page = get(signed_in, made)
+    page = page_of(made)
 
-    assert words in heading(page)
-    assert "data-undo-all" not in page
+    assert words in f"{page.sentence.did}. {page.sentence.rest}"
+    assert page.not_undone
     refused = signed_in.get(f"/transactions/{made}/undo/")
     assert refused.status_code == 409
     assert refused.content.startswith(b"No undo: ")
@@ -113,10 +128,12 @@ def test_what_is_hidden_has_no_page(signed_in: Client, history: History, state: 
 
 
 def test_an_unknown_actor_is_said_to_be_unknown(signed_in: Client, history: History) -> None:
-    page = get(signed_in, paid(history))
+    made = paid(history)
+    assert page_of(made).grade_words == "Nothing in this transaction names who did it."
 
+    page = get(signed_in, made)
     assert heading(page).startswith("Unknown actor : changed 2 rows")
-    assert "Nothing in this transaction names who did it." in page
+    assert "data-undo-all>" in page
 
 
 def test_each_of_several_actors_is_named_and_found(signed_in: Client, history: History) -> None:
@@ -228,8 +245,10 @@ def test_what_is_not_understood_is_left_out(
 
 def test_the_diff_is_chosen_in_the_address(signed_in: Client, history: History) -> None:
     made = paid(history)
-    page = get(signed_in, made, "?diff=inline&ops=U")
+    choices = page_of(made, "diff=inline&ops=U").choices
+    assert [letter for letter, on, _, _ in choices.ops if on] == ["U"]
 
+    page = get(signed_in, made, "?diff=inline&ops=U")
     assert 'class="changes diff-inline"' in page
     assert "?diff=inline&amp;columns=all&amp;ops=U" in page
     assert 'href="?ops=U"' in page
@@ -254,8 +273,12 @@ def test_the_neighbours_of_the_chosen_table(signed_in: Client, history: History)
     first = history.commit(insert(1))
     middle = history.commit(insert(2), insert(3, version=other))
     last = history.commit(insert(4, version=other))
-    page = get(signed_in, middle, "?table=public.other")
+    neighbours = page_of(middle, "table=public.other").neighbours
+    assert neighbours is not None
+    assert neighbours.next is not None
+    assert (neighbours.previous, neighbours.next.id) == (None, last)
 
+    page = get(signed_in, middle, "?table=public.other")
     assert f'rel="next" href="/transactions/{last}/' in page
     assert "no earlier" in page
     assert f'rel="prev" href="/transactions/{first}/' in get(signed_in, middle)
@@ -287,9 +310,12 @@ def test_an_undo_that_lacks_an_old_row_names_the_change(
     refused = get(signed_in, made, "undo/", status=409)
 
     assert "change 2, public.orders: old row unknown: the server sent only the key" in refused
+    data = page_of(made)
+    assert "undo is possible for 1 of 2 changes" in data.sentence.rest
+    assert data.not_undone.startswith("change 2: old row unknown")
     page = get(signed_in, made)
-    assert "undo is possible for 1 of 2 changes" in heading(page)
     assert 'aria-disabled="true" aria-describedby="undo-why"' in page
+    assert "data-undo-all" not in page
 
 
 def test_a_transaction_too_large_for_a_clipboard_says_so(
