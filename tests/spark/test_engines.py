@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
+from replview.parquet.writing import layout
 from replview.parquet.writing.targets import Target
 from replview.spark.__main__ import main, parser
 from replview.spark.history.commands import JOBS, Question
@@ -133,8 +134,14 @@ def test_both_engines_give_the_same_answer(altered, tmp_path, spark) -> None:
     assert {*QUESTIONS} == {*JOBS}
     root, _, _ = altered
     dataset = asked("as-of", root).tables[0]
-    middle = next(each for each in dataset.incarnation.manifests if each["slice"]["after_seq"])
-    lsn = middle["slice"]["from_lsn"] or "0/0"
+    first = dataset.incarnation.wholes[0].part
+    folder = root / dataset.incarnation.folder / layout.TRANSACTIONS
+    transactions = pads.dataset(folder, format="parquet", partitioning="hive").to_table()
+    [lsn] = [
+        row["commit_lsn"]
+        for row in transactions.to_pylist()
+        if row["commit_seq"] == first.through_seq
+    ]
     differ = []
     for name, variants in QUESTIONS.items():
         for number, words in enumerate(variants):
