@@ -8,7 +8,6 @@ All of them are copies of clusters made once a run (``copied_clusters``).
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -27,6 +26,7 @@ from tests.support.run_folder import run_folder
 from tests.support.shares import SHARES, in_share, today
 from tests.support.slow_part import takes_its_time
 from tests.support.source_databases import SOURCE_SETTINGS, VERSIONS, SourceDatabase, fresh_database
+from tests.support.waiting import wait_for
 
 #: Fixtures that tests of many folders use.
 pytest_plugins = ["tests.support.recording"]
@@ -211,13 +211,12 @@ def source_cluster_15(source_clusters: Callable[[int], EmbeddedPostgres]) -> Emb
 def source_15(source_cluster_15: EmbeddedPostgres) -> Iterator[SourceDatabase]:
     """A fresh database on PostgreSQL 15, with every output plugin that is installed allowed."""
     with psycopg.connect(source_cluster_15.dsn(), autocommit=True) as session:
-        listed = "SELECT FROM pg_settings WHERE name = 'output_plugin_libraries'"
-        if session.execute(listed).fetchone():  # in the newest minor releases
-            session.execute(
-                "ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding, wal2json"
-            )
+        listed = "SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'"
+        if session.execute(listed).fetchone() is not None:  # in the newest minor releases
+            plugins = "pgoutput, test_decoding, wal2json"
+            session.execute(f"ALTER SYSTEM SET output_plugin_libraries = {plugins}")
             session.execute("SELECT pg_reload_conf()")
-            time.sleep(0.2)
+            wait_for(lambda: session.execute(listed).fetchone() == (plugins,), 10, "the list")
     yield from fresh_database(source_cluster_15)
 
 
