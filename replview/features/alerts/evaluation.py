@@ -15,7 +15,7 @@ from typing import Any
 from django.db import transaction
 
 from replview.features.alerts import built_in, messages, schema_changes
-from replview.features.alerts.kinds import kind_of
+from replview.features.alerts.kinds import KINDS, kind_of
 from replview.features.alerts.measures import Measured, Measures
 from replview.features.alerts.messages import fired_message
 from replview.features.alerts.snapshot import Snapshot
@@ -171,12 +171,20 @@ def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
 
 
 def _rules() -> list[AlertRule]:
-    """All, those among them that come with replview."""
+    """Return all rules, those that come with replview among them, but none of an unknown kind."""
     rows = AlertRule.objects.select_related("slot")
     if not {rule.key for rule in rows} >= built_in.KEYS:
         built_in.ensure()
         rows = rows.all()
-    return list(rows)
+    return [rule for rule in rows if _is_known(rule)]
+
+
+def _is_known(rule: AlertRule) -> bool:
+    """Return whether this version knows the rule's kind; after a downgrade it may not."""
+    if rule.kind in KINDS:
+        return True
+    log.warning("alert rule %s is left out: this version does not know its kind", rule.pk)
+    return False
 
 
 def _evaluate(
