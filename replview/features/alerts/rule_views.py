@@ -1,6 +1,6 @@
 """Rules of alerts and their form: list, switch, change, one for a slot, try before saving."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from replview.features.alerts.amounts import AmountProblem, exact_words, parse_a
 from replview.features.alerts.built_in import ensure, original, own_rule
 from replview.features.alerts.kinds import KINDS, Unit
 from replview.features.alerts.lines import RuleRow, out_of_reach, rule_rows
-from replview.features.alerts.trial_chart import trial_view
+from replview.features.alerts.trial_chart import TrialView, trial_view
 from replview.store.models import AlertRule, WatchedSlot
 from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
@@ -151,6 +151,55 @@ def read_rules_page() -> RulesPage:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePage:
+    """The form of one rule, and what belongs to the rule once it is saved."""
+
+    #: The rule, the fields that were sent, and their errors.
+    form: RuleForm
+    #: Whether it came with replview and so can be set back.
+    came: bool = False
+    #: Rules of single slots that hold instead of this one.
+    own: Sequence[AlertRule] = ()
+    #: Slots that may still get a rule of their own.
+    slots: Sequence[WatchedSlot] = ()
+
+    @property
+    def rule(self) -> AlertRule:
+        return self.form.rule
+
+
+def build_rule_page(form: RuleForm) -> RulePage:
+    """Read what belongs to the rule of a form; nothing does before it is saved."""
+    rule = form.rule
+    if rule.pk is None:
+        return RulePage(form=form)
+    own = list(AlertRule.objects.filter(overrides=rule).select_related("slot__source"))
+    slots: list[WatchedSlot] = []
+    if form.kind.per_slot and rule.slot_id is None:
+        free = WatchedSlot.objects.filter(gone_at=None).exclude(pk__in=[row.slot_id for row in own])
+        free = free.select_related("source").order_by("source__name", "name")
+        slots = list(free[:_SLOTS_OFFERED])
+    return RulePage(form=form, came=original(rule) is not None, own=own, slots=slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPage:
+    """The trial of what a form holds."""
+
+    #: A sentence for each wrong field of the form; then nothing was tried.
+    errors: Sequence[str] = ()
+    #: The outcome; None where nothing was tried.
+    view: TrialView | None = None
+
+
+def build_trial_page(form: RuleForm) -> TrialPage:
+    """Try what the form holds against the past hour; nothing is saved."""
+    if not form.read():
+        return TrialPage(errors=[str(errors[0]) for errors in form.errors.values()])
+    return TrialPage(view=trial_view(form.rule))
+
+
 @page(GET, role=VIEWER, nav="alerts")
 def rules(request: HttpRequest) -> HttpResponse:
     ensure()
@@ -179,10 +228,8 @@ def attempt(request: HttpRequest) -> HttpResponse:
     """Try what the form holds against the past hour; nothing is saved."""
     number = Params(request.POST).number("rule")
     known = _find(number) if number is not None else _unsaved(request.POST)
-    form = RuleForm(known, request.POST)
-    if not form.read():
-        return render(request, "alerts/_trial.html", {"errors": form.errors})
-    return render(request, "alerts/_trial.html", {"view": trial_view(form.rule)})
+    page = build_trial_page(RuleForm(known, request.POST))
+    return render(request, "alerts/_trial.html", {"page": page})
 
 
 @page(POST, role=OPERATOR, of=OF_RULE)
@@ -220,17 +267,7 @@ def _save(request: HttpRequest, found: AlertRule) -> HttpResponse:
 
 
 def _show(request: HttpRequest, form: RuleForm, *, status: int = 200) -> HttpResponse:
-    found = form.rule
-    page: dict[str, Any] = {"form": form, "rule": found}
-    if found.pk is not None:
-        page["came"] = original(found)
-        page["own"] = list(AlertRule.objects.filter(overrides=found).select_related("slot__source"))
-        if form.kind.per_slot and found.slot_id is None:
-            taken = [own.slot_id for own in page["own"]]
-            slots = WatchedSlot.objects.filter(gone_at=None).exclude(pk__in=taken)
-            slots = slots.select_related("source").order_by("source__name", "name")
-            page["slots"] = slots[:_SLOTS_OFFERED]
-    return render(request, "alerts/rule.html", page, status=status)
+    return render(request, "alerts/rule.html", {"page": build_rule_page(form)}, status=status)
 
 
 def _unsaved(asked: Any) -> AlertRule:

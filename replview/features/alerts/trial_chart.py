@@ -1,11 +1,11 @@
 """The trial of a rule as its page shows it: a sentence, a chart, when it would have fired."""
 
 import datetime as dt
-from typing import Any
+from dataclasses import dataclass
 
 from replview.features.alerts.amounts import amount_words
 from replview.features.alerts.kinds import KINDS, Unit
-from replview.features.alerts.trial import Trial, try_rule
+from replview.features.alerts.trial import Episode, Trial, try_rule
 from replview.store.models import (
     AlertRule,
 )
@@ -19,24 +19,64 @@ _GAP = dt.timedelta(seconds=60)
 _POINTS = 720
 
 
-def trial_view(rule: AlertRule) -> dict[str, Any]:
-    """Try the rule, and say what came of it, for the template."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeLine:
+    """A line of the list of when a rule would have fired."""
+
+    episode: Episode
+    #: How long until it was over; empty: it still fires.
+    duration: str
+    #: The worst value; empty for a kind that has none.
+    worst: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """The chart of a trial: coordinates in a box of ``width`` by ``height``."""
+
+    #: ``x,y x,y …``; a gap in the samples ends a line.
+    lines: list[str]
+    #: None: the rule has no threshold.
+    threshold_y: float | None
+    #: ``(x, width)`` of the episodes of what is drawn.
+    spans: list[tuple[float, float]]
+    #: The highest value, in words.
+    highest: str
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialView:
+    """The trial of a rule: a sentence, a chart, when the rule would have fired."""
+
+    trial: Trial
+    sentence: str
+    lines: list[EpisodeLine]
+    #: Episodes that are not listed.
+    more: int
+    #: None: there is nothing to draw.
+    drawing: Drawing | None
+
+
+def trial_view(rule: AlertRule) -> TrialView:
+    """Try the rule, and say what came of it."""
     trial, unit = try_rule(rule), KINDS[rule.kind].unit
     lines = [
-        {
-            "episode": one,
-            "duration": "" if one.cleared_at is None else age_words(one.cleared_at - one.fired_at),
-            "worst": "" if unit == Unit.YES_NO else amount_words(one.worst, unit),
-        }
+        EpisodeLine(
+            episode=one,
+            duration="" if one.cleared_at is None else age_words(one.cleared_at - one.fired_at),
+            worst="" if unit == Unit.YES_NO else amount_words(one.worst, unit),
+        )
         for one in trial.episodes[:EPISODES_SHOWN]
     ]
-    return {
-        "trial": trial,
-        "lines": lines,
-        "more": max(len(trial.episodes) - EPISODES_SHOWN, 0),
-        "sentence": _sentence(rule, trial),
-        "drawing": _draw(rule, trial) if unit != Unit.YES_NO and trial.points else None,
-    }
+    return TrialView(
+        trial=trial,
+        sentence=_sentence(rule, trial),
+        lines=lines,
+        more=max(len(trial.episodes) - EPISODES_SHOWN, 0),
+        drawing=_draw(rule, trial) if unit != Unit.YES_NO and trial.points else None,
+    )
 
 
 def _sentence(rule: AlertRule, trial: Trial) -> str:
@@ -51,8 +91,8 @@ def _sentence(rule: AlertRule, trial: Trial) -> str:
     return f"In the past hour it would have fired {plural(len(trial.episodes), 'time')}{of}."
 
 
-def _draw(rule: AlertRule, trial: Trial) -> dict[str, object] | None:
-    """Coordinates in a box of WIDTH by HEIGHT."""
+def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
+    """Draw the values that are known; None: no value is."""
     known = [value for _, value in trial.points if value is not None]
     if not known:
         return None
@@ -79,12 +119,9 @@ def _draw(rule: AlertRule, trial: Trial) -> dict[str, object] | None:
         for one in trial.episodes
         if one.name == trial.shown
     ]
-    return {
-        "lines": [" ".join(run) for run in runs if len(run) > 1],
-        "threshold_y": None if rule.threshold is None else y(rule.threshold),
-        # ``(x, width)`` of the episodes of what is drawn.
-        "spans": spans,
-        "highest": amount_words(max(known), KINDS[rule.kind].unit),
-        "width": WIDTH,
-        "height": HEIGHT,
-    }
+    return Drawing(
+        lines=[" ".join(run) for run in runs if len(run) > 1],
+        threshold_y=None if rule.threshold is None else y(rule.threshold),
+        spans=spans,
+        highest=amount_words(max(known), KINDS[rule.kind].unit),
+    )

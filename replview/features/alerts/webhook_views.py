@@ -1,5 +1,8 @@
 """The webhooks page: which there are, their last deliveries, and what is done to one."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -20,31 +23,64 @@ _LAST_DELIVERIES = 50
 _SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhooksPage:
+    """All webhooks, the last deliveries, and the form that adds a webhook."""
+
+    #: Each webhook with its delivery that was tried last; None: none was tried yet.
+    rows: list[tuple[Webhook, Delivery | None]]
+    #: The newest first.
+    deliveries: list[Delivery]
+    #: The fields that the form keeps: neither the address nor the secret.
+    values: Mapping[str, str] = field(default_factory=lambda: {"format": Webhook.Format.JSON})
+    #: The sentence that says what is wrong, by field.
+    errors: Mapping[str, str] = field(default_factory=dict)
+    #: The webhook that was just added, and its secret, shown once.
+    made: Webhook | None = None
+    secret: str = field(default="", repr=False)
+
+
+def read_webhooks_page() -> WebhooksPage:
+    """Read the webhooks and the last deliveries, for an empty form."""
+    tried = Delivery.objects.filter(attempts__gt=0).order_by("webhook_id", "-pk")
+    last = {one.webhook_id: one for one in tried.distinct("webhook_id")}
+    deliveries = Delivery.objects.select_related("webhook", "alert").order_by("-pk")
+    return WebhooksPage(
+        rows=[(row, last.get(row.pk)) for row in Webhook.objects.all()],
+        deliveries=list(deliveries[:_LAST_DELIVERIES]),
+    )
+
+
 @page(GET_POST, role=ADMIN, nav="alerts")
 @never_cache
 def webhooks(request: HttpRequest) -> HttpResponse:
     """The list and the form; a new webhook's secret is shown in the answer, once."""
-    page: dict[str, object] = {"values": {"format": "json"}, "errors": {}}
-    status = 200
     if request.method == "POST":
-        sent = request.POST
-        try:
-            page["made"], page["secret"] = add_webhook(
-                clean_text(sent.get("name"), strip=False),
-                clean_text(sent.get("url"), strip=False),
-                by=request.user.get_username(),
-                secret=clean_text(sent.get("secret"), strip=False),
-                format=sent.get("format", ""),
-                allow_private=sent.get("allow_private") == "on",
-                severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
-            )
-        except WebhookProblem as error:
-            page["values"] = {name: sent.get(name, "")[:200] for name in _SHOWN_AGAIN}
-            page["errors"] = {error.field: str(error)}
-            status = 422
+        page = _add(request)
+    else:
+        page = read_webhooks_page()
     htmx = request.headers.get("HX-Request") == "true"
     template = "alerts/_webhooks.html" if htmx else "alerts/webhooks.html"
-    return render(request, template, {**page, **_listed()}, status=status)
+    return render(request, template, {"page": page}, status=422 if page.errors else 200)
+
+
+def _add(request: HttpRequest) -> WebhooksPage:
+    """Add the webhook that was sent; what is wrong with it stands beside its field."""
+    sent = request.POST
+    try:
+        made, secret = add_webhook(
+            clean_text(sent.get("name"), strip=False),
+            clean_text(sent.get("url"), strip=False),
+            by=request.user.get_username(),
+            secret=clean_text(sent.get("secret"), strip=False),
+            format=sent.get("format", ""),
+            allow_private=sent.get("allow_private") == "on",
+            severities=[AlertRule.Severity.NOW] if sent.get("only_now") == "on" else [],
+        )
+    except WebhookProblem as error:
+        values = {name: sent.get(name, "")[:200] for name in _SHOWN_AGAIN}
+        return replace(read_webhooks_page(), values=values, errors={error.field: str(error)})
+    return replace(read_webhooks_page(), made=made, secret=secret)
 
 
 @page(POST, role=ADMIN, of={"webhook_id": None})
@@ -58,13 +94,3 @@ def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
     elif action == "delete":
         remove_webhook(webhook)
     return redirect(f"{reverse('webhooks')}#deliveries" if action == "test" else "webhooks")
-
-
-def _listed() -> dict[str, object]:
-    tried = Delivery.objects.filter(attempts__gt=0).order_by("webhook_id", "-pk")
-    last = {one.webhook_id: one for one in tried.distinct("webhook_id")}
-    deliveries = Delivery.objects.select_related("webhook", "alert").order_by("-pk")
-    return {
-        "rows": [(row, last.get(row.pk)) for row in Webhook.objects.all()],
-        "deliveries": list(deliveries[:_LAST_DELIVERIES]),
-    }

@@ -10,8 +10,16 @@ from django.utils import timezone
 
 from replview.access.rights import Role, set_role
 from replview.features.alerts.built_in import BUILT_IN, ensure
-from replview.features.alerts.rule_views import RuleForm, read_rules_page
-from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
+from replview.features.alerts.rule_views import (
+    RuleForm,
+    build_rule_page,
+    build_trial_page,
+    read_rules_page,
+)
+from replview.features.alerts.trial_chart import TrialView
+from replview.features.alerts.webhook_acts import add_webhook
+from replview.features.alerts.webhook_views import read_webhooks_page
+from replview.store.models import AlertRule, Delivery, SlotSample, Source, Webhook
 from replview.store.write.partitions import ensure_partitions
 from tests.features.alerts.conftest import page
 from tests.support.alerted_source import GB, Sampled
@@ -61,7 +69,7 @@ def test_every_rule_has_a_page_and_comes_back_as_it_was(signed_in, sampled: Samp
     before = {row["id"]: row for row in AlertRule.objects.values()}
     for rule in AlertRule.objects.all():
         shown = signed_in.get(f"/alerts/rules/{rule.pk}/")
-        form = shown.context["form"]
+        form = shown.context["page"].form
         answer = signed_in.post(f"/alerts/rules/{rule.pk}/", {**sent_by(form), "rule": rule.pk})
         assert answer.status_code == 302, form.errors
         page(signed_in, f"/alerts/rules/new/?kind={rule.kind}")
@@ -71,11 +79,34 @@ def test_every_rule_has_a_page_and_comes_back_as_it_was(signed_in, sampled: Samp
         assert row["changed_by"] == "alice"
 
 
+def test_the_page_of_a_rule_renders(signed_in, sampled: Sampled, lag_rule: AlertRule) -> None:
+    shown = page(signed_in, f"/alerts/rules/new/?overrides={lag_rule.pk}&slot={sampled.watched.pk}")
+    assert "Lag, of shop/replview alone" in shown
+    own = AlertRule.objects.create(
+        kind="lag", name="<b>", severity="look", threshold=90, overrides=lag_rule,
+        slot=sampled.watched,
+    )  # fmt: skip
+    shown = page(signed_in, f"/alerts/rules/{lag_rule.pk}/")
+    assert f'href="/alerts/rules/{own.pk}/">shop/replview</a>' in shown
+    assert ">As it came</button>" in shown
+    assert 'value="delete"' not in shown
+    shown = page(signed_in, f"/alerts/rules/{own.pk}/")
+    assert "<b>&lt;b&gt;.</b>" in shown
+    assert 'value="90 s"' in shown
+    assert 'value="delete"' in shown
+    sent_wrong = sent(own, threshold="<i>", severity="x")
+    shown = signed_in.post(f"/alerts/rules/{own.pk}/", sent_wrong).content.decode()
+    assert "Write a length of time with its unit" in shown
+    assert "Choose how urgent it is." in shown
+    assert 'value="&lt;i&gt;"' in shown
+
+
 def test_a_rule_is_changed_in_peoples_units(signed_in, lag_rule: AlertRule) -> None:
     url = f"/alerts/rules/{lag_rule.pk}/"
     answer = signed_in.post(url, sent(lag_rule, threshold="2.5 min", clear_threshold="", hold="9"))
     assert answer.status_code == 422
-    assert "Write a length of time with its unit" in answer.content.decode()
+    (error,) = answer.context["page"].form.errors["hold"]
+    assert error.startswith("Write a length of time with its unit")
     signed_in.post(url, sent(lag_rule, threshold="2.5 min", clear_threshold="", hold="9 s"))
     lag_rule.refresh_from_db()
     assert (lag_rule.threshold, lag_rule.clear_threshold, lag_rule.hold_seconds) == (150, None, 9)
@@ -105,22 +136,26 @@ def test_what_is_wrong_stands_beside_its_field(
 ) -> None:
     answer = signed_in.post(f"/alerts/rules/{lag_rule.pk}/", sent(lag_rule, **changed))
     assert answer.status_code == 422
-    assert error in answer.content.decode()
+    (name,) = changed
+    (shown,) = answer.context["page"].form.errors[name]
+    assert shown.startswith(error)
     lag_rule.refresh_from_db()
     assert lag_rule.threshold == 60
 
 
 def test_one_slot_gets_a_rule_of_its_own(signed_in, sampled: Sampled, lag_rule: AlertRule) -> None:
-    query = f"overrides={lag_rule.pk}&slot={sampled.watched.pk}"
-    shown = page(signed_in, f"/alerts/rules/new/?{query}")
-    assert "Lag, of shop/replview alone" in shown
+    before = build_rule_page(RuleForm(lag_rule))
+    assert (before.own, before.slots, before.came) == ([], [sampled.watched], True)
     fields = {"overrides": str(lag_rule.pk), "slot": str(sampled.watched.pk)}
     for _ in range(2):  # a second time it is the same one
         form = sent(lag_rule, threshold="5 min", **fields) | {"rule": ""}
         assert signed_in.post("/alerts/rules/new/", form).status_code == 302
     own = AlertRule.objects.get(overrides=lag_rule)
     assert (own.threshold, own.slot, own.built_in, own.key) == (300, sampled.watched, False, "")
-    assert "shop/replview" in page(signed_in, f"/alerts/rules/{lag_rule.pk}/")
+    after = build_rule_page(RuleForm(lag_rule))
+    assert (after.own, after.slots) == ([own], [])
+    of_own = build_rule_page(RuleForm(own))
+    assert (of_own.own, of_own.slots, of_own.came) == ([], [], False)
     signed_in.post(f"/alerts/rules/{own.pk}/change/", {"action": "delete"})
     assert not AlertRule.objects.filter(overrides=lag_rule).exists()
     page(signed_in, "/alerts/rules/new/?kind=x", 404)
@@ -146,20 +181,43 @@ def past_hour(sampled: Sampled) -> dt.datetime:
     return now
 
 
-def test_a_rule_is_tried_before_it_is_saved(signed_in, past_hour, lag_rule: AlertRule) -> None:
-    def tried(**changed: str) -> str:
-        answer = signed_in.post("/alerts/rules/try/", sent(lag_rule, **changed))
-        assert answer.status_code == 200
-        return " ".join(answer.content.decode().split())
+def test_a_rule_is_tried_before_it_is_saved(past_hour, lag_rule: AlertRule) -> None:
+    def tried(**changed: str) -> TrialView:
+        rule = AlertRule.objects.get(pk=lag_rule.pk)
+        view = build_trial_page(RuleForm(rule, sent(rule, **changed))).view
+        assert view is not None
+        return view
 
-    shown = tried()
+    view = tried()
+    assert view.sentence.startswith("In the past hour it would have fired 2 times on 1 subject")
+    assert [line.episode.name for line in view.lines] == ["shop/replview"] * 2
+    assert "2 min 35 s" in [line.duration.replace("\xa0", " ") for line in view.lines]
+    assert view.drawing is not None
+    assert view.drawing.threshold_y is not None
+    assert len(view.drawing.spans) == 2
+    assert "fired 1 time " in tried(hold="90 s").sentence
+    assert "it would not have fired" in tried(threshold="2 min", clear_threshold="").sentence
+    refused = build_trial_page(RuleForm(lag_rule, sent(lag_rule, threshold="x")))
+    (error,) = refused.errors
+    assert error.startswith("Write a length of time")
+    assert refused.view is None
+    lag_rule.refresh_from_db()
+    assert lag_rule.threshold == 60, "nothing was saved"
+
+
+def test_a_trial_renders(signed_in, past_hour, lag_rule: AlertRule) -> None:
+    Source.objects.update(name="<b>")
+    answer = signed_in.post("/alerts/rules/try/", sent(lag_rule))
+    assert answer.status_code == 200
+    shown = " ".join(answer.content.decode().split())
     assert "it would have fired 2 times on 1 subject looked at" in shown
-    assert shown.count('<td class="mono">shop/replview</td>') == 2
+    assert shown.count('<td class="mono">&lt;b&gt;/replview</td>') == 2
     assert "2 min 35 s" in shown
     assert "trial-threshold" in shown
-    assert "fired 1 time" in tried(hold="90 s")
-    assert "it would not have fired" in tried(threshold="2 min", clear_threshold="")
-    assert "Not tried: Write a length of time" in tried(threshold="x")
+    answer = signed_in.post("/alerts/rules/try/", sent(lag_rule, threshold="x"))
+    assert answer.status_code == 200
+    shown = " ".join(answer.content.decode().split())
+    assert "Not tried: Write a length of time" in shown
     lag_rule.refresh_from_db()
     assert lag_rule.threshold == 60, "nothing was saved"
 
@@ -168,9 +226,10 @@ def test_every_kind_can_be_tried_or_says_why_not(signed_in, past_hour, sampled: 
     ensure()
     found = {}
     for rule in AlertRule.objects.all():
-        form = signed_in.get(f"/alerts/rules/{rule.pk}/").context["form"]
+        form = signed_in.get(f"/alerts/rules/{rule.pk}/").context["page"].form
         fields = {**sent_by(form), "rule": rule.pk, "kind": rule.kind}
-        found[rule.key] = signed_in.post("/alerts/rules/try/", fields).content.decode()
+        answer = signed_in.post("/alerts/rules/try/", fields)
+        found[rule.key] = answer.context["page"].view.sentence
     assert "would have fired 1 time" in found["share_look"]
     assert "it would not have fired" in found["slot_lost"]
     assert "no samples are kept" in found["store_size"]
@@ -190,16 +249,18 @@ def test_webhooks_are_added_tested_and_deleted(admin, db) -> None:
     answer = signed_in.post("/alerts/webhooks/", {"name": "ops", "url": url, "format": "slack"})
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"].count("no-store")
-    secret = answer.context["secret"]
-    assert secret in answer.content.decode()
-    shown = page(signed_in, "/alerts/webhooks/")
-    assert "hooks.example.com" in shown
-    assert "very-secret" not in shown
-    assert secret not in shown
+    made = answer.context["page"]
     webhook = Webhook.objects.get()
+    assert (made.made, made.errors) == (webhook, {})
+    assert made.secret in answer.content.decode()
+    assert made.secret not in repr(made)
+    shown = read_webhooks_page()
+    assert (shown.rows, shown.secret, shown.made) == ([(webhook, None)], "", None)
+    assert webhook.host == "hooks.example.com"
     signed_in.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "test"})
     assert Delivery.objects.get().event == "test"
-    assert "waits" in page(signed_in, "/alerts/webhooks/")
+    (waiting,) = read_webhooks_page().deliveries
+    assert (waiting.event, waiting.attempts, waiting.problem) == ("test", 0, "")
     signed_in.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "off"})
     webhook.refresh_from_db()
     assert not webhook.enabled
@@ -207,12 +268,32 @@ def test_webhooks_are_added_tested_and_deleted(admin, db) -> None:
     assert not Webhook.objects.exists()
 
 
-def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
-    signed_in = admin
-    form = {"name": "ops", "url": "http://10.0.0.1/x/secret", "format": "json"}
-    answer = signed_in.post("/alerts/webhooks/", form)
-    assert answer.status_code == 422
-    shown = answer.content.decode()
+def test_the_page_of_webhooks_renders(admin, db) -> None:
+    shown = page(admin, "/alerts/webhooks/")
+    assert "Alerts are shown on these pages alone." in shown
+    url = "https://hooks.example.com/services/T0/very-secret"
+    webhook, secret = add_webhook("<b>ops", url, by="alice")
+    admin.post(f"/alerts/webhooks/{webhook.pk}/", {"action": "test"})
+    shown = page(admin, "/alerts/webhooks/")
+    assert "Alerts are sent to 1 webhook." in shown
+    assert "&lt;b&gt;ops" in shown
+    assert "<b>ops" not in shown
+    assert "hooks.example.com" in shown
+    assert "very-secret" not in shown
+    assert secret not in shown
+    assert "waits" in shown
+    form = {"name": "<i>", "url": "http://10.0.0.1/x/secret", "format": "json"}
+    shown = admin.post("/alerts/webhooks/", form).content.decode()
     assert "This is a private address" in shown
-    assert 'value="ops"' in shown
-    assert "x/secret" not in shown
+    assert 'value="&lt;i&gt;"' in shown
+
+
+def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
+    form = {"name": "ops", "url": "http://10.0.0.1/x/secret", "format": "json"}
+    answer = admin.post("/alerts/webhooks/", form)
+    assert answer.status_code == 422
+    shown = answer.context["page"]
+    assert shown.errors["url"].startswith("This is a private address")
+    assert shown.values["name"] == "ops"
+    assert not Webhook.objects.exists()
+    assert "x/secret" not in answer.content.decode()
