@@ -1,5 +1,7 @@
 """History jobs: one as a sentence, one that runs or has run, all of them."""
 
+from dataclasses import dataclass
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
@@ -12,6 +14,7 @@ from replview.features.history.job import rows
 from replview.features.history.page import LISTS, read_history_page
 from replview.features.history.record import read_history_record
 from replview.features.history.request import ask, read_history_request
+from replview.store.models import HistoryJob
 from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere
 from replview.ui.job_pages import if_ended, listed, log_of, words_of
@@ -72,11 +75,20 @@ def log(request: HttpRequest, job_id: int) -> HttpResponse:
     return log_of(row)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllJobsPage:
+    """The list of all history jobs, the newest first."""
+
+    rows: list[HistoryJob]
+    #: Where the next page begins; None on the last one.
+    older: int | None
+
+
 @page(GET, role=OPERATOR, nav="history-jobs")
 def all_jobs(request: HttpRequest) -> HttpResponse:
     """What was computed, and by whom: the newest first."""
     rows, older = listed(request, visible_jobs().defer("result"))
-    return render(request, "history/all.html", {"rows": rows, "older": older})
+    return render(request, "history/all.html", {"page": AllJobsPage(rows=rows, older=older)})
 
 
 def _render(

@@ -128,9 +128,32 @@ def test_what_is_asked_for_is_recorded_and_cancelled(root: Path, client: Client)
 
     client.post(f"/history/{row.pk}/cancel/")
     assert record_of(row).sentence.title == "Cancelled:"
-    assert f'href="/history/{row.pk}/"' in client.get("/history/all/").content.decode()
+    assert client.get("/history/all/").context["page"].rows == [row]
     assert client.post("/history/new/", words | {"root": "/etc"}).status_code == 422
     assert HistoryJob.objects.count() == 1
+
+
+def test_the_list_of_all_jobs_renders(client: Client) -> None:
+    assert "None has run yet" in html_of(client, "/history/all/")
+    row = HistoryJob.objects.create(job="as-of", root="<b>", requested_by="<i>")
+    page = html_of(client, "/history/all/")
+    assert f'href="/history/{row.pk}/"' in page
+    assert "&lt;b&gt;" in page
+    assert "<i>" not in page
+    assert 'rel="next"' not in page
+
+
+def test_pages_of_all_jobs_follow_each_other(client: Client) -> None:
+    rows = HistoryJob.objects.bulk_create(
+        HistoryJob(job="as-of", root="/r", requested_by="alice") for _ in range(101)
+    )
+    rows.sort(key=lambda row: -row.pk)
+    answer = client.get("/history/all/")
+    first = answer.context["page"]
+    assert (first.rows, first.older) == (rows[:100], rows[99].pk)
+    assert f'href="?before={first.older}" rel="next"' in answer.content.decode()
+    second = client.get("/history/all/", {"before": first.older}).context["page"]
+    assert (second.rows, second.older) == (rows[100:], None)
 
 
 def test_the_switch_of_exports_forbids_them_too(root: Path, client: Client) -> None:
