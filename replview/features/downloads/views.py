@@ -1,6 +1,7 @@
 """Downloads of a filtered view: JSON lines, CSV, typed Parquet."""
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -11,7 +12,6 @@ from django.utils.http import content_disposition_header
 from replview.access.page import GET, OPERATOR, page
 from replview.access.visibility import reading_session
 from replview.features.downloads import files
-from replview.store.models import Slot
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import Selection
 from replview.store.read.value_filter import WhereProblem
@@ -21,37 +21,48 @@ from replview.ui.params import slot_asked_for
 from replview.ui.streaming import stream
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedPage:
+    """The reason why there is no download."""
+
+    #: The reason in a sentence; empty where there are too many changes.
+    why: str = ""
+    #: At least so many changes, where they are more than ``most``; None: nothing was counted.
+    counted: int | None = None
+    #: The most changes that a download holds.
+    most: int = 0
+
+
 @page(GET, role=OPERATOR, record=(Action.DOWNLOADED, Action.SEARCHED))
 def download(request: HttpRequest) -> HttpResponseBase:
     """The changes of a view as a file: the same words as the view's address, and ``format``."""
     words = {name: ",".join(request.GET.getlist(name)) for name in request.GET}
     slot = slot_asked_for(words.get("slot", ""))
     if slot is None:
-        return _refused(request, "there is no such slot", None)
+        return _refused(request, RefusedPage(why="there is no such slot"))
     form = words.get("format", "jsonl")
     if form not in files.FORMATS:
         why = f"there is no format of that name; there are {', '.join(files.FORMATS)}"
-        return _refused(request, why, slot)
+        return _refused(request, RefusedPage(why=why))
     selection = Selection.from_words(reading_session(), slot, words)
     if selection.trouble:
-        return _refused(request, selection.trouble, slot)
+        return _refused(request, RefusedPage(why=selection.trouble))
     try:
         # What is wrong with the conditions, before anything is sent.
         check_where(reading_session(), selection.wanted)
     except WhereProblem as error:
-        return _refused(request, str(error), slot)
+        return _refused(request, RefusedPage(why=str(error)))
     counted = selection.more_than(reading_session(), files.MOST_CHANGES)
     if counted is not None:
-        facts = {"slot": slot, "counted": counted, "most": files.MOST_CHANGES, "words": words}
-        return render(request, "find/refused.html", facts, status=422)
+        return _refused(request, RefusedPage(counted=counted, most=files.MOST_CHANGES))
     searched_changes(selection.wanted)
     note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
          tables=selection.wanted.filter.tables, details={"format": form})  # fmt: skip
     return _answer(request, selection, form)
 
 
-def _refused(request: HttpRequest, why: str, slot: Slot | None) -> HttpResponse:
-    return render(request, "find/refused.html", {"why": why, "slot": slot}, status=422)
+def _refused(request: HttpRequest, page: RefusedPage) -> HttpResponse:
+    return render(request, "find/refused.html", {"page": page}, status=422)
 
 
 def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpResponseBase:

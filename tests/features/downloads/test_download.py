@@ -13,9 +13,11 @@ from django.test import AsyncClient
 from django.urls import reverse
 
 from replview.features.downloads import files as change_files
+from replview.features.downloads.views import RefusedPage
 from replview.store.read.changes.batches import Batching
 from replview.store.retention.tidy import make_partitions
 from tests.support.history_rows import History, insert
+from tests.support.page_elements import spaced
 from tests.support.people import make_user
 
 
@@ -128,7 +130,8 @@ def test_nothing_is_left_on_disk(signed_in, history, tmp_path, monkeypatch) -> N
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ({"format": "xlsx"}, "There is no format"),
+        ({"format": "xlsx"}, "there is no format"),
+        ({"slot": "shop/none"}, "there is no such slot"),
         ({"where": "status"}, "after status comes"),
         ({"table": "public.orders", "where": "statuz = 1"}, "no column statuz"),
         ({"key": "1"}, "name one table"),
@@ -138,14 +141,26 @@ def test_nothing_is_left_on_disk(signed_in, history, tmp_path, monkeypatch) -> N
 def test_what_cannot_be_had_is_refused_with_the_reason(signed_in, history, words, told) -> None:
     answer = get(signed_in, **words)
     assert answer.status_code == 422
-    assert told.lower() in answer.content.decode().lower()
+    page = answer.context["page"]
+    assert told in page.why
+    assert page.counted is None
 
 
 def test_too_many_are_refused_where_the_counters_tell(signed_in, history, monkeypatch) -> None:
     monkeypatch.setattr("replview.features.downloads.files.MOST_CHANGES", 2)
     answer = get(signed_in)
     assert answer.status_code == 422
-    assert "holds 3 or more" in answer.content.decode()
+    assert answer.context["page"] == RefusedPage(counted=3, most=2)
+
+
+def test_a_refusal_renders(signed_in, history, monkeypatch) -> None:
+    page = spaced(get(signed_in, table="public.orders", where="<b> = 1").content.decode())
+    assert "<b>No download.</b>" in page
+    assert "name is missing at “&lt;b&gt; = 1”" in page
+    monkeypatch.setattr("replview.features.downloads.files.MOST_CHANGES", 2)
+    page = spaced(get(signed_in).content.decode())
+    assert "<b>Too many changes for a download.</b>" in page
+    assert "at most 2 changes; this view holds 3 or more." in page
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
