@@ -22,6 +22,7 @@ from replview.access.visibility import (
     visibility_for,
 )
 from replview.features.history.record import read_history_record
+from replview.features.masks.page import build_masks_page
 from replview.receiver.mask_rules import MaskRules, withholds_raw
 from replview.store.django_session import rows
 from replview.store.models import AccessRecord, HistoryJob, MaskRule, RelationVersion
@@ -38,7 +39,9 @@ from replview.store.read.value_filter import WhereProblem
 from replview.store.read.visibility import MASKED, nobodys_visibility
 from replview.store.retention.tidy import make_partitions
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.sentence import Sentence
 from tests.support.history_rows import History, insert
+from tests.support.page_elements import spaced
 from tests.support.people import make_user
 
 
@@ -241,14 +244,25 @@ def test_a_viewers_pages_say_why_there_is_no_value(history: History) -> None:
 def test_an_admin_looks_at_the_preview_and_adds_the_rule(history: History) -> None:
     client = client_of(name="root", role="admin")
     words = {"table": "public.*", "column": "stat*", "when": "ingest"}
-    preview = client.get(reverse("masks"), words).content.decode()
-    assert "would match 1 column of 1 table" in preview
-    assert "What is stored already stays in the store" in preview
+    page = build_masks_page(words, by="root")
+    assert page.preview is not None
+    assert (page.preview.matches_words, page.preview.title, page.preview.at_ingest) == (
+        "1 column of 1 table", "public.*.stat*", True,
+    )  # fmt: skip
+    assert (page.rules, page.sentence.title) == ([], "No column is masked.")
+    assert client.get(reverse("masks"), words).status_code == 200
     assert not MaskRule.objects.exists()
     answer = client.post(reverse("masks"), words)
     rule = MaskRule.objects.get()
     assert answer.url == f"{reverse('masks')}#mask-{rule.pk}"
-    assert "Matches 1 column of 1 table" in client.get(reverse("masks")).content.decode()
+    page = build_masks_page({}, by="root")
+    assert [(view.rule, view.matches_words) for view in page.rules] == [
+        (rule, "1 column of 1 table")
+    ]
+    assert page.preview is None
+    assert page.sentence == Sentence(
+        level="ok", title="1 mask rule in force.", cause="1 at ingest: what it matches is not kept."
+    )
     client.post(reverse("mask-remove", args=[rule.pk]))
     assert not MaskRule.objects.exists()
     noted = AccessRecord.objects.filter(action="changed_settings").order_by("pk")
@@ -262,6 +276,42 @@ def test_a_key_is_named_in_the_preview(history: History) -> None:
     [found] = matched_by(as_rule(unsaved_rule(table="orders", column="*", when="ingest")))
     assert found.keys == ["id"]
     assert found.version_words == "version 1"
+    page = build_masks_page({"table": "orders", "column": "*"}, by="root")
+    assert page.preview is not None
+    assert page.preview.keys == ["public.orders.id"]
+    assert page.values["when"] == "ingest"
+
+
+def test_a_rule_that_cannot_be_is_said_beside_its_box(history: History) -> None:
+    client = client_of(name="root", role="admin")
+    words = {"source": "elsewhere", "column": "<b>"}
+    for answer in (client.get(reverse("masks"), words), client.post(reverse("masks"), words)):
+        assert answer.status_code == 422
+        page = answer.context["page"]
+        assert list(page.errors) == ["source"]
+        assert (page.values["column"], page.preview) == ("<b>", None)
+    assert not MaskRule.objects.exists()
+
+
+def test_the_page_of_masks_renders(history: History) -> None:
+    client = client_of(name="root", role="admin")
+    assert "No column is masked." in client.get(reverse("masks")).text
+    mask(column="status", note="<i>")
+    mask(column="<b>x")
+    page = spaced(client.get(reverse("masks"), {"column": "*", "table": "orders"}).text)
+    assert "<b>2 mask rules in force.</b>" in page
+    assert "2 on display: kept, and shown to nobody." in page
+    assert "look at the rules that match nothing recorded." in page
+    assert "Matches 1 column of 1 table." in page
+    assert "&lt;i&gt;" in page
+    assert "*.&lt;b&gt;x" in page
+    assert "<i>" not in page
+    assert "This rule would match 3 columns of 1 table" in page
+    assert "What is stored already stays in the store" in page
+    assert '<span class="mono">public.orders.id</span> is a part of a key' in page
+    page = spaced(client.get(reverse("masks"), {"source": "elsewhere", "column": "<b>"}).text)
+    assert "no source" in page
+    assert 'value="&lt;b&gt;"' in page
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])

@@ -1,18 +1,12 @@
-"""Mask rules: what they match, one more after a preview, one less."""
+"""The page of masks: each rule with what it matches, the form, and the preview of a rule."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 
 from replview.access import mask_making
-from replview.access.guard import require
-from replview.access.page import ADMIN, GET_POST, POST, Nav, page
-from replview.access.rights import Role
 from replview.store.models import MaskRule, Source
 from replview.text.formats import plural
+from replview.ui.sentence import Sentence
 
 #: Tables shown of a rule, and columns of a table; the rest is a number.
 _TABLES_SHOWN = 20
@@ -80,71 +74,68 @@ def _table(found: mask_making.Matched) -> MatchedTable:
     return MatchedTable(found, columns[:_COLUMNS_SHOWN], max(len(columns) - _COLUMNS_SHOWN, 0))
 
 
-def sentence(rules: list[RuleView]) -> dict[str, object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasksPage:
+    """The mask rules, and the form with its preview."""
+
+    rules: list[RuleView]
+    sentence: Sentence
+    #: Names of the sources that a rule may be of.
+    sources: list[str]
+    #: The words that were typed, by box.
+    values: Mapping[str, str]
+    #: The sentence that says what is wrong, by box.
+    errors: Mapping[str, str]
+    #: The rule that was typed; None: none was, or it cannot be.
+    preview: RuleView | None
+
+
+def build_masks_page(
+    typed: Mapping[str, str], *, by: str, error: mask_making.MaskProblem | None = None
+) -> MasksPage:
+    """Read the rules, and what the typed rule would match where nothing is wrong with it yet."""
+    rules = [rule_view(rule) for rule in mask_making.all_rules()]
+    values = {box: typed.get(box, "")[:200] for box in _BOXES}
+    values["when"] = values["when"] or MaskRule.When.INGEST
+    preview = None
+    if error is None and any(typed.get(box) for box in ("table", "column", "type")):
+        try:
+            preview = rule_view(typed_rule(typed, by=by))
+        except mask_making.MaskProblem as refused:
+            error = refused
+    return MasksPage(
+        rules=rules,
+        sentence=_sentence(rules),
+        sources=list(Source.objects.values_list("name", flat=True)),
+        values=values,
+        errors={} if error is None else {error.field: str(error)},
+        preview=preview,
+    )
+
+
+def typed_rule(typed: Mapping[str, str], *, by: str) -> MaskRule:
+    """Return the rule that a form holds, not saved. Raises ``MaskProblem``."""
+    words = {name: typed.get(box, "") for box, name in _BOXES.items()}
+    words["when"] = words["when"] or MaskRule.When.INGEST
+    return mask_making.unsaved_rule(**words, by=by)
+
+
+def _sentence(rules: list[RuleView]) -> Sentence:
     if not rules:
-        return {
-            "level": "idle",
-            "title": "No column is masked.",
-            "cause": "Whoever has the right on a table sees all its values.",
-            "next": "add a rule for what nobody should see.",
-        }
+        return Sentence(
+            level="idle",
+            title="No column is masked.",
+            cause="Whoever has the right on a table sees all its values.",
+            next="add a rule for what nobody should see.",
+        )
     ingest = sum(rule.at_ingest for rule in rules)
     parts = [f"{ingest} at ingest: what it matches is not kept"] if ingest else []
     if len(rules) - ingest:
         parts.append(f"{len(rules) - ingest} on display: kept, and shown to nobody")
     matching = sum(bool(rule.columns) for rule in rules)
-    return {
-        "level": "ok" if matching == len(rules) else "look",
-        "title": f"{plural(len(rules), 'mask rule')} in force.",
-        "cause": "; ".join(parts) + ".",
-        "next": "" if matching == len(rules) else "look at the rules that match nothing recorded.",
-    }
-
-
-@page(GET_POST, role=ADMIN, nav=Nav(group="", label="Privacy", icon="eye"))
-def masks(request: HttpRequest) -> HttpResponse:
-    """The rules and the form; a preview is a link, so that it can be shown to somebody."""
-    require(request, Role.ADMIN)
-    if request.method == "POST":
-        try:
-            rule = _typed_rule(request, request.POST)
-        except mask_making.MaskProblem as error:
-            return _show(request, request.POST, error)
-        mask_making.add_rule(rule, user=request.user)
-        return redirect(f"{reverse('masks')}#mask-{rule.pk}")
-    return _show(request, request.GET)
-
-
-@page(POST, role=ADMIN, of={"rule_id": None})
-def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
-    require(request, Role.ADMIN)
-    mask_making.remove_rule(get_object_or_404(MaskRule, pk=rule_id), user=request.user)
-    return redirect("masks")
-
-
-def _show(
-    request: HttpRequest, typed: QueryDict, error: mask_making.MaskProblem | None = None
-) -> HttpResponse:
-    rules = [rule_view(rule) for rule in mask_making.all_rules()]
-    page: dict[str, Any] = {
-        "rules": rules,
-        "sentence": sentence(rules),
-        "values": {box: typed.get(box, "")[:200] for box in _BOXES},
-        "sources": list(Source.objects.values_list("name", flat=True)),
-        "errors": {},
-    }
-    page["values"]["when"] = page["values"]["when"] or MaskRule.When.INGEST
-    if error is None and any(typed.get(box) for box in ("table", "column", "type")):
-        try:
-            page["preview"] = rule_view(_typed_rule(request, typed))
-        except mask_making.MaskProblem as refused:
-            error = refused
-    if error is not None:
-        page["errors"] = {error.field: str(error)}
-    return render(request, "masks/masks.html", page, status=422 if error else 200)
-
-
-def _typed_rule(request: HttpRequest, typed: QueryDict) -> MaskRule:
-    words = {name: typed.get(box, "") for box, name in _BOXES.items()}
-    words["when"] = words["when"] or MaskRule.When.INGEST
-    return mask_making.unsaved_rule(**words, by=request.user.get_username())
+    return Sentence(
+        level="ok" if matching == len(rules) else "look",
+        title=f"{plural(len(rules), 'mask rule')} in force.",
+        cause="; ".join(parts) + ".",
+        next="" if matching == len(rules) else "look at the rules that match nothing recorded.",
+    )
