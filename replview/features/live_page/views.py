@@ -1,5 +1,7 @@
 """The live page. Its drawer is a view of the transaction: ``views.transaction``."""
 
+from dataclasses import dataclass
+
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 
@@ -9,7 +11,7 @@ from replview.catalog.test_message import send_test_message, statement
 from replview.jobs.drafts import watch_of
 from replview.live.filters import OPERATIONS
 from replview.store.dsn import UNUSABLE, full_conninfo
-from replview.store.models import Relation, Slot
+from replview.store.models import Relation, Slot, SourceDraft
 from replview.store.write.access_record import Action, note
 from replview.text.problem import split_remedy
 from replview.ui.component_html import OPERATIONS_MANY
@@ -18,6 +20,36 @@ from replview.ui.shell import no_slot
 
 _TABLES_OFFERED = 200
 _STATES = ("streaming", "prepared", "committed", "message", "snapshot", "aborted", "rolled back")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePage:
+    """The filters and the test message that stand around the rows of the live page."""
+
+    slot: Slot
+    #: Tables that the filter offers.
+    tables: list[str]
+    #: Operations that the filter offers: letter, words.
+    operations: list[tuple[str, str]]
+    #: States that the filter offers.
+    states: tuple[str, ...]
+    #: The statement that a test message runs on the source.
+    test_statement: str
+    #: The watch that a temporary slot belongs to; None: it is no such slot.
+    watch: SourceDraft | None
+
+
+def build_live_page(slot: Slot, *, by: str) -> LivePage:
+    """Read what the filters offer for a slot; ``by`` is the account that a test message names."""
+    tables = Relation.objects.filter(slot=slot).order_by("schema", "table")
+    return LivePage(
+        slot=slot,
+        tables=list(dict.fromkeys(f"{t.schema}.{t.table}" for t in tables[:_TABLES_OFFERED])),
+        operations=[(letter, OPERATIONS_MANY[letter]) for letter in OPERATIONS],
+        states=_STATES,
+        test_statement=statement(by),
+        watch=watch_of(slot),
+    )
 
 
 @page(GET, role=VIEWER, nav=Nav(group="Watch", label="Live", icon="live", one_slot=True, tab=True))
@@ -33,17 +65,8 @@ def live_page(request: HttpRequest) -> HttpResponse:
             "replview watch, or add a source and a slot; each command shows first what it will do.",
             run="replview watch postgresql://user@host/database",
         )
-    tables = Relation.objects.filter(slot=slot).order_by("schema", "table")
-    names = list(dict.fromkeys(f"{t.schema}.{t.table}" for t in tables[:_TABLES_OFFERED]))
-    page = {
-        "slot": slot,
-        "tables": names,
-        "operations": [(letter, OPERATIONS_MANY[letter]) for letter in OPERATIONS],
-        "states": _STATES,
-        "test_statement": statement(request.user.get_username()),
-        "watch": watch_of(slot),
-    }
-    return render(request, "live_page/live.html", page)
+    page = build_live_page(slot, by=request.user.get_username())
+    return render(request, "live_page/live.html", {"page": page})
 
 
 @page(POST, role=OPERATOR, of={"slot_id": Slot})

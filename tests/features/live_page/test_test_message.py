@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 
 from replview.catalog.test_message import statement
-from replview.store.models import Slot, Source
+from replview.features.live_page.views import build_live_page
+from replview.store.models import Relation, Slot, Source
 
 pytestmark = pytest.mark.django_db
 
@@ -18,14 +19,36 @@ def slot(source) -> Slot:
     return Slot.objects.create(source=shop, name="replview")
 
 
-def test_the_statement_stands_beside_the_button(signed_in: Client, slot: Slot) -> None:
-    page = html.unescape(signed_in.get("/live/").content.decode())
+#: What the button of somebody called alice runs.
+STATEMENT = (
+    """SELECT pg_logical_emit_message(true, 'replview', '{"actor": "alice", "test": true}');"""
+)
 
-    call = (
-        """SELECT pg_logical_emit_message(true, 'replview', '{"actor": "alice", "test": true}')"""
-    )
-    assert statement("alice") == f"{call};"
-    assert f'data-copy="{call};"' in page
+
+def test_the_page_says_which_statement_the_button_runs(slot: Slot) -> None:
+    assert statement("alice") == STATEMENT
+    assert build_live_page(slot, by="alice").test_statement == STATEMENT
+
+
+def test_the_filters_offer_what_the_slot_has(slot: Slot) -> None:
+    for oid, schema, table in ((1, "public", "orders"), (2, "public", "orders"), (3, "a", "<b>")):
+        Relation.objects.create(
+            slot=slot, system_identifier="1", oid=oid, schema=schema, table=table
+        )
+    page = build_live_page(slot, by="alice")
+    assert page.tables == ["a.<b>", "public.orders"]
+    assert ("I", "inserts") in page.operations
+    assert {"streaming", "committed", "rolled back"} <= set(page.states)
+    assert page.watch is None
+
+
+def test_the_page_renders(signed_in: Client, slot: Slot) -> None:
+    Relation.objects.create(slot=slot, system_identifier="1", oid=1, schema="a", table="<b>")
+    page = signed_in.get("/live/").content.decode()
+    assert f'data-socket="/ws/live/{slot.pk}/" data-slot="shop/replview"' in page
+    assert '<input type="checkbox" value="a.&lt;b&gt;">' in page
+    assert f'data-copy="{STATEMENT}"' in html.unescape(page)
+    assert f'action="/live/{slot.pk}/test-message/"' in page
 
 
 def test_it_runs_that_statement_on_the_source(signed_in: Client, slot: Slot, source) -> None:
