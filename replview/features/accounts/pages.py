@@ -114,6 +114,16 @@ class OwnPage:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupPage:
+    """The form that creates the first admin."""
+
+    #: The sentence that says what is wrong, by field.
+    errors: Mapping[str, str]
+    #: The user name that was sent, for the form to keep.
+    name: str
+
+
 def build_own_page(
     user: User,
     *,

@@ -17,7 +17,7 @@ from replview.access.accounts import AccountProblem
 from replview.access.first_admin import first_admin, is_good
 from replview.access.page import ADMIN, EVERYONE, GET, GET_POST, POST, Nav, page
 from replview.access.rights import Role, ensure_roles
-from replview.features.accounts.pages import build_account_page, build_accounts_page
+from replview.features.accounts.pages import SetupPage, build_account_page, build_accounts_page
 from replview.live.publisher import publisher
 from replview.store.models import ApiToken, Grant, Source
 from replview.store.write.access_record import note
@@ -182,5 +182,5 @@ def setup(request: HttpRequest, code: str) -> HttpResponse:
                     raise Http404("this address is no longer good")
                 login(request, user, backend=_BACKEND)
                 return redirect("overview")
-    page = {"errors": errors, "name": name}
-    return render(request, "accounts/setup.html", page, status=422 if errors else 200)
+    page = SetupPage(errors=errors, name=name)
+    return render(request, "accounts/setup.html", {"page": page}, status=422 if errors else 200)

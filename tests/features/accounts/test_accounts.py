@@ -464,6 +464,12 @@ class TestFirstAdmin:
         form = {"name": "root", "password": GOOD, "again": GOOD}
         short = client.post(f"/setup/{code}/", form | {"password": "x", "again": "x"})
         assert short.status_code == 422
+        assert (list(short.context["page"].errors), short.context["page"].name) == (
+            ["password"], "root",
+        )  # fmt: skip
+        other = client.post(f"/setup/{code}/", form | {"again": "other"})
+        assert other.status_code == 422
+        assert other.context["page"].errors == {"again": "The two are not the same."}
 
         assert client.post(f"/setup/{code}/", form)["Location"] == "/"
 
@@ -471,6 +477,15 @@ class TestFirstAdmin:
         assert client.get("/accounts/").status_code == 200
         assert Client().get(f"/setup/{code}/").status_code == 404
         assert first_admin.new_code() is None
+
+    def test_its_page_renders(self, db) -> None:
+        address = f"/setup/{first_admin.new_code()}/"
+        assert "Make the first admin" in Client().get(address).text
+        form = {"name": "<b>", "password": GOOD, "again": "other"}
+        page = Client().post(address, form).text
+        assert 'value="&lt;b&gt;"' in page
+        assert "The two are not the same." in page
+        assert GOOD not in page
 
     def test_an_old_or_wrong_one_is_good_for_nothing(self, db) -> None:
         first = first_admin.new_code()
