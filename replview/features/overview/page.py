@@ -6,12 +6,8 @@ from datetime import timedelta
 
 from django.core.cache import cache
 from django.db.models import F
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 
-from replview.access.page import GET, VIEWER, Nav, page
-from replview.access.rights import Role, may
 from replview.health.fleet import Fleet, SourceView
 from replview.health.open_transactions import OpenRow
 from replview.health.queries import OPEN_STATES, AlertCounts, read_history, read_window
@@ -27,7 +23,7 @@ from replview.text.formats import (
     short_words,
 )
 from replview.ui.charts.sparkline import Sparkline, sparkline
-from replview.ui.shell import fleet_of
+from replview.ui.sentence import Sentence
 
 BUCKETS = 60
 ROWS_BELOW = 8
@@ -118,43 +114,63 @@ def _stored(fleet: Fleet) -> Figure:
     )
 
 
-@page(GET, role=VIEWER, nav=Nav(group="Watch", label="Overview", icon="overview", tab=True))
-def overview(request: HttpRequest) -> HttpResponse:
-    """The whole page, or for htmx the part that changes."""
-    fleet = fleet_of(request)
-    htmx = request.headers.get("HX-Request") == "true"
-    if htmx and ("first" in request.GET) != (not fleet.sources):
-        # The first source has come, or the last one is gone: it is another page now.
-        return HttpResponse(headers={"HX-Refresh": "true"})
-    if htmx and not fleet.sources:
-        return HttpResponse(status=204)
-    if not fleet.sources:
-        may_add = may(request.user, Role.ADMIN)
-        return render(request, "overview/first_run.html", {"may_add": may_add})
-    page = {
-        "fleet": fleet,
-        "sentence": _sentence(fleet),
-        "figures": figures(fleet),
-        "open_rows": _open_rows(fleet),
-        **_events(fleet),
-        **_history(fleet),
-    }
-    return render(request, "overview/now.html" if htmx else "overview/overview.html", page)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewPage:
+    """The state of all sources, what is open, and what happened."""
+
+    fleet: Fleet
+    #: Whether something must be done, and where.
+    sentence: Sentence
+    #: Where the button of the sentence leads, and its words; empty where nothing is to be done.
+    action_url: str
+    action_label: str
+    figures: list[Figure]
+    #: The sources, worst first, each with the WAL that its slots retained.
+    rows: list[tuple[SourceView, Sparkline]]
+    #: The time that the sparklines cover, in words.
+    window: str
+    #: The oldest open transactions, the oldest first.
+    open_rows: list[OpenRow]
+    #: The newest lines of the slots' logs within a week.
+    events: list[SlotEvent]
+    #: Lines that were written within a day.
+    events_total: int
 
 
-def _sentence(fleet: Fleet) -> dict[str, object]:
-    """Whether something must be done, and where."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRunPage:
+    """The overview while there is no source."""
+
+    #: Whether this account may add a source.
+    may_add: bool
+
+
+def build_overview_page(fleet: Fleet) -> OverviewPage:
+    """Build the overview of a fleet that has at least one source."""
+    action_url, action_label = _action(fleet)
+    events, events_total = _events(fleet)
+    rows, window = _history(fleet)
+    return OverviewPage(
+        fleet=fleet,
+        sentence=_sentence(fleet),
+        action_url=action_url,
+        action_label=action_label,
+        figures=figures(fleet),
+        rows=rows,
+        window=window,
+        open_rows=_open_rows(fleet),
+        events=events,
+        events_total=events_total,
+    )
+
+
+def _sentence(fleet: Fleet) -> Sentence:
+    """Return whether something must be done, and why."""
     worst, total = fleet.sources[0], len(fleet.sources)
     same = sum(1 for source in fleet.sources if source.level == worst.level)
     of = f"{same} of {plural(total, 'source')}"
     verb = "needs" if same == 1 else "need"
     first = f"{worst.source.name}: {worst.health.title}"
-    slot = next(iter(worst.worst_first), None)
-    place = f"{reverse('sources')}#source-{worst.source.pk}"
-    action = {
-        "action_url": slot.url if slot else place,
-        "action_label": f"Open {slot.name if slot else worst.source.name}",
-    }
     match worst.level:
         case Level.NOW:
             title = f"{of} {verb} you now."
@@ -163,33 +179,47 @@ def _sentence(fleet: Fleet) -> dict[str, object]:
         case Level.UNKNOWN:
             title = f"{of} {'is' if same == 1 else 'are'} unknown."
         case _:
-            idle = sum(1 for source in fleet.sources if source.level == Level.IDLE)
-            well = "is caught up" if total == 1 else "are caught up"
-            cause = f"{idle} of {total} idle." if idle else ""
-            if idle == total:
-                well = "is idle" if total == 1 else "are idle"
-                cause = worst.health.title if total == 1 else ""
-            subject = worst.source.name if total == 1 else f"All {total} sources"
-            if fleet.alerts.firing:
-                return _alerts_sentence(fleet.alerts, f"{subject} {well}. {cause}".strip())
-            return {"level": worst.level, "title": f"{subject} {well}.",
-                    "cause": f"{cause} Nothing to do.".strip()}  # fmt: skip
-    step = worst.health.next_step
-    return {"level": worst.level, "title": title, "cause": first, "next": step, **action}
+            return _well_sentence(fleet)
+    return Sentence(level=worst.level, title=title, cause=first, next=worst.health.next_step)
 
 
-def _alerts_sentence(alerts: AlertCounts, cause: str) -> dict[str, object]:
+def _well_sentence(fleet: Fleet) -> Sentence:
+    """Return the sentence for sources that are all caught up or idle."""
+    worst, total = fleet.sources[0], len(fleet.sources)
+    idle = sum(1 for source in fleet.sources if source.level == Level.IDLE)
+    well = "is caught up" if total == 1 else "are caught up"
+    cause = f"{idle} of {total} idle." if idle else ""
+    if idle == total:
+        well = "is idle" if total == 1 else "are idle"
+        cause = worst.health.title if total == 1 else ""
+    subject = worst.source.name if total == 1 else f"All {total} sources"
+    if fleet.alerts.firing:
+        return _alerts_sentence(fleet.alerts, f"{subject} {well}. {cause}".strip())
+    return Sentence(
+        level=worst.level, title=f"{subject} {well}.", cause=f"{cause} Nothing to do.".strip()
+    )
+
+
+def _alerts_sentence(alerts: AlertCounts, cause: str) -> Sentence:
     """The sources are well, and yet there is something to do: a schema that changed, say."""
     count = alerts.now or alerts.firing
     verb = "needs" if count == 1 else "need"
     rest = "you now" if alerts.now else "a look"
-    return {
-        "level": alerts.level,
-        "title": f"{plural(count, 'alert')} {verb} {rest}.",
-        "cause": cause,
-        "action_url": reverse("alerts"),
-        "action_label": "Open the alerts",
-    }
+    title = f"{plural(count, 'alert')} {verb} {rest}."
+    return Sentence(level=alerts.level, title=title, cause=cause)
+
+
+def _action(fleet: Fleet) -> tuple[str, str]:
+    """Return the address and the words of the button that leads to what must be done."""
+    worst = fleet.sources[0]
+    if worst.level in (Level.NOW, Level.LOOK, Level.UNKNOWN):
+        slot = next(iter(worst.worst_first), None)
+        if slot is not None:
+            return slot.url, f"Open {slot.name}"
+        return f"{reverse('sources')}#source-{worst.source.pk}", f"Open {worst.source.name}"
+    if fleet.alerts.firing:
+        return reverse("alerts"), "Open the alerts"
+    return "", ""
 
 
 def _open_rows(fleet: Fleet) -> list[OpenRow]:
@@ -205,19 +235,17 @@ def _open_rows(fleet: Fleet) -> list[OpenRow]:
     return sorted(rows, key=lambda row: row.since)
 
 
-def _events(fleet: Fleet) -> dict[str, object]:
-    """The newest lines of the slots' logs, and how many there were in a day."""
+def _events(fleet: Fleet) -> tuple[list[SlotEvent], int]:
+    """Return the newest lines of the slots' logs, and how many there were in a day."""
     slots = [view.slot.pk for view in fleet.slots]
     week, day = (fleet.now - timedelta(days=days) for days in (7, 1))
     lines = SlotEvent.objects.filter(slot__in=slots, at__gt=week).order_by("-at")
-    return {
-        "events": list(lines.select_related("slot__source")[:ROWS_BELOW]),
-        "events_total": lines.filter(at__gt=day).count(),
-    }
+    newest = list(lines.select_related("slot__source")[:ROWS_BELOW])
+    return newest, lines.filter(at__gt=day).count()
 
 
-def _history(fleet: Fleet) -> dict[str, object]:
-    """A sparkline a source, of the slot that retains most."""
+def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], str]:
+    """Draw for each source the slot that retains most; and say which time that covers."""
     key = f"overview-history-{hash(frozenset(view.slot.pk for view in fleet.slots))}"
     drawn: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)
     if drawn is None:
@@ -226,7 +254,7 @@ def _history(fleet: Fleet) -> dict[str, object]:
         cache.set(key, drawn, DRAWN_FOR_SECONDS)
     window, points = drawn
     rows = [(source, _sparkline(source, points)) for source in fleet.sources]
-    return {"rows": rows, "window": age_words(window)}
+    return rows, age_words(window)
 
 
 def _sparkline(source: SourceView, points: dict[int, dict[int, int]]) -> Sparkline:

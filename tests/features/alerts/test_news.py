@@ -74,11 +74,13 @@ def test_the_poll_makes_no_address_for_each_of_all_slots(
 
 def test_nothing_to_do_is_not_said_while_an_alert_fires(signed_in: Client, scene: Scene) -> None:
     Source.objects.exclude(name="warehouse").delete()
-    assert "Nothing to do." in signed_in.get("/").content.decode()
+    page = signed_in.get("/").context["page"]
+    assert page.sentence.cause.endswith("Nothing to do.")
+    assert (page.action_url, page.action_label) == ("", "")
 
     alert("schema_change", "public.orders of warehouse/replview")
 
-    page = signed_in.get("/").content.decode()
-    assert "Nothing to do" not in page
-    assert "1 alert needs a look." in page
-    assert 'href="/alerts/"' in page
+    page = signed_in.get("/").context["page"]
+    assert "Nothing to do" not in page.sentence.cause
+    assert (page.sentence.level, page.sentence.title) == ("look", "1 alert needs a look.")
+    assert (page.action_url, page.action_label) == ("/alerts/", "Open the alerts")
