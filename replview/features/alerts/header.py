@@ -4,8 +4,8 @@ import datetime as dt
 import itertools
 import threading
 import time
-from operator import itemgetter
-from typing import Any
+from dataclasses import dataclass
+from operator import attrgetter
 
 from django.core.cache import cache
 from django.db.models import Q
@@ -16,6 +16,7 @@ from django.utils import timezone
 from replview.access.page import GET, VIEWER, page
 from replview.features.alerts.lines import AlertLine
 from replview.health.fleet import Fleet, read_fleet
+from replview.health.states import Level
 from replview.store.models import Alert
 from replview.store.models.seen import seen_sources
 from replview.ui.shell import build_shell
@@ -60,8 +61,19 @@ def read_shared_fleet() -> Fleet:
         return fleet
 
 
-#: One alert that fired, or is over; its ``key`` is the same while it is the same news.
-News = dict[str, Any]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """An alert that fired, or is over."""
+
+    #: The same while it is the same news.
+    key: str
+    #: The moment at which it fired, or was over.
+    at: dt.datetime
+    level: Level
+    #: Whether it is over.
+    over: bool
+    words: str
+    url: str
 
 
 def read_news() -> list[News]:
@@ -84,13 +96,13 @@ def _read(now: dt.datetime) -> list[News]:
         line = AlertLine(row, now)
         at = None if line.firing else row.cleared_at
         found.append(
-            {
-                "key": f"{row.pk}-{row.state}",
-                "at": at or row.fired_at or now,
-                "level": str(line.level),
-                "over": not line.firing,
-                "words": line.over_sentence or line.sentence,
-                "url": line.url,
-            }
+            News(
+                key=f"{row.pk}-{row.state}",
+                at=at or row.fired_at or now,
+                level=line.level,
+                over=not line.firing,
+                words=line.over_sentence or line.sentence,
+                url=line.url,
+            )
         )
-    return sorted(found, key=itemgetter("at"))
+    return sorted(found, key=attrgetter("at"))

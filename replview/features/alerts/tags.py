@@ -1,5 +1,6 @@
 """Tags of alerts: the overview's strip, and which rule may be changed."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django import template
@@ -15,9 +16,25 @@ register = template.Library()
 _SHOWN = 5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertsStrip:
+    """The alerts that the overview lists."""
+
+    #: Those that fire, worst first, then those that were cleared today.
+    lines: list[AlertLine]
+    #: How many fire, and how many were cleared today, listed or not.
+    firing: int
+    over: int
+
+
 @register.inclusion_tag("alerts/_strip.html")
-def alerts_strip() -> dict[str, object]:
-    """``{% alerts_strip %}``: what fires, worst first, then what was cleared today; two queries."""
+def alerts_strip() -> dict[str, AlertsStrip]:
+    """``{% alerts_strip %}``: what fires, worst first, then what was cleared today."""
+    return {"strip": read_alerts_strip()}
+
+
+def read_alerts_strip() -> AlertsStrip:
+    """Read the alerts of the strip with two queries."""
     now = timezone.now()
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     over = Q(state=Alert.State.CLEARED, fired_at__isnull=False, cleared_at__gte=today)
@@ -28,7 +45,7 @@ def alerts_strip() -> dict[str, object]:
     rows = Alert.objects.select_related("rule", "source", "slot").filter(firing | over)
     # In the words' own order: firing before cleared, now before look; then the newest first.
     found = rows.order_by("-state", "-rule_was__severity", "-fired_at")[:_SHOWN]
-    return {"lines": [AlertLine(alert, now) for alert in found], **counts}
+    return AlertsStrip(lines=[AlertLine(alert, now) for alert in found], **counts)
 
 
 @register.simple_tag(takes_context=True)

@@ -10,6 +10,8 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from replview.features.alerts.built_in import ensure
+from replview.features.alerts.header import News, read_news
+from replview.health.states import Level
 from replview.store.models import Alert, AlertRule, Source
 from replview.ui import shell
 from tests.support.scene import Scene
@@ -25,22 +27,38 @@ def alert(kind: str, name: str, ago: float = 1, **values: object) -> Alert:
     return Alert.objects.create(rule=rule, **(known | values))
 
 
-def news(client: Client) -> list[tuple[str, str]]:
+def news() -> list[News]:
     cache.clear()
-    text = client.get("/shell/health/").content.decode()
-    return re.findall(r'data-news="([^"]+)"[^>]*>([^<]*)<', text)
+    return read_news()
 
 
-def test_the_poll_tells_what_fired_and_what_is_over_lately(signed_in: Client, scene: Scene) -> None:
+def test_what_fired_and_what_is_over_lately_is_news(scene: Scene) -> None:
     old = alert("lag", "old", ago=300)
     new = alert("lag", "new")
-    assert news(signed_in) == [(f"{new.pk}-firing", "new is &lt;b&gt;not&lt;/b&gt; well.")]
+    fired = News(
+        key=f"{new.pk}-firing", at=new.fired_at, level=Level.LOOK, over=False,
+        words="new is <b>not</b> well.", url=f"/alerts/{new.pk}/",
+    )  # fmt: skip
+    assert news() == [fired]
 
     Alert.objects.filter(pk=old.pk).update(state="cleared", cleared_at=timezone.now())
-    assert [key for key, _ in news(signed_in)] == [f"{new.pk}-firing", f"{old.pk}-cleared"]
+    first, second = news()
+    assert first == fired
+    assert (second.key, second.level, second.over) == (f"{old.pk}-cleared", Level.OK, True)
+    assert "old: over after" in second.words
     # What never fired is nobody's news.
     alert("lag", "pending", state="pending", fired_at=None)
-    assert len(news(signed_in)) == 2
+    assert len(news()) == 2
+
+
+def test_the_poll_renders_the_news(signed_in: Client, scene: Scene) -> None:
+    new = alert("lag", "new")
+    cache.clear()
+    text = signed_in.get("/shell/health/").content.decode()
+    assert re.findall(r'data-news="([^"]+)"[^>]*>([^<]*)<', text) == [
+        (f"{new.pk}-firing", "new is &lt;b&gt;not&lt;/b&gt; well.")
+    ]
+    assert 'data-level="look"' in text
 
 
 def test_all_open_pages_share_one_reading_and_only_who_is_signed_in_gets_it(
