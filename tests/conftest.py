@@ -5,6 +5,7 @@ asks for a database. Sources are further clusters, one a version, with a fresh d
 All of them are copies of clusters made once a run (``copied_clusters``).
 """
 
+import gc
 import os
 import signal
 import sys
@@ -39,6 +40,8 @@ _SPARK_MODULES = {
         "dataset_roots",
         "history",
         "history_as_of",
+        "own_names",
+        "round_trip",
         "writing",
         "writing_snippets",
     )
@@ -90,6 +93,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "spark" if scope in _SPARK_MODULES else scope
 
     return Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of garbage collection: there are thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

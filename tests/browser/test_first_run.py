@@ -210,6 +210,7 @@ def test_a_new_user_gets_from_an_empty_install_to_live(
     assert (made.user_name, made.via) == ("root", "page")
 
 
+@pytest.mark.long
 def test_what_is_cancelled_or_only_watched_leaves_nothing(
     new_user: Page, shop: SourceDatabase
 ) -> None:

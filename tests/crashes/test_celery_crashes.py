@@ -66,6 +66,7 @@ def test_the_slots_of_a_killed_worker_go_on_at_another(
         slot.says("took over")
 
 
+@pytest.mark.long
 def test_a_receiver_stores_on_while_redis_is_away_and_its_workers_come_back(
     source: SourceDatabase, receive: Receive, workers: Workers, redis: EmbeddedRedis
 ) -> None:

@@ -33,6 +33,7 @@ def fake_clock(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     }
 
 
+@pytest.mark.long
 def test_a_clock_that_jumps_by_hours_and_days_loses_nothing(
     source: SourceDatabase, receive: Receive, fake_clock: tuple[Path, dict[str, str]]
 ) -> None:

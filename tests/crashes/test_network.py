@@ -96,6 +96,7 @@ def test_a_network_that_cuts_and_half_closes_on_the_way_to_the_store(
     slot.end()
 
 
+@pytest.mark.long
 def test_a_slow_network_delays_and_loses_nothing(
     source: SourceDatabase, receive: Receive, to_source: Proxy, to_store: Proxy
 ) -> None:

@@ -44,6 +44,7 @@ def page(web: WebServer) -> Iterator[Page]:
     assert errors == []
 
 
+@pytest.mark.long
 def test_the_live_page_comes_back_by_itself_and_shows_what_it_missed(
     source: SourceDatabase, receive: Receive, page: Page, web: WebServer
 ) -> None:

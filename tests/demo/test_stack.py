@@ -39,6 +39,7 @@ def _fail(module: str, argument: str, **given: object) -> None:
     raise StackProblem("the store is made of cheese")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_runs_without_a_source_and_replaces_a_port_taken_at_the_last_moment(
     folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -75,7 +75,13 @@ def _write_until(source: SourceDatabase, stop: threading.Event) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("whole_group", [False, True], ids=["the worker", "its process group"])
+@pytest.mark.parametrize(
+    "whole_group",
+    [
+        pytest.param(False, id="the worker", marks=pytest.mark.long),
+        pytest.param(True, id="its process group"),
+    ],
+)
 def test_sigterm_stops_it_with_the_last_position_confirmed(
     source: SourceDatabase, record, workers: Workers, whole_group: bool
 ) -> None:

@@ -87,6 +87,7 @@ def everything(store: CrashStore) -> list[dict[str, object]]:
     )
 
 
+@pytest.mark.long
 def test_a_restored_store_holds_all_of_its_moment_and_tells_what_came_after(
     source: SourceDatabase,
     receive: Receive,

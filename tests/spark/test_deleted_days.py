@@ -142,6 +142,7 @@ def test_rows_of_the_archive_are_those_that_the_store_had(
         read(store_dsn, archive=root, before="full", **whole)
 
 
+@pytest.mark.own_jvm
 def test_a_read_over_the_border_goes_on_in_the_store_and_a_hole_is_an_error(
     source, record, store_dsn: str, archived, caplog, monkeypatch, spark
 ) -> None:

@@ -171,6 +171,7 @@ def written(question: Question, session: Any, output: Path) -> list[tuple[str, s
     ]
 
 
+@pytest.mark.own_jvm
 @pytest.mark.slow
 def test_spark_scans_what_it_reads_at_most_four_times(tmp_path, spark) -> None:
     history = History(tmp_path)

@@ -135,6 +135,7 @@ def test_spark_writes_from_so_many_rows_on(
     assert archive_job._where(None, part) is None
 
 
+@pytest.mark.own_jvm
 def test_what_goes_wrong_in_an_executor_is_told(
     transactional_db, store_dsn, spark, tmp_path
 ) -> None:
@@ -165,6 +166,7 @@ def test_what_goes_wrong_in_an_executor_is_told(
     assert refused == "TargetProblem: a part of the path is a file"
 
 
+@pytest.mark.own_jvm
 def test_a_cancelled_export_ends_its_tasks(transactional_db, store_dsn, spark, tmp_path) -> None:
     part = recorded(store_dsn, 3)
     with psycopg.connect(store_dsn) as store:

@@ -73,6 +73,7 @@ def on_source(rows: list[dict[str, Any]], names: dict[str, str]) -> list[dict[st
     return found
 
 
+@pytest.mark.own_jvm
 def test_every_engine_tells_them_apart(written, source, spark, tmp_path) -> None:
     duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
     document = orjson.loads((written / "_schema.json").read_bytes())

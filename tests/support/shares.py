@@ -10,10 +10,23 @@ from collections.abc import Iterable
 import pytest
 
 SHARES = 7
-#: What a module's marked tests take together, in seconds of one worker on two cores.
-SECONDS: dict[str, int] = {}
+#: What a module's marked tests take together, in seconds of one of four workers on two cores.
+SECONDS = {
+    "tests/browser/test_accessibility.py": 55,
+    "tests/browser/test_first_run.py": 40,
+    "tests/crashes/test_network.py": 50,
+    "tests/demo/test_stack.py": 35,
+    "tests/features/exports/test_archive_killed.py": 75,
+    "tests/features/trouble/test_alerted.py": 65,
+    "tests/spark/test_archive_streaming.py": 50,
+    "tests/spark/test_deleted_days.py": 55,
+    "tests/spark/test_engines.py": 40,
+    "tests/spark/test_executors.py": 125,
+    "tests/spark/test_one_history.py": 210,
+    "tests/store/read/test_histories.py": 70,
+}
 #: A module that is not listed counts as this.
-_USUAL_SECONDS = 40
+_USUAL_SECONDS = 20
 
 
 def is_left_out(item: pytest.Item) -> bool:

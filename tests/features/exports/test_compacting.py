@@ -275,6 +275,7 @@ def test_what_is_erased_meanwhile_does_not_come_back(
     assert [each["erasure"] for each in documents(target)[0]["erased"]] == [1]
 
 
+@pytest.mark.long
 def test_a_worker_does_it_by_the_way_and_a_command_at_once(
     grown: History, tmp_path: Path, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,8 +35,8 @@ TROUBLES = {
 }
 #: Side by side where one does not touch the other; a lost slot and a flood need the rest in order.
 ROUNDS = [
-    ("prepared-transaction", "idle-slot", "poison-change"),
-    ("lost-slot",),
+    pytest.param(("prepared-transaction", "idle-slot", "poison-change"), marks=pytest.mark.long),
+    pytest.param(("lost-slot",), marks=pytest.mark.long),
     ("flood",),
     ("long-transaction", "paused-receiver"),
 ]
@@ -73,6 +73,7 @@ def _wait_until_it_streams(demo: DemoStore) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.long
 def test_a_schema_change_is_alerted_until_it_is_seen(demo: DemoStore) -> None:
     asked = demo.request("schema-change", wanted=True)
     there = demo.wait_for_state("schema-change", "on", asked, PATIENCE_SECONDS)
