@@ -3,11 +3,9 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from django.utils import timezone
 
 from replview.access.guard import require
 from replview.access.rights import Role
@@ -22,6 +20,21 @@ from replview.ui.params import scope_to
 _OUTCOME = "managed"
 #: What may be wrong with a source, an address or a key: the page itself shows it.
 EXPECTED = (SourceProblem, *UNUSABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActPage:
+    """A page that shows what is about to be done, or why nothing was."""
+
+    source: Source
+    #: None: the act is on the source, or on a slot that replview does not have yet.
+    slot: Slot | None = None
+    #: What would be done; None: nothing was chosen yet, or it could not be planned.
+    act: Plan | None = None
+    #: Names the plan that was shown; the confirmation sends it back.
+    shown: str = ""
+    #: Why nothing was done; None: nothing went wrong.
+    trouble: SourceProblem | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +96,20 @@ def check_confirmed(request: HttpRequest, act: Plan) -> None:
 
 
 def keep_outcome(request: HttpRequest, outcome: Outcome) -> None:
-    kept = asdict(outcome) | {"at": timezone.now().isoformat(), "by": request.user.get_username()}
-    request.session[_OUTCOME] = kept
+    request.session[_OUTCOME] = asdict(outcome)
 
 
-def kept_outcome(request: HttpRequest) -> dict[str, Any] | None:
-    """What this user did last; None: nothing since signing in."""
-    found = request.session.get(_OUTCOME)
-    return found if isinstance(found, dict) else None
+def kept_outcome(request: HttpRequest) -> Outcome | None:
+    """Return what this user did last; None: nothing since signing in."""
+    kept = request.session.get(_OUTCOME)
+    if not isinstance(kept, dict):
+        return None
+    return Outcome(
+        title=kept["title"],
+        lines=kept["lines"],
+        statements=kept["statements"],
+        links=[(word, address) for word, address in kept["links"]],
+    )
 
 
 def statements_of(act: Plan) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,12 +12,21 @@ from replview.access.guard import require_all_tables
 from replview.access.page import ADMIN, GET, GET_POST, OF_SLOT, OPERATOR, VIEWER, page
 from replview.access.rights import Role
 from replview.acts import adopting, dropping, receiving
-from replview.acts.columns import DROP, KEEP, MASK, change_columns, columns_of, plan_columns
-from replview.acts.tables import change_tables, plan_tables, tables_of
+from replview.acts.columns import DROP, MASK, change_columns, plan_columns
+from replview.acts.tables import change_tables, plan_tables
 from replview.catalog.plan.plan import Plan
+from replview.features.slots.act_pages import (
+    AdoptPage,
+    ColumnsPage,
+    DropPage,
+    TablesPage,
+    with_columns,
+    with_tables,
+)
 from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import (
     EXPECTED,
+    ActPage,
     Outcome,
     check_confirmed,
     digest_of,
@@ -32,8 +40,6 @@ from replview.ui.managed import (
 )
 from replview.ui.params import Params, scope_to
 
-#: Tables in one list; more are found by their name.
-_LISTED = 300
 #: In a form: what is wanted of the column whose name follows.
 _COLUMN = "column "
 
@@ -56,7 +62,7 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
         lines = ["It is received within a few seconds."]
         return Outcome(title=f"{slot} is started.", lines=lines, links=links_of(slot))
 
-    return show_or_do(request, slot, lambda: receiving.plan_start(slot), do)
+    return show_or_do(request, act_page(slot), lambda: receiving.plan_start(slot), do)
 
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
@@ -71,7 +77,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
         links = [*links_of(slot), ("Start it again", start_url)]
         return Outcome(title=f"{slot} is stopped.", lines=lines, links=links)
 
-    return show_or_do(request, slot, lambda: receiving.plan_stop(slot), do)
+    return show_or_do(request, act_page(slot), lambda: receiving.plan_stop(slot), do)
 
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
@@ -82,7 +88,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     asked = request.POST if request.method == "POST" else request.GET
     record, leave = asked.get("record", ""), asked.get("leave") == "on"
     keep = record != "delete" and slot.owned
-    page: dict[str, Any] = {"keep": keep, "leave": leave}
+    page = DropPage(source=slot.source, slot=slot, keep=keep, leave=leave)
 
     def do(act: Plan) -> Outcome:
         by = request.user.get_username()
@@ -94,7 +100,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
     def plan() -> Plan:
         return dropping.plan_drop(slot, keep_record=keep, leave_on_source=leave)
 
-    return show_or_do(request, slot, plan, do, "acts/drop.html", page)
+    return show_or_do(request, page, plan, do, "acts/drop.html")
 
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
@@ -104,12 +110,9 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     asked = request.POST if request.method == "POST" else request.GET
     add, remove = names_in(asked.getlist("add")), names_in(asked.getlist("remove"))
     search = Params(request.GET).text("q", 100)
-    page: dict[str, Any] = {"add": add, "remove": remove, "search": search}
-    try:
-        if request.method == "GET":
-            page |= _choices(slot, search, {*add, *remove})
-    except EXPECTED as error:
-        page["trouble"] = trouble_of(error)
+    page = TablesPage(source=slot.source, slot=slot, add=add, remove=remove, search=search)
+    if request.method == "GET":
+        page = with_tables(page, slot)
 
     def do(act: Plan) -> Outcome:
         by = request.user.get_username()
@@ -125,10 +128,10 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
     def plan() -> Plan:
         return plan_tables(slot, add=add, remove=remove)
 
-    if (not add and not remove) or "trouble" in page:
-        status = 422 if request.method == "POST" or "trouble" in page else 200
-        return render(request, "acts/tables.html", {"slot": slot, **page}, status=status)
-    return show_or_do(request, slot, plan, do, "acts/tables.html", page)
+    if (not add and not remove) or page.trouble:
+        status = 422 if request.method == "POST" or page.trouble else 200
+        return render(request, "acts/tables.html", {"page": page}, status=status)
+    return show_or_do(request, page, plan, do, "acts/tables.html")
 
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
@@ -143,8 +146,13 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
     scope_to(request, f"{source_name}/{slot_name}")
     asked = request.POST if request.method == "POST" else request.GET
     chosen = names_in(asked.getlist("publication"))
-    page: dict[str, Any] = {"source": source, "slot_name": slot_name, "watched": watched,
-                            "chosen": chosen}  # fmt: skip
+    page = AdoptPage(source=source, slot_name=slot_name, watched=watched, chosen=chosen)
+    try:
+        if watched.plugin == "pgoutput":
+            page = replace(page, publications=tuple(adopting.publications_on(source)))
+    except EXPECTED as error:
+        page = replace(page, trouble=trouble_of(error))
+        return render(request, "acts/adopt.html", {"page": page}, status=422)
 
     def do(act: Plan) -> Outcome:
         slot = adopting.adopt(source, slot_name, chosen, by=request.user.get_username())
@@ -152,55 +160,34 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
         return Outcome(title=f"{slot} is adopted.", lines=lines, links=links_of(slot))
 
     def plan() -> Plan:
-        if watched.plugin == "pgoutput":
-            page["publications"] = adopting.publications_on(source)
         return adopting.plan_adopt(source, slot_name, chosen)
 
-    return show_or_do(request, None, plan, do, "acts/adopt.html", page)
+    return show_or_do(request, page, plan, do, "acts/adopt.html")
+
+
+def act_page(slot: Slot) -> ActPage:
+    return ActPage(source=slot.source, slot=slot)
 
 
 def show_or_do(
     request: HttpRequest,
-    slot: Slot | None,
+    page: ActPage,
     plan: Callable[[], Plan],
     do: Callable[[Plan], Outcome],
     template: str = "acts/slot.html",
-    page: dict[str, Any] | None = None,
 ) -> HttpResponse:
     """Show the plan; a POST that confirms what was shown does it."""
-    page = page if page is not None else {}
-    if slot is not None:
-        page["slot"] = slot
     try:
-        page["act"] = act = plan()
-        page["shown"] = digest_of(act)
+        act = plan()
+        page = replace(page, act=act, shown=digest_of(act))
         if request.method == "GET":
-            return render(request, template, page)
+            return render(request, template, {"page": page})
         check_confirmed(request, act)
         keep_outcome(request, replace(do(act), statements=statements_of(act)))
     except EXPECTED as error:
-        page["trouble"] = trouble_of(error)
-        return render(request, template, page, status=422)
+        page = replace(page, trouble=trouble_of(error))
+        return render(request, template, {"page": page}, status=422)
     return redirect("managed")
-
-
-def _choices(slot: Slot, search: str, chosen: set[str]) -> dict[str, object]:
-    """The source's tables for the form: those of the search, and those that are chosen."""
-    found = tables_of(slot)
-    if not found.own:
-        return {"none_ours": True}
-    wanted = [t for t in found.tables if search.lower() in t.name.lower() or t.name in chosen]
-    inside = [table for table in wanted if table.published]
-    outside = [table for table in wanted if not table.published]
-    return {
-        "own": found.own,
-        "inside": inside[:_LISTED],
-        "outside": outside[:_LISTED],
-        "inside_count": len(inside),
-        "outside_count": len(outside),
-        "more": max(len(inside) - _LISTED, 0) + max(len(outside) - _LISTED, 0),
-        "total": len(found.tables),
-    }
 
 
 def links_of(slot: Slot) -> list[tuple[str, str]]:
@@ -221,21 +208,13 @@ def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
         if name.startswith(_COLUMN) and value in rules:
             rules[value] += (name.removeprefix(_COLUMN)[:200],)
     wanted = {table: {name: rule for rule, names in rules.items() for name in names}}
-    page: dict[str, Any] = {
-        "table": table,
-        "mask": rules[MASK],
-        "drop": rules[DROP],
-        "keeping": ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out")),
-    }
-    chosen = bool(table) and (request.method == "POST" or "show" in asked)
-    try:
-        if not chosen:
-            page["choice"] = columns_of(slot, table)
-    except EXPECTED as error:
-        page["trouble"] = trouble_of(error)
-    if not chosen or "trouble" in page:
-        status = 422 if "trouble" in page else 200
-        return render(request, "acts/columns.html", {"slot": slot, **page}, status=status)
+    page = ColumnsPage(
+        source=slot.source, slot=slot, table=table, mask=rules[MASK], drop=rules[DROP]
+    )
+    if not table or (request.method != "POST" and "show" not in asked):
+        page = with_columns(page, slot)
+        status = 422 if page.trouble else 200
+        return render(request, "acts/columns.html", {"page": page}, status=status)
 
     def do(act: Plan) -> Outcome:
         change_columns(slot, wanted, by=request.user.get_username())
@@ -245,4 +224,4 @@ def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
     def plan() -> Plan:
         return plan_columns(slot, wanted)
 
-    return show_or_do(request, slot, plan, do, "acts/columns.html", page)
+    return show_or_do(request, page, plan, do, "acts/columns.html")

@@ -1,6 +1,7 @@
 """What an admin does to a source: credentials, another address, another name, removal."""
 
 import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -25,13 +26,46 @@ _DRAFT_SECONDS = 900
 _SECRET = ("dsn", "password")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialsPage(managed.ActPage):
+    """The page on which a source gets other credentials."""
+
+    #: As it was sent and refused; a password is never shown again.
+    typed_user: str = ""
+    typed_ref: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePage(managed.ActPage):
+    """The page on which a source moves to another address."""
+
+    #: What was found at the address that was tried; None: none was tried yet.
+    move: Move | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamePage(managed.ActPage):
+    """The page on which a source gets another name."""
+
+    typed_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePage(managed.ActPage):
+    """The page on which a source is forgotten with its slots."""
+
+    slots: tuple[Slot, ...]
+    #: Slots and publications stay on the source.
+    leave: bool
+
+
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 @never_cache
 @sensitive_post_parameters(*_SECRET)
 def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
     """New credentials: tried first, then sealed; what was typed is never shown again."""
     source = managed.source_for(request, source_name, Role.ADMIN)
-    page: dict[str, Any] = {"source": source, "act": plan_credentials(source)}
+    page = CredentialsPage(source=source, act=plan_credentials(source))
     status = 200
     if request.method == "POST":
         new = Credentials(
@@ -43,8 +77,8 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
         try:
             tried = set_credentials(source, new, by=request.user.get_username())
         except managed.EXPECTED as error:
-            page |= {"trouble": managed.trouble_of(error), "typed_user": new.user,
-                     "typed_ref": new.password_ref}  # fmt: skip
+            page = replace(page, trouble=managed.trouble_of(error), typed_user=new.user,
+                           typed_ref=new.password_ref)  # fmt: skip
             status = 422
         else:
             lines = [
@@ -55,7 +89,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
             ]
             title = f"{source} is read with other credentials."
             return _done(request, managed.Outcome(title=title, lines=lines, links=_links(source)))
-    return render(request, "acts/credentials.html", page, status=status)
+    return render(request, "acts/credentials.html", {"page": page}, status=status)
 
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
@@ -64,7 +98,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
 def move(request: HttpRequest, source_name: str) -> HttpResponse:
     """Another address: tried, then what becomes of each slot is shown, then confirmed."""
     source = managed.source_for(request, source_name, Role.ADMIN)
-    page: dict[str, Any] = {"source": source}
+    page = MovePage(source=source)
     action = request.POST.get("action", "") if request.method == "POST" else ""
     if action == "forget":
         request.session.pop(_DRAFT, None)
@@ -72,8 +106,8 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
     typed = _typed_address(request) if action == "try" else _draft_of(request, source)
     try:
         if typed is not None:
-            page["move"] = found = plan_move(source, **typed)
-            page |= {"act": found.act, "shown": managed.digest_of(found.act)}
+            found = plan_move(source, **typed)
+            page = replace(page, move=found, act=found.act, shown=managed.digest_of(found.act))
             if action == "try":
                 # On the server, and sealed: an address may hold a password.
                 sealed = seal(json.dumps(typed))
@@ -82,11 +116,11 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
             if action == "move":
                 return _moved(request, source, found)
     except managed.EXPECTED as error:
-        page["trouble"] = managed.trouble_of(error)
+        page = replace(page, trouble=managed.trouble_of(error))
         if action == "try":
             request.session.pop(_DRAFT, None)
-        return render(request, "acts/move.html", page, status=422)
-    return render(request, "acts/move.html", page)
+        return render(request, "acts/move.html", {"page": page}, status=422)
+    return render(request, "acts/move.html", {"page": page})
 
 
 def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
@@ -105,17 +139,16 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
     source = managed.source_for(request, source_name, Role.ADMIN)
     name = _text(request, "name", 200)
-    act = plan_rename(source, name)
-    page: dict[str, Any] = {"source": source, "act": act, "typed_name": name}
+    page = RenamePage(source=source, act=plan_rename(source, name), typed_name=name)
     if request.method == "GET":
-        return render(request, "acts/rename.html", page)
+        return render(request, "acts/rename.html", {"page": page})
     former = source.name
     try:
         rename_source(source, name, by=request.user.get_username())
     except managed.EXPECTED as error:
         source.name = former
-        page["trouble"] = managed.trouble_of(error)
-        return render(request, "acts/rename.html", page, status=422)
+        page = replace(page, trouble=managed.trouble_of(error))
+        return render(request, "acts/rename.html", {"page": page}, status=422)
     title = f"{former} is called {source.name} now."
     return _done(request, managed.Outcome(title=title, links=_links(source)))
 
@@ -129,18 +162,17 @@ def remove(request: HttpRequest, source_name: str) -> HttpResponse:
     act = plan_remove(source, with_slots=True, leave_on_source=leave)
     slots = Slot.objects.filter(source=source, temporary=False)
     slots = slots.exclude(desired=Slot.Desired.REMOVING)
-    page: dict[str, Any] = {"source": source, "act": act, "leave": leave,
-                            "shown": managed.digest_of(act),
-                            "slots": list(slots.order_by("name"))}  # fmt: skip
+    page = RemovePage(source=source, act=act, leave=leave, shown=managed.digest_of(act),
+                      slots=tuple(slots.order_by("name")))  # fmt: skip
     if request.method == "GET":
-        return render(request, "acts/remove.html", page)
+        return render(request, "acts/remove.html", {"page": page})
     try:
         managed.check_confirmed(request, act)
         by = request.user.get_username()
         gone = remove_source(source, by=by, with_slots=True, leave_on_source=leave)
     except managed.EXPECTED as error:
-        page["trouble"] = managed.trouble_of(error)
-        return render(request, "acts/remove.html", page, status=422)
+        page = replace(page, trouble=managed.trouble_of(error))
+        return render(request, "acts/remove.html", {"page": page}, status=422)
     later = "The records of its slots are being deleted; it is gone when they are."
     outcome = managed.Outcome(
         title=f"{source_name} was removed.",

@@ -12,8 +12,9 @@ from django.shortcuts import render
 
 from replview.access.page import GET, OF_SOURCE, VIEWER, Nav, page
 from replview.access.rights import Role, may
-from replview.acts.publications import publications_of
+from replview.acts.publications import PublicationView, publications_of
 from replview.catalog.peekable import PLUGINS
+from replview.catalog.problems import SourceProblem
 from replview.health.fleet import Fleet, SlotView, SourceView
 from replview.health.server_slot import ServerSlot
 from replview.health.servers import Cluster, Feed, Server, clusters_of, feeds_of
@@ -179,42 +180,76 @@ def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> O
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcesPage:
+    """The list of all sources, those of one cluster together, the worst first."""
+
+    #: The worst of all; ``idle`` without a source.
+    level: str
+    title: str
+    cause: str
+    next_step: str
+    clusters: list[Cluster]
+    #: By the name of a source: the logical pairs that it is part of.
+    feeds: dict[str, list[Feed]]
+
+
+def list_sources(fleet: Fleet) -> SourcesPage:
+    empty = not fleet.sources
+    return SourcesPage(
+        level="idle" if empty else fleet.sources[0].level,
+        title="No source yet." if empty else fleet.source_count(),
+        cause="Nothing is read, nothing is recorded." if empty else fleet.summary_sentence(),
+        next_step="add one." if empty else "",
+        clusters=clusters_of(fleet),
+        feeds=feeds_of(fleet),
+    )
+
+
 @page(GET, role=VIEWER, nav=Nav(group="", label="Sources", icon="source", count="sources"))
 def sources(request: HttpRequest) -> HttpResponse:
     """A block a source, worst first, its slots as lines; those of one cluster together."""
-    fleet = fleet_of(request)
-    page = {
-        "fleet": fleet,
-        "clusters": clusters_of(fleet),
-        "feeds": feeds_of(fleet),
-        "is_admin": may(request.user, Role.ADMIN),
-    }
+    content = {"page": list_sources(fleet_of(request)), "is_admin": may(request.user, Role.ADMIN)}
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "sources/list.html" if htmx else "sources/sources.html", page)
+    return render(request, "sources/list.html" if htmx else "sources/sources.html", content)
 
 
 @page(GET, role=VIEWER, nav="sources", of=OF_SOURCE)
 def source(request: HttpRequest, source_name: str) -> HttpResponse:
     row = source_for(request, source_name, Role.VIEWER)
     fleet = fleet_of(request)
-    page = {
+    content = {
         "page": build_page(fleet, row),
         "is_admin": may(request.user, Role.ADMIN, row.pk),
         "is_operator": may(request.user, Role.OPERATOR, row.pk),
     }
     htmx = request.headers.get("HX-Request") == "true"
-    return render(request, "sources/_source.html" if htmx else "sources/source.html", page)
+    return render(request, "sources/_source.html" if htmx else "sources/source.html", content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationsPage:
+    """The publications of a source's database."""
+
+    source: Source
+    views: tuple[PublicationView, ...] = ()
+    #: Why they cannot be read; None: they were.
+    trouble: SourceProblem | None = None
+
+
+def read_publications_page(source: Source) -> PublicationsPage:
+    """Read the publications, or why they cannot be read."""
+    try:
+        return PublicationsPage(source=source, views=tuple(publications_of(source)))
+    except EXPECTED as error:
+        return PublicationsPage(source=source, trouble=trouble_of(error))
 
 
 @page(GET, role=VIEWER, nav="sources", of=OF_SOURCE)
 def publications(request: HttpRequest, source_name: str) -> HttpResponse:
     """The publications of its database as they are at this moment: a part of its page."""
     row = source_for(request, source_name, Role.VIEWER)
-    page: dict[str, object] = {"source": row}
-    try:
-        page["views"] = publications_of(row)
-    except EXPECTED as error:
-        page["trouble"] = trouble_of(error)
+    page = read_publications_page(row)
     htmx = request.headers.get("HX-Request") == "true"
     template = "sources/_publications.html" if htmx else "sources/publications.html"
-    return render(request, template, page)
+    return render(request, template, {"page": page})

@@ -1,9 +1,11 @@
 """Sources and slots managed in the browser, against a real source: shown, confirmed, recorded."""
 
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.html import escape
 
 from decoder.scalars import LSN
 from replview.access.tokens import make_token
@@ -18,11 +20,14 @@ from replview.catalog.plan.new_slot import make_plan
 from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
+from replview.features.sources.views import list_sources, read_publications_page
+from replview.health.fleet import read_fleet
 from replview.jobs import intentions
 from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.models import AccessRecord, SavedFilter, Slot, SlotEvent, Source
 from replview.store.reachable import DSNError
 from replview.store.retention.tidy import make_partitions, remove_slots
+from replview.ui.managed import Outcome
 from tests.support.page_elements import spaced
 from tests.support.people import make_user
 from tests.support.sampling import sample_source
@@ -84,6 +89,17 @@ def text_of(answer) -> str:
     return text.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
 
 
+def page_of(answer) -> Any:
+    """Return the page that an answer shows."""
+    return answer.context["page"]
+
+
+def outcome_of(answer) -> Outcome:
+    """Return what an answer says was done."""
+    outcome: Outcome = answer.context["outcome"]
+    return outcome
+
+
 def sql_of(plan: Plan) -> list[str]:
     return [statement.sql for statement in plan.statements]
 
@@ -96,10 +112,10 @@ def why_not(plan: Plan) -> str:
 
 def confirmed(client: Client, address: str, typed: str = "", **sent: object):
     """The page, then the confirmation of what it showed."""
-    page = spaced(client.get(address, sent).content.decode())
-    shown = re.search(r'name="shown" value="(\w+)"', page)
-    assert shown, page
-    form = {**sent, "shown": shown.group(1), "typed": typed}
+    answer = client.get(address, sent)
+    shown = page_of(answer).shown
+    assert f'name="shown" value="{shown}"' in answer.content.decode()
+    form = {**sent, "shown": shown, "typed": typed}
     return client.post(address, form, follow=True)
 
 
@@ -112,9 +128,10 @@ def test_a_slot_is_stopped_and_started_with_who_did_it(operator, shop) -> None:
     assert "no statement changes anything there" in page
     assert plan.consequences[0] in page
 
-    done = text_of(confirmed(operator, "/slots/shop/mine/stop/"))
+    done = outcome_of(confirmed(operator, "/slots/shop/mine/stop/"))
 
-    assert "shop/mine is stopped." in done
+    assert (done.title, done.statements) == ("shop/mine is stopped.", [])
+    assert [word for word, _ in done.links] == ["shop/mine", "Source shop", "Start it again"]
     slot.refresh_from_db()
     assert slot.desired == "stopped"
     assert SlotEvent.objects.get(slot=slot).message.endswith("Done by the_operator.")
@@ -134,6 +151,7 @@ def test_nothing_happens_without_what_was_shown(operator, shop) -> None:
     answer = operator.post("/slots/shop/mine/stop/", {"shown": "something else"})
 
     assert answer.status_code == 422
+    assert page_of(answer).trouble.code == "changed"
     assert "is not what was shown" in text_of(answer)
     slot.refresh_from_db()
     assert slot.desired == "running"
@@ -141,13 +159,19 @@ def test_nothing_happens_without_what_was_shown(operator, shop) -> None:
 
 def test_a_slot_is_dropped_its_record_kept_and_created_anew(operator, slot, source) -> None:
     address = "/slots/shop/mine/drop/"
-    page = text_of(operator.get(address))
-    assert "SELECT pg_drop_replication_slot('mine');" in page
-    assert 'DROP PUBLICATION IF EXISTS "mine";' in page
+    answer = operator.get(address)
+    page = page_of(answer)
+    assert (page.keep, page.leave, page.act.typed) == (True, False, "mine")
+    assert sql_of(page.act) == [
+        "SELECT pg_drop_replication_slot('mine')", 'DROP PUBLICATION IF EXISTS "mine"'
+    ]  # fmt: skip
+    assert 'DROP PUBLICATION IF EXISTS "mine";' in text_of(answer)
+    assert not page_of(operator.get(address, {"record": "delete", "leave": "on"})).keep
 
     assert confirmed(operator, address, "Mine").status_code == 422
     assert left_on(source) == ({"mine"}, {"mine"})
-    assert "its record is kept" in text_of(confirmed(operator, address, "mine"))
+    done = outcome_of(confirmed(operator, address, "mine"))
+    assert done.title == "shop/mine was dropped; its record is kept."
 
     assert left_on(source) == (set(), set())
     slot.refresh_from_db()
@@ -163,15 +187,24 @@ def test_a_slot_is_dropped_its_record_kept_and_created_anew(operator, slot, sour
 
 
 def test_tables_are_changed_as_shown_and_a_baseline_is_offered(operator, slot, source) -> None:
-    page = text_of(operator.get("/slots/shop/mine/tables/"))
-    assert "it has no primary key" in page
-    assert "ALTER TABLE" in page
+    answer = operator.get("/slots/shop/mine/tables/")
+    listed = page_of(answer).choices
+    assert (listed.own, listed.inside_count, listed.outside_count) == (("mine",), 1, 2)
+    assert [table.name for table in listed.inside] == ["public.orders"]
+    audit, customers = listed.outside
+    assert (audit.usable, audit.reason) == (False, "it has no primary key")
+    assert audit.mend.startswith("ALTER TABLE")
+    assert customers.usable
+    assert "it has no primary key" in text_of(answer)
+    found = page_of(operator.get("/slots/shop/mine/tables/", {"q": "CUST"})).choices
+    assert [table.name for table in found.outside] == ["public.customers"]
     chosen = {"add": ["public.customers"], "remove": ["public.orders"]}
 
     done = confirmed(operator, "/slots/shop/mine/tables/", **chosen)
 
+    assert outcome_of(done).title == "The tables of shop/mine are changed."
+    assert 'ALTER PUBLICATION "mine" ADD TABLE "public"."customers";' in outcome_of(done).statements
     text = text_of(done)
-    assert 'ALTER PUBLICATION "mine" ADD TABLE "public"."customers";' in text
     assert 'ALTER PUBLICATION "mine" DROP TABLE "public"."orders";' in text
     assert "/slots/shop/mine/baselines/?table=public.customers" in spaced(done.content.decode())
     with source.connect() as connection:
@@ -194,17 +227,23 @@ def test_columns_of_a_published_table_are_changed_as_shown(admin, slot, source) 
         "ALTER PUBLICATION mine SET TABLE orders WHERE (id > 0), customers (id) WHERE (id < 9)",
     )
     address, chosen = "/slots/shop/mine/columns/", {"table": "public.orders", "show": "1"}
-    assert "public.orders" in text_of(admin.get(address))
-    page = spaced(admin.get(address, {"table": "public.orders"}).content.decode())
+    tables = page_of(admin.get(address)).choice.tables
+    assert [table.name for table in tables] == ["public.customers", "public.orders"]
+    answer = admin.get(address, {"table": "public.orders"})
+    kept = {column.name: column for column in page_of(answer).choice.columns}
+    assert (kept["note"].rule, kept["note"].must_be_sent) == ("keep", "")
+    assert kept["id"].must_be_sent
+    page = spaced(answer.content.decode())
     assert 'name="column note" value="keep" checked' in page
     assert re.search(r'name="column id" value="drop" disabled', page), "it tells rows apart"
 
     done = confirmed(admin, address, **chosen, **{"column note": "drop", "column email": "mask"})
 
-    text = text_of(done)
-    assert 'ALTER PUBLICATION "mine" DROP TABLE "public"."orders";' in text
-    assert 'ADD TABLE "public"."orders" ("id", "status", "email") WHERE ((id &gt; 0));' in text
-    assert "customers" not in text
+    ran = outcome_of(done).statements
+    assert 'ALTER PUBLICATION "mine" DROP TABLE "public"."orders";' in ran
+    added = 'ADD TABLE "public"."orders" ("id", "status", "email") WHERE ((id > 0));'
+    assert any(statement.endswith(added) for statement in ran)
+    assert not any("customers" in statement for statement in ran)
     assert published_columns(source) == {
         "orders": (["id", "status", "email"], "(id > 0)"),
         "customers": (["id"], "(id < 9)"),
@@ -218,10 +257,10 @@ def test_columns_of_a_published_table_are_changed_as_shown(admin, slot, source) 
     assert published_columns(source)["orders"][0] == ["id", "status", "email"]
 
     again = confirmed(admin, address, **chosen, **{"column note": "keep", "column email": "mask"})
-    assert "sends public.orders.note again" in text_of(again)
+    assert any("sends public.orders.note again" in line for line in outcome_of(again).lines)
     assert published_columns(source)["orders"][0] == ["id", "status", "email", "note"]
     same = admin.get(address, {**chosen, "column email": "mask"})
-    assert "kept like that already" in text_of(same)
+    assert "kept like that already" in why_not(page_of(same).act)
 
 
 def posted(user: str, role: str, words: str, **asked: object):
@@ -277,7 +316,7 @@ def test_columns_that_must_be_sent_are_refused_with_the_reason(
     )
     asked = {"table": "public.orders", "show": "1", "drop": "status"}
     address = "/slots/shop/mine/columns/"
-    assert why_not(clash)[1:] in text_of(admin.get(address, asked))
+    assert why_not(page_of(admin.get(address, asked)).act) == why_not(clash)
     assert operator.get(address).status_code == 403, "values may come back to be seen"
 
 
@@ -292,9 +331,9 @@ def test_a_table_without_identity_gets_a_publication_once_the_stream_is_there(
     Slot.objects.filter(pk=slot.pk).update(
         state="streaming", desired="running", checkpoint_lsn=LSN.parse("FFFFFF/0")
     )
-    done = text_of(confirmed(operator, "/slots/shop/mine/tables/", **add))
+    done = outcome_of(confirmed(operator, "/slots/shop/mine/tables/", **add))
 
-    assert 'CREATE PUBLICATION "mine_inserts"' in done
+    assert any(sql.startswith('CREATE PUBLICATION "mine_inserts"') for sql in done.statements)
     slot.refresh_from_db()
     assert (slot.publications, slot.epoch) == (["mine", "mine_inserts"], 1)
     source.run("INSERT INTO audit VALUES ('x')", "UPDATE audit SET what = 'y'")
@@ -308,8 +347,9 @@ def test_publications_of_others_are_not_changed(operator, shop, source) -> None:
 
     plan = plan_tables(slot, add=["public.customers"])
     assert why_not(plan).startswith("replview made none of the publications")
-    page = text_of(operator.get("/slots/shop/mine/tables/"))
-    assert "not replview's to change" in page
+    answer = operator.get("/slots/shop/mine/tables/")
+    assert page_of(answer).none_ours
+    assert "not replview's to change" in text_of(answer)
 
 
 def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop, source) -> None:
@@ -318,19 +358,21 @@ def test_an_idle_slot_of_others_is_adopted_and_one_in_use_is_not(operator, shop,
         "SELECT pg_create_logical_replication_slot('old', 'pgoutput')",
     )
     sampled(shop)
-    page = text_of(operator.get("/sources/shop/"))
-    assert "Adopt" in page
-    assert "pg_drop_replication_slot" in page, "to be copied"
+    [old] = page_of(operator.get("/sources/shop/")).others
+    assert old.adoptable
+    assert "pg_drop_replication_slot" in old.drop, "to be copied"
     address = "/slots/shop/old/adopt/"
-    assert "Choose the publications" in text_of(operator.get(address))
+    unchosen = page_of(operator.get(address))
+    assert (unchosen.publications, unchosen.act.refusal.code) == (("theirs",), "no_publications")
     words = adopting.plan_adopt(shop, "old", ["theirs"]).consequences
     assert any("No WAL budget" in sentence for sentence in words)
     chosen = text_of(operator.get(f"{address}?publication=theirs"))
+    assert words[0] in chosen
     assert "--" not in chosen, "an option of a command helps nobody here"
 
     done = confirmed(operator, address, "old", publication=["theirs"])
 
-    assert "shop/old is adopted." in text_of(done)
+    assert outcome_of(done).title == "shop/old is adopted."
     slot = Slot.objects.get(name="old")
     assert (slot.owned, slot.publications) == (False, ["theirs"])
     made_nothing = dropping.plan_drop(slot)
@@ -347,11 +389,10 @@ def test_a_slot_received_through_another_source_of_the_server_is_no_others_there
     for one in (shop, again):
         sampled(one)
 
-    page = spaced(operator.get("/sources/again/").content.decode())
-    assert "pg_drop_replication_slot" not in page
-    assert "Adopt" not in page
+    assert page_of(operator.get("/sources/again/")).others == []
     assert operator.get("/slots/again/mine/").headers["Location"] == "/slots/shop/mine/"
-    assert "as shop/mine" in text_of(operator.get("/slots/again/mine/adopt/?publication=mine"))
+    adopt = page_of(operator.get("/slots/again/mine/adopt/?publication=mine"))
+    assert "as shop/mine" in why_not(adopt.act)
     with pytest.raises(SourceProblem, match="as shop/mine"):
         adopting.adopt(again, "mine", ["mine"], by="bo")
 
@@ -393,14 +434,15 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
         wrong = admin.post(address, {"user": "keeper", "password": "geheim-2"})
 
         assert wrong.status_code == 422
-        assert "refused the password of role keeper" in text_of(wrong)
+        assert "refused the password of role keeper" in page_of(wrong).trouble.cause
+        assert page_of(wrong).typed_user == "keeper"
         assert "geheim" not in spaced(wrong.content.decode())
         shop.refresh_from_db()
         assert shop.sealed_password == before
 
         right = admin.post(address, {"user": "keeper", "password": "geheim-1"}, follow=True)
 
-        assert "is read with other credentials" in text_of(right)
+        assert outcome_of(right).title == "shop is read with other credentials."
         shop.refresh_from_db()
         slot.refresh_from_db()
         assert "user=keeper" in full_conninfo(shop)
@@ -414,7 +456,7 @@ def test_credentials_are_tried_then_sealed_and_never_shown(admin, slot, shop, so
         # A whole address of another database is no new credential.
         elsewhere = source.server.dsn("postgres")
         other = admin.post(address, {"dsn": elsewhere})
-        assert "This is database postgres" in text_of(other)
+        assert "this is database postgres" in page_of(other).trouble.cause
     finally:
         source.run("DROP ROLE keeper")
 
@@ -436,15 +478,18 @@ def test_a_move_within_the_cluster_goes_on(admin, slot, shop, source) -> None:
     Slot.objects.filter(pk=slot.pk).update(desired="running")
     elsewhere = source.dsn.replace("127.0.0.1", "localhost")
     tried = admin.post("/sources/shop/move/", {"dsn": elsewhere, "action": "try"}, follow=True)
-    page = text_of(tried)
-    assert "It is the same cluster." in page
-    assert "goes on where its record ends" in page
+    page = page_of(tried)
+    assert (page.move.kind, page.act.typed) == ("same", ""), "nothing is destroyed"
+    assert [one.word for one in page.move.outcomes] == ["goes on"]
+    text = text_of(tried)
+    assert "It is the same cluster." in text
+    assert "goes on where its record ends" in text
+    assert "Type" not in text
     assert source.server.password not in spaced(tried.content.decode())
-    assert "Type" not in page, "nothing is destroyed"
 
     done = confirmed(admin, "/sources/shop/move/", action="move")
 
-    assert "read at its new address" in text_of(done)
+    assert outcome_of(done).title == "shop is read at its new address."
     shop.refresh_from_db()
     slot.refresh_from_db()
     assert ("host=localhost" in shop.conninfo, slot.epoch) == (True, 1)
@@ -486,15 +531,19 @@ def test_a_source_on_which_a_slot_is_being_made_is_not_forgotten(admin, shop) ->
     undo = "SELECT pg_drop_replication_slot('half')"
     intentions.add(intention, "slot", "half", "SELECT 1", undo)
 
-    page = admin.get("/sources/shop/remove/")
-    assert "half is being made on shop, or was by a process that was lost" in text_of(page)
-    assert 'href="?leave=on"' in spaced(page.content.decode())
+    answer = admin.get("/sources/shop/remove/")
+    page = page_of(answer)
+    assert (page.act.refusal.code, page.leave, page.slots) == ("being_made", False, ())
+    assert "half is being made on shop, or was by a process that was lost" in why_not(page.act)
+    assert 'href="?leave=on"' in spaced(answer.content.decode())
     with pytest.raises(SourceProblem, match="is being made"):
         remove_source(shop, by="bo", with_slots=True)
 
-    assert f"to be run there by you: {undo}" in text_of(admin.get("/sources/shop/remove/?leave=on"))
-    assert "shop was removed" in text_of(confirmed(admin, "/sources/shop/remove/", "shop",
-                                                   leave="on"))  # fmt: skip
+    left = page_of(admin.get("/sources/shop/remove/?leave=on"))
+    assert left.leave
+    assert f"to be run there by you: {undo}" in " ".join(left.act.consequences)
+    done = outcome_of(confirmed(admin, "/sources/shop/remove/", "shop", leave="on"))
+    assert done.title == "shop was removed."
     assert not Source.objects.exists()
 
 
@@ -506,19 +555,19 @@ def test_a_move_to_another_cluster_says_what_begins_anew(
 
     page = admin.post("/sources/shop/move/", {"dsn": elsewhere, "action": "try"}, follow=True)
 
-    text = text_of(page)
-    assert "It is another cluster." in text
-    assert "There is no slot mine there" in text
+    move = page_of(page).move
+    assert (move.kind, [one.word for one in move.outcomes]) == ("other", ["missing"])
+    assert "There is no slot mine there" in move.outcomes[0].sentence
+    assert "It is another cluster." in text_of(page)
     assert confirmed(admin, "/sources/shop/move/", "no", action="move").status_code == 422
-    shown = re.search(r'name="shown" value="(\w+)"', spaced(page.content.decode()))
     with connect(elsewhere, read_only=False) as there:
         there.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
-        sent = {"action": "move", "typed": "shop", "shown": shown and shown.group(1)}
+        sent = {"action": "move", "typed": "shop", "shown": page_of(page).shown}
         late = admin.post("/sources/shop/move/", sent)
         there.execute("SELECT pg_drop_replication_slot('mine')")
-    assert "would be done is not what was shown" in text_of(late), "it has the slot by now"
-    done = confirmed(admin, "/sources/shop/move/", "shop", action="move")
-    assert "Create mine there" in text_of(done)
+    assert page_of(late).trouble.code == "changed", "it has the slot by now"
+    done = outcome_of(confirmed(admin, "/sources/shop/move/", "shop", action="move"))
+    assert ("Create mine there", "/slots/shop/mine/start/") in done.links
     shop.refresh_from_db()
     assert shop.server_version // 10000 == 16
 
@@ -532,22 +581,28 @@ def test_a_source_is_renamed_and_saved_filters_follow(admin, shop) -> None:
 
     done = admin.post("/sources/shop/rename/", {"name": "store 2"}, follow=True)
 
-    assert "shop is called store 2 now." in text_of(done)
+    assert outcome_of(done).title == "shop is called store 2 now."
     assert SavedFilter.objects.get().query == "slot=store%202/mine&actor=a"
     assert admin.get("/sources/store%202/").status_code == 200
     refused = admin.post("/sources/store%202/rename/", {"name": "a/b"})
     assert refused.status_code == 422
+    assert (page_of(refused).typed_name, page_of(refused).source.name) == ("a/b", "store 2")
+    assert "Give store 2 another name." in text_of(admin.get("/sources/store%202/rename/"))
 
 
 def test_a_source_goes_with_its_slots(admin, slot, shop, source) -> None:
-    page = text_of(admin.get("/sources/shop/remove/"))
-    assert "SELECT pg_drop_replication_slot('mine');" in page
+    answer = admin.get("/sources/shop/remove/")
+    page = page_of(answer)
+    assert (page.slots, page.act.typed) == ((slot,), "shop")
+    assert "SELECT pg_drop_replication_slot('mine')" in sql_of(page.act)
+    assert "Its slots go with it" in text_of(answer)
 
-    done = confirmed(admin, "/sources/shop/remove/", "shop")
+    done = outcome_of(confirmed(admin, "/sources/shop/remove/", "shop"))
 
-    assert "shop was removed." in text_of(done)
+    assert done.title == "shop was removed."
     assert left_on(source) == (set(), set())
-    assert "is being removed" in text_of(admin.get("/sources/"))
+    [listed] = read_fleet().slots
+    assert "is being removed" in listed.health.title + listed.health.cause
     remove_slots(float("inf"))
     assert not Source.objects.exists()
     acts = AccessRecord.objects.filter(action="changed_source").values_list("details", flat=True)
@@ -558,12 +613,78 @@ def test_the_page_of_a_source_lists_publications_and_what_was_done(operator, slo
     source.run("CREATE PUBLICATION theirs FOR TABLE customers WITH (publish = 'insert')")
     confirmed(operator, "/slots/shop/mine/start/")
 
+    mine, theirs = read_publications_page(slot.source).views
+    assert (mine.publication.name, mine.ours, mine.read_by) == ("mine", True, ("mine",))
+    assert (theirs.publication.name, theirs.ours, theirs.read_by) == ("theirs", False, ())
+    assert (theirs.operations, theirs.named) == ("I", ["public.customers"])
+
     page = text_of(operator.get("/sources/shop/"))
     publications = text_of(operator.get("/sources/shop/publications/"))
-
     assert re.search(r"the_operator\s+started\s+shop/mine", page)
     assert "theirs others'" in publications
     assert "mine ours" in publications
+
+
+def test_publications_that_cannot_be_read_are_told_with_the_cause(operator, shop) -> None:
+    Source.objects.update(conninfo="host=127.0.0.1 port=1 dbname=x")
+
+    answer = operator.get("/sources/shop/publications/")
+
+    page = page_of(answer)
+    assert (page.views, page.trouble.code) == ((), "unreachable")
+    assert "Cannot read the publications of shop." in text_of(answer)
+
+
+def test_the_list_of_sources_is_headed_by_the_worst(operator, admin, slot, shop) -> None:
+    sampled(shop)
+    page = list_sources(read_fleet())
+    [cluster] = page.clusters
+    [server] = cluster.servers
+    [view] = server.sources
+    assert (view.source, [one.slot for one in view.slots]) == (shop, [slot])
+    assert (page.level, page.next_step, page.feeds) == (view.level, "", {})
+    assert page.title.startswith("1 source")
+    assert page.title in text_of(admin.get("/sources/"))
+
+
+def test_without_a_source_the_list_says_what_to_do(operator, admin) -> None:
+    page = list_sources(read_fleet())
+
+    assert (page.level, page.title, page.next_step) == ("idle", "No source yet.", "add one.")
+    assert page.clusters == []
+    assert 'href="/sources/new/"' in spaced(admin.get("/sources/").content.decode())
+    assert 'href="/sources/new/"' not in spaced(operator.get("/sources/").content.decode())
+
+
+def test_names_of_a_source_are_escaped_where_acts_are_shown(admin, operator, slot, source) -> None:
+    evil = "<b>x<b>"
+    source.run(f'CREATE TABLE "{evil}" ("{evil}" int PRIMARY KEY)',
+               f'CREATE PUBLICATION "{evil}" FOR TABLE "{evil}"',
+               f'ALTER PUBLICATION mine ADD TABLE "{evil}"',
+               "SELECT pg_create_logical_replication_slot('old', 'pgoutput')")  # fmt: skip
+    sampled(slot.source)
+    Source.objects.update(name=evil)
+    of_source, of_slot = f"/sources/{evil}/", f"/slots/{evil}/mine/"
+    addresses = [
+        "/sources/", of_source, f"{of_source}publications/", f"/slots/{evil}/old/adopt/",
+        *(f"{of_source}{act}/" for act in ("credentials", "move", "rename", "remove")),
+        *(f"{of_slot}{act}/" for act in ("start", "stop", "drop", "tables", "columns")),
+    ]  # fmt: skip
+
+    for address in addresses:
+        answer = admin.get(address)
+        page = answer.content.decode()
+        assert (answer.status_code, escape(evil) in page, evil in page) == (200, True, False), (
+            address
+        )
+    table = page_of(admin.get(f"{of_slot}tables/")).choices.inside[0].name
+    assert evil in table
+    for asked in ({}, {"show": "1", "mask": evil}):
+        answer = admin.get(f"{of_slot}columns/", {"table": table, **asked})
+        page = answer.content.decode()
+        assert (answer.status_code, escape(evil) in page, evil in page) == (200, True, False)
+    done = confirmed(operator, f"{of_slot}tables/", remove=[table])
+    assert evil not in done.content.decode()
 
 
 @pytest.mark.parametrize("act", ["credentials", "move", "rename", "remove"])
