@@ -1,6 +1,7 @@
 """Deciding about what could not be stored, and looking at it."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
@@ -23,6 +24,21 @@ from replview.store.write.access_record import Action, note
 _OF_ROWS = "IUD"
 #: A download is read from the store in pieces of this size.
 _PIECE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawMessage:
+    """The beginning of a quarantined message, or why it is not shown."""
+
+    row: Quarantine
+    #: The hex dump; empty: nothing is shown.
+    dump: str
+    #: Bytes of the message behind the dump.
+    rest_bytes: int
+    #: Why the bytes are not shown to this user; empty: they may be.
+    withheld: str
+    #: The bytes were kept, and somebody erased them.
+    erased: bool
 
 
 def why_withheld(row: Quarantine, slot: Slot) -> str:
@@ -91,21 +107,25 @@ def decision(
 @page(GET, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=ROWS)
 def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
     """The message's beginning as a hex dump: a part of the page, asked for by somebody."""
-    row = _find(source_name, slot_name, quarantine_id)
+    message = read_raw(_find(source_name, slot_name, quarantine_id))
+    if message.dump:
+        slot = message.row.slot
+        note(Action.VIEWED_ROWS, subject=f"a quarantined message of {slot}",
+             source_id=slot.source_id)  # fmt: skip
+    return render(request, "slots/_raw.html", {"message": message})
+
+
+def read_raw(row: Quarantine) -> RawMessage:
+    """Read the beginning of a message, where this user may see it."""
     withheld = why_withheld(row, row.slot)
     kept = 0 if withheld else raw_length(row.pk)
-    if kept:
-        note(Action.VIEWED_ROWS, subject=f"a quarantined message of {row.slot}",
-             source_id=row.slot.source_id)  # fmt: skip
-    dump = hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if kept else ""
-    page = {
-        "row": row,
-        "dump": dump,
-        "rest": max(row.raw_bytes - SHOWN_BYTES, 0),
-        "withheld": withheld,
-        "erased": not withheld and not kept and row.raw_bytes > 0,
-    }
-    return render(request, "slots/_raw.html", page)
+    return RawMessage(
+        row=row,
+        dump=hex_dump(raw_part(row.pk, 0, SHOWN_BYTES)) if kept else "",
+        rest_bytes=max(row.raw_bytes - SHOWN_BYTES, 0),
+        withheld=withheld,
+        erased=not withheld and not kept and row.raw_bytes > 0,
+    )
 
 
 @page(GET, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=(Action.DOWNLOADED,))

@@ -1,6 +1,7 @@
 """Slots: the list, one slot's page, and changing what a slot may cost its source."""
 
 import re
+from dataclasses import dataclass
 from shlex import quote
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,6 +21,17 @@ from replview.store.same_server import recorded_elsewhere
 from replview.store.slot_budget import change_budget
 from replview.ui.params import scope_to
 from replview.ui.shell import fleet_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneSlotPage:
+    """The page of a slot that was removed, or not added yet."""
+
+    #: As the address names them, whatever they are.
+    source_name: str
+    slot_name: str
+    #: Adds the slot; with placeholders where the source is not known or the names cannot be right.
+    add_command: str
 
 
 @page(GET, role=VIEWER, nav="slots", of=OF_SLOT)
@@ -57,14 +69,20 @@ def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherV
 
 def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
     """Dropped, or not yet created: what to do about it."""
-    names = {"source_name": source_name, "slot_name": slot_name}
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    page = gone_page(source_name, slot_name)
+    return render(request, "slots/gone.html", {"page": page}, status=404)
+
+
+def gone_page(source_name: str, slot_name: str) -> GoneSlotPage:
+    """Return the page of a slot that replview does not receive."""
+    command = "replview slot add SOURCE SLOT"
     # Only where the names can be right: an address is anybody's to write, a command is run.
     known = Source.objects.filter(name=source_name).exists()
     if known and re.fullmatch(r"[a-z0-9_]{1,63}", slot_name):
-        names["add_command"] = f"replview slot add {quote(source_name)} {slot_name}"
-    if request.headers.get("HX-Request") == "true":
-        return HttpResponse(headers={"HX-Refresh": "true"})
-    return render(request, "slots/gone.html", names, status=404)
+        command = f"replview slot add {quote(source_name)} {slot_name}"
+    return GoneSlotPage(source_name=source_name, slot_name=slot_name, add_command=command)
 
 
 def show(

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from decoder.scalars import LSN
 from replview.features.slots.quarantine_text import Quarantined, hex_dump, quarantined
+from replview.features.slots.quarantine_views import read_raw
 from replview.features.slots.slot_page import SlotPage, slot_page
 from replview.health.fleet import read_fleet
 from replview.store.models import Quarantine, Slot
@@ -224,8 +225,11 @@ def test_settled_ones_are_listed(signed_in: Client, scene: Scene) -> None:
 
 
 def test_the_raw_message_is_shown_as_a_dump(signed_in: Client, stopped: Quarantine) -> None:
-    part = text_of(signed_in.get(address(stopped, "raw/")))
+    message = read_raw(stopped)
+    assert message.dump == hex_dump(b"I\x00<b>raw</b>\xff")
+    assert (message.rest_bytes, message.withheld, message.erased) == (0, "", False)
 
+    part = text_of(signed_in.get(address(stopped, "raw/")))
     assert "49 00 3c 62 3e 72 61 77  3c 2f 62 3e ff" in part
     assert "|I.&lt;b&gt;raw&lt;/b&gt;.|" in part
     assert "<html" not in part
@@ -234,10 +238,21 @@ def test_the_raw_message_is_shown_as_a_dump(signed_in: Client, stopped: Quaranti
 
 def test_a_long_message_is_dumped_in_part(signed_in: Client, scene: Scene) -> None:
     row = make(scene, raw=b"x" * 10_000, raw_bytes=10_000)
-    part = text_of(signed_in.get(address(row, "raw/")))
+    message = read_raw(row)
 
-    assert part.count("|xxxxxxxxxxxxxxxx|") == 256
-    assert "5.8\xa0kB more." in part
+    assert message.dump.count("|xxxxxxxxxxxxxxxx|") == 256
+    assert message.rest_bytes == 10_000 - 4096
+    assert "5.8\xa0kB more." in text_of(signed_in.get(address(row, "raw/")))
+
+
+def test_an_erased_message_is_told_as_erased(signed_in: Client, scene: Scene) -> None:
+    row = make(scene, raw=b"")
+
+    message = read_raw(row)
+    assert (message.dump, message.withheld, message.erased) == ("", "", True)
+    part = text_of(signed_in.get(address(row, "raw/")))
+    assert "Erased: the message named a row" in part
+    assert "raw.bin" not in part
 
 
 def test_the_raw_message_is_downloaded_whole(signed_in: Client, scene: Scene) -> None:

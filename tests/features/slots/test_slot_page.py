@@ -13,6 +13,7 @@ from django.utils.html import escape
 from decoder.scalars import LSN
 from replview.features.slots.retained import Retained
 from replview.features.slots.slot_page import LOG_LINES, SlotPage, slot_page
+from replview.features.slots.views import gone_page
 from replview.health.fleet import read_fleet
 from replview.store.models import Slot, SlotEvent, SlotIncarnation, Source
 from replview.ui.slot_log import KINDS, detail_of, kind_of, query_of
@@ -257,8 +258,11 @@ def test_the_polled_part_is_only_the_part(signed_in: Client, scene: Scene) -> No
 
 
 def test_a_slot_that_is_not_there_says_what_to_do(signed_in: Client, scene: Scene) -> None:
-    response = signed_in.get("/slots/shop/gone/")
+    page = gone_page("shop", "gone")
+    assert (page.source_name, page.slot_name) == ("shop", "gone")
+    assert page.add_command == "replview slot add shop gone"
 
+    response = signed_in.get("/slots/shop/gone/")
     assert response.status_code == 404
     assert 'data-copy="replview slot add shop gone"' in text_of(response)
     poll = signed_in.get("/slots/shop/gone/", headers={"HX-Request": "true"})
@@ -266,8 +270,9 @@ def test_a_slot_that_is_not_there_says_what_to_do(signed_in: Client, scene: Scen
 
 
 def test_no_command_is_made_of_an_address(signed_in: Client, scene: Scene) -> None:
-    for address in ("/slots/shop/$(reboot)/", "/slots/$(reboot)/replview/"):
-        page = text_of(signed_in.get(address))
+    for source, slot in (("shop", "$(reboot)"), ("$(reboot)", "replview")):
+        assert gone_page(source, slot).add_command == "replview slot add SOURCE SLOT"
+        page = text_of(signed_in.get(f"/slots/{source}/{slot}/"))
         assert 'data-copy="replview slot add SOURCE SLOT"' in page
 
 
