@@ -12,7 +12,9 @@ from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
 from replview.features.relations.carried_values import values_carried
+from replview.features.relations.history_page import read_evidence, read_now, read_schema_page
 from replview.features.relations.schema_history import SchemaHistory, schema_history
+from replview.features.relations.source_now import SourceNow
 from replview.store.looks import store_publication_look
 from replview.store.models import (
     ActivityMark,
@@ -41,6 +43,11 @@ ORDERS = """
 
 def history_of(table: str) -> SchemaHistory:
     return schema_history(Relation.objects.get(table=table))
+
+
+def now_of(table: str) -> SourceNow:
+    """Ask the source about a table, as its page does."""
+    return read_now(read_schema_page(Relation.objects.get(table=table), {}))
 
 
 def lines(history: SchemaHistory) -> list[str]:
@@ -99,10 +106,16 @@ def test_each_kind_of_ddl_is_told(source, record, page: Client) -> None:
     ]
     assert [v.counts.changes for v in history.versions] == [1] * 9
     assert all(p.found and p.found.first_lsn for p in history.periods)
+    data = read_schema_page(history.relation, {"from": "4", "to": "5"})
+    assert data.diff is not None
+    [row] = data.diff.changed
+    assert row.before is not None
+    assert row.after is not None
+    assert (row.before.type, row.after.type) == ("text", "order_status")
+    assert row.evidence == "a custom type"
     html = text_of(page.get(f"/relations/{history.relation.pk}/?from=4&to=5"))
     assert "<del>text</del>" in html
     assert "<ins>order_status</ins>" in html
-    assert "a custom type" in html
 
 
 def test_back_to_a_former_shape_is_an_interval(source, record, page: Client) -> None:
@@ -119,10 +132,14 @@ def test_back_to_a_former_shape_is_an_interval(source, record, page: Client) -> 
     assert history.current is history.versions[1]
     assert len(history.current.periods) == 2
     assert [v.counts.changes for v in history.versions] == [1, 2]
+    data = read_schema_page(history.relation, {})
+    assert [(entry.number, entry.current) for entry in data.entries] == [(2, False), (1, True)]
+    assert [len(entry.again) for entry in data.entries] == [0, 1]
+    assert data.identity is not None
+    assert data.identity.cause.startswith("Replica identity DEFAULT sends no old values")
     html = text_of(page.get(f"/relations/{history.relation.pk}/"))
     assert "public.orders is at version 1" in html
     assert "in force again" in html
-    assert "Replica identity DEFAULT sends no old values" in html
 
 
 def test_another_primary_key_under_full_is_another_version(source, record) -> None:
@@ -274,6 +291,9 @@ def test_a_line_of_the_log_leads_to_the_comparison(source, record, page: Client)
     answer = page.get(link[1])
     relation = event.detail["relation_id"]
     assert answer.headers["Location"] == f"/relations/{relation}/?to=2"
+    data = read_schema_page(Relation.objects.get(pk=relation), {"to": "2"})
+    assert data.diff is not None
+    assert data.diff.counts()[0] == (1, "added")
     assert "<b>1</b> added" in text_of(page.get(answer.headers["Location"]))
 
 
@@ -284,16 +304,20 @@ def test_the_source_now_is_held_against_the_versions(source, record, page: Clien
     recording.caught_up()
     recording.slot.source.conninfo = source.dsn
     recording.slot.source.save()
-    now = f"/relations/{Relation.objects.get().pk}/now/"
+    address = f"/relations/{Relation.objects.get().pk}/now/"
 
-    assert "equal to version 1" in text_of(page.get(now))
+    assert now_of("orders").columns == "equal to version 1"
     source.run("ALTER TABLE orders ADD discount numeric(12,2) DEFAULT 0")
-    html = text_of(page.get(now))
+    now = now_of("orders")
+    assert now.columns == "unlike version 1: + discount numeric(12,2)"
+    assert now.constraints == "1 primary key"
+    assert ("discount", "0") in now.defaults
+    html = text_of(page.get(address))
     assert "unlike version 1: + discount numeric(12,2)" in html
-    assert "1 primary key" in html
     assert "unknown: not in the stream" in html
     source.run("DROP TABLE orders")
-    assert "it was dropped" in text_of(page.get(now))
+    assert "it was dropped" in now_of("orders").absent
+    assert "it was dropped" in text_of(page.get(address))
 
 
 def test_a_source_out_of_reach_is_told_with_its_cause(source, record, page: Client) -> None:
@@ -304,10 +328,14 @@ def test_a_source_out_of_reach_is_told_with_its_cause(source, record, page: Clie
     recording.slot.source.conninfo = "host=127.0.0.1 port=1 dbname=x user=y"
     recording.slot.source.save()
     began = time.monotonic()
-    html = text_of(page.get(f"/relations/{Relation.objects.get().pk}/now/"))
-
-    assert "no server answers at 127.0.0.1:1" in html
+    now = now_of("orders")
     assert time.monotonic() - began < 60
+
+    assert (now.table, now.absent) == (None, "")
+    assert now.trouble is not None
+    assert "no server answers at 127.0.0.1:1" in now.trouble.cause
+    html = text_of(page.get(f"/relations/{Relation.objects.get().pk}/now/"))
+    assert "no server answers at 127.0.0.1:1" in html
 
 
 def test_what_full_would_cost_is_reckoned_from_stored_rows(source, record, page: Client) -> None:
@@ -316,12 +344,21 @@ def test_what_full_would_cost_is_reckoned_from_stored_rows(source, record, page:
     source.run("INSERT INTO orders SELECT n, repeat('x', 90), repeat('y', 100), 1"
                " FROM generate_series(10, 59) n")  # fmt: skip
     recording.caught_up()
-    html = text_of(page.get(f"/relations/{Relation.objects.get().pk}/evidence/"))
+    evidence = read_evidence(Relation.objects.get())
 
+    assert evidence.cost is not None
     # 2 + 90 + 100 + 4 characters, of which 2 are the key's.
-    assert "about 196\xa0B more WAL for each update, 194\xa0B for each delete" in html
-    assert "an estimate from 50 stored rows" in html
-    assert "Recorded since" in html
+    words = "about 196\xa0B more WAL for each update, 194\xa0B for each delete"
+    assert evidence.cost.words == words
+    assert evidence.cost.basis == "an estimate from 50 stored rows, values as text"
+    assert evidence.coverage.recorded_since is not None
+    part = text_of(page.get(f"/relations/{Relation.objects.get().pk}/evidence/"))
+    assert '<div id="full-cost" hx-swap-oob="innerHTML">' in part
+    assert words in part
+    assert "Recorded since" in part
+    whole = text_of(page.get(f"/relations/{Relation.objects.get().pk}/?whole=1"))
+    assert words in whole
+    assert "hx-swap-oob" not in whole.split('id="evidence"')[1].split("</main>")[0]
 
 
 def test_the_source_now_shows_no_value_of_a_masked_column(source, record, page: Client) -> None:

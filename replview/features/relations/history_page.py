@@ -1,10 +1,9 @@
 """One table's versions: the sentence over them, their timeline, and two of them compared."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from django.http import HttpRequest
 from django.utils import timezone
 
 from replview.access.visibility import reading_session
@@ -16,9 +15,16 @@ from replview.features.relations.schema_history import (
     VersionHistory,
     schema_history,
 )
+from replview.features.relations.source_now import (
+    FullCost,
+    SourceNow,
+    full_cost,
+    read_source_now,
+)
 from replview.store.django_session import masked_columns
 from replview.store.looks import latest_look
-from replview.store.models import Relation, TypeName
+from replview.store.models import Relation, Slot, TypeName
+from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.mask_rules import named_columns, table_readings
 from replview.store.read.seen import seen_definition
 from replview.text.addresses import relation_url
@@ -29,8 +35,10 @@ from replview.ui.versions import Carried, Diff, Shape, compare, rename_candidate
 BAR = 96
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
+    """A version in the timeline of a table."""
+
     history: VersionHistory
     #: What it changed, in a line.
     line: str
@@ -54,17 +62,28 @@ class Entry:
         return self.history.periods[:0:-1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChoice:
+    """A version in the menu of those that can be compared."""
+
     number: int
     history: VersionHistory
     url: str
     current: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the record covers of a table, and what replica identity FULL would cost."""
+
+    coverage: Coverage
+    #: None: the table sends whole rows already, or too little is stored to say.
+    cost: FullCost | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPage:
-    """Everything the page shows that the store knows."""
+    """A table's versions, two of them compared."""
 
     relation: Relation
     history: SchemaHistory
@@ -84,10 +103,19 @@ class SchemaPage:
     #: Why it is not among what is published; empty: it is.
     standing: str = ""
     #: Partitions of it that are published.
-    leaves: list[identity_text.PublishedTable] = field(default_factory=list)
+    leaves: tuple[identity_text.PublishedTable, ...] = ()
+    #: The page of the partitioned table above it; None: it is none's partition, or has no page.
     root_id: int | None = None
     #: ``public.orders`` that has its name now, if another has.
     successor: Relation | None = None
+    #: None: the browser asks for it afterwards.
+    evidence: Evidence | None = None
+    #: What the source's catalog says; None: the browser asks for it afterwards.
+    now: SourceNow | None = None
+
+    @property
+    def slot(self) -> Slot:
+        return self.relation.slot
 
     @property
     def columns_url(self) -> tuple[str, str]:
@@ -105,8 +133,15 @@ class SchemaPage:
         """The versions as a menu for ``from`` or ``to``."""
         chosen = self.before if side == "from" else self.to
         numbered = [(v.version.number, v) for v in self.history.versions]
-        return [VersionChoice(number, v, self._url(**{side: str(number)}), v is chosen)
-                for number, v in numbered]  # fmt: skip
+        return [
+            VersionChoice(
+                number=number,
+                history=v,
+                url=self._url(**{side: str(number)}),
+                current=v is chosen,
+            )
+            for number, v in numbered
+        ]
 
     @property
     def from_choices(self) -> list[VersionChoice]:
@@ -126,11 +161,13 @@ class SchemaPage:
         return relation_url(self.relation.pk, **{n: word for n, word in asked.items() if word})
 
 
-def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
-    """At most seven reads of the store, none of the source."""
+def read_schema_page(relation: Relation, sent: Mapping[str, object]) -> SchemaPage:
+    """Build the page that an address asks for, by at most seven reads of the store and none of the
+    source.
+    """
     history = schema_history(relation)
     names = _type_names(relation, history)
-    asked = Params(request.GET)
+    asked = Params(sent)
     newest = next(iter(history.versions), None)
     to = history.number(asked.number("to", digits=8) or 0) or history.current or newest
     before = history.number(asked.number("from", digits=8) or 0)
@@ -142,7 +179,9 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
         identity_text.tables_of_look(look.facts) if look else identity_text.PublishedTables()
     )
     changed = any(v.counts.changes for v in history.versions)
-    page = SchemaPage(
+    seen = _seen_published(relation, published)
+    root_id, successor = _related(relation, seen)
+    return SchemaPage(
         relation=relation,
         history=history,
         entries=_entries(history, names, to, before),
@@ -151,14 +190,30 @@ def read_schema_page(request: HttpRequest, relation: Relation) -> SchemaPage:
         before=before,
         diff=_diff(relation, before, to, names),
         shape=shape_of(to.version, names) if to else None,
-        changed_only=request.GET.get("columns") == "changed" and before is not None,
-        published=_seen_published(relation, published),
+        changed_only=sent.get("columns") == "changed" and before is not None,
+        published=seen,
         looked=look is not None,
         standing=published.standing(relation.oid, relation.schema, relation.table, changed=changed),
-        leaves=published.leaves_of(str(relation)),
+        leaves=tuple(published.leaves_of(str(relation))),
+        root_id=root_id,
+        successor=successor,
     )
-    _tie(page)
-    return page
+
+
+def read_evidence(relation: Relation) -> Evidence:
+    return Evidence(
+        coverage=coverage_of(
+            reading_session(), relation.slot, table=(relation.schema, relation.table)
+        ),
+        cost=full_cost(schema_history(relation)),
+    )
+
+
+def read_now(page: SchemaPage) -> SourceNow:
+    """Ask the source's catalog about the table of a page: at most five seconds."""
+    shapes = [shape_of(v.version) for v in page.history.versions]
+    left_out = page.published.unpublished_columns if page.published else ()
+    return read_source_now(page.slot.source, page.relation, shapes, left_out)
 
 
 def _seen_published(
@@ -256,16 +311,19 @@ def _held(version: VersionHistory) -> timedelta | None:
     return total if version.periods else None
 
 
-def _tie(page: SchemaPage) -> None:
-    """The page of its root, and of the table that has its name now."""
-    relation = page.relation
+def _related(
+    relation: Relation, published: identity_text.PublishedTable | None
+) -> tuple[int | None, Relation | None]:
+    """Return the page of the table's root, and the table that has its name now."""
+    root_id, successor = None, None
     wanted = [(relation.schema, relation.table)]
-    if page.published and page.published.root:
-        wanted += table_readings(page.published.root)
+    if published and published.root:
+        wanted += table_readings(published.root)
     schemas, tables = zip(*wanted, strict=True)
     rows = Relation.objects.filter(slot=relation.slot_id, schema__in=schemas, table__in=tables)
     for row in rows.order_by("id"):
         if (row.schema, row.table) == wanted[0]:
-            page.successor = row if row.pk > relation.pk else page.successor
+            successor = row if row.pk > relation.pk else successor
         elif (row.schema, row.table) in wanted[1:]:
-            page.root_id = row.pk
+            root_id = row.pk
+    return root_id, successor

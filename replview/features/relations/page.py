@@ -113,8 +113,10 @@ class TableRow:
         return tuple(sorted(found, key=lambda warning: warning.level != "look"))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RelationsPage:
+    """The tables of a slot's stream that an address asks for."""
+
     slot: Slot
     wanted: RelationsQuery
     rows: list[TableRow]

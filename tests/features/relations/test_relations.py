@@ -8,6 +8,7 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from replview.features.relations.history_page import read_schema_page
 from replview.features.relations.page import (
     SORTS,
     RelationsPage,
@@ -207,9 +208,49 @@ def test_what_the_sums_hold_is_counted_with_what_follows_them(
 
     # The transaction at place 1 is in the sums; that at place 2 follows.
     assert (total.changes, total.inserts, total.transactions) == (1231, 1001, 901)
+    schema = read_schema_page(Relation.objects.get(pk=relation), {})
+    assert schema.to is not None
+    assert (schema.to.counts.changes, schema.to.counts.transactions) == (1231, 901)
     page = spaced(text_of(signed_in.get(f"/relations/{relation}/")))
     assert "1,231 changes in" in page
     assert "901 transactions" in page
+
+
+def test_a_tables_page_has_its_versions_and_what_is_published(history: History) -> None:
+    look(history.slot, {"table": "orders", "oid": 16384, "columns": ["id"],
+                        "unpublished_columns": ["note"], "root": "public.log"})  # fmt: skip
+    page = read_schema_page(history.orders.relation, {})
+
+    assert page.to is not None
+    assert (page.slot, page.to.version, page.before, page.diff) == (
+        history.slot, history.orders, None, None
+    )  # fmt: skip
+    assert [(entry.number, entry.chosen, entry.line) for entry in page.entries] == [
+        (1, "to", "first seen")
+    ]
+    assert (page.looked, page.standing, page.successor) == (True, "", None)
+    assert page.published is not None
+    assert page.published.unpublished_columns == ("note",)
+    assert page.root_id == Relation.objects.get(table="log").pk
+    assert (page.evidence, page.now) == (None, None), "the browser asks for them"
+
+
+def test_another_table_has_its_name_now(history: History) -> None:
+    later = history.table("orders", 17001, ["id"])
+
+    assert read_schema_page(history.orders.relation, {}).successor == later.relation
+    assert read_schema_page(later.relation, {}).successor is None
+
+
+def test_the_page_of_a_table_is_rendered(signed_in: Client, history: History) -> None:
+    address = f"/relations/{history.orders.relation_id}/"
+    page = spaced(text_of(signed_in.get(address)))
+
+    assert "public.orders is at version 1" in page
+    assert "the first version seen" in page
+    assert "unknown: the publications were not looked at yet" in page
+    assert f'hx-get="{address}now/" hx-trigger="load" hx-target="#now"' in page
+    assert f'hx-get="{address}evidence/" hx-trigger="load" hx-target="#evidence"' in page
 
 
 def test_bad_parameters_are_as_if_not_there(signed_in: Client, history: History) -> None:
