@@ -1,6 +1,6 @@
 """What is in flight: streaming, prepared, prepared elsewhere, and how the others ended."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,7 @@ from replview.store.read.history import HIDDEN_STATES, relation_names, transitio
 from replview.text.formats import bytes_words, count_words, plural
 from replview.ui.changes.drawer import changes_page, find_transaction, read_slot, received_anew
 from replview.ui.changes.stages import Lifecycle, lifecycle_of
+from replview.ui.page_fields import named_fields
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,7 +260,7 @@ def in_flight(request: HttpRequest) -> HttpResponse:
     """The whole page, with the drawer of the transaction its address names."""
     page = build_page(InFlightQuery.from_words(request.GET))
     drawer = {} if page.chosen is None else _first_changes(page.chosen)
-    return render(request, "in_flight/in_flight.html", {**_names(page), **drawer})
+    return render(request, "in_flight/in_flight.html", {**named_fields(page), **drawer})
 
 
 @page(GET, role=VIEWER, polled=True)
@@ -268,7 +269,7 @@ def now(request: HttpRequest) -> HttpResponse:
     if request.GET.get("seen", "") == store.revision():
         return HttpResponse(status=204)
     page = build_page(InFlightQuery.from_words(request.GET))
-    return render(request, "in_flight/now.html", _names(page))
+    return render(request, "in_flight/now.html", named_fields(page))
 
 
 @page(GET, role=VIEWER, of={"transaction_id": None}, record=ROWS)
@@ -288,18 +289,13 @@ def ended(request: HttpRequest) -> HttpResponse:
     page = build_ended_page(
         InFlightQuery.from_words(request.GET), _before(request.GET.get("before", ""))
     )
-    return render(request, "in_flight/ended.html", _names(page))
-
-
-def _names(page: InFlightPage | EndedPage) -> dict[str, object]:
-    """Return the fields of a page by name, as its templates use them."""
-    return {field.name: getattr(page, field.name) for field in fields(page)}
+    return render(request, "in_flight/ended.html", named_fields(page))
 
 
 def _first_changes(chosen: Chosen) -> dict[str, object]:
     """Return the first changes of the transaction in the drawer."""
     row = find_transaction(chosen.transaction.pk)
-    return changes_page(row, read_slot(row))
+    return named_fields(changes_page(row, read_slot(row)))
 
 
 def _before(cursor: str) -> tuple[datetime, int] | None:

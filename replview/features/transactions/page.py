@@ -78,7 +78,7 @@ class TransactionPage:
     slot: Slot
     row: TransactionRow
     shown: Shown
-    heading: dict[str, object]
+    heading: transaction_text.Heading
     sentence: transaction_text.Sentence
     #: How the actor's name is known.
     grade_words: str

@@ -1,7 +1,7 @@
 """A transaction's page, its drawer, and each of its changes as JSON, SQL or undo."""
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -30,18 +30,46 @@ from replview.store.read.days import deleted_day_of
 from replview.store.read.history import transitions_of
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.row_history.shapes import altered_since
-from replview.store.read.rows import ChangeRow
+from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.sql_text import comment
 from replview.store.retention.archived import place_of
 from replview.store.write.access_record import Action, note, viewed, viewed_changes
 from replview.targets.archived import archived_transaction
-from replview.ui.changes.drawer import changes_page, find_transaction, read_slot, received_anew
-from replview.ui.changes.stages import lifecycle_of
-from replview.ui.changes.transaction_text import NOT_UNDONE, heading_of
+from replview.ui.changes.drawer import (
+    DrawerChanges,
+    changes_page,
+    find_transaction,
+    read_slot,
+    received_anew,
+)
+from replview.ui.changes.stages import Lifecycle, lifecycle_of
+from replview.ui.changes.transaction_text import NOT_UNDONE, Heading, heading_of
+from replview.ui.page_fields import named_fields
 from replview.ui.params import Params, scope_to
 from replview.ui.shell import fleet_of
 
 REFUSED = 409
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawer:
+    """A transaction beside the live page."""
+
+    heading: Heading
+    #: None for a transaction that was received in one piece.
+    lifecycle: Lifecycle | None
+    changes: DrawerChanges
+
+
+def read_drawer(row: TransactionRow, after: int = 0) -> Drawer:
+    """Return the drawer of a transaction, with its changes behind the change ``after``."""
+    staged = row.streamed or row.gid
+    transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
+    return Drawer(
+        heading=heading_of(row),
+        lifecycle=lifecycle_of(row, transitions, timezone.now()),
+        changes=changes_page(row, read_slot(row), after),
+    )
 
 
 @page(GET, role=VIEWER, nav="transactions", of={"transaction_id": None}, record=ROWS)
@@ -53,9 +81,7 @@ def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
     slot = read_slot(row, fleet_of(request))
     # The header's scope is the transaction's slot, whatever the address says.
     scope_to(request, slot)
-    page = read_page(request.GET, row, slot)
-    # Its parts are those of the drawer and of other lists, which name the fields by themselves.
-    content = {field.name: getattr(page, field.name) for field in fields(page)}
+    content = named_fields(read_page(request.GET, row, slot))
     return render(request, "transactions/transaction.html", content)
 
 
@@ -82,18 +108,10 @@ def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    row = find_transaction(transaction_id)
-    slot = read_slot(row)
-    scope_to(request, slot)
-    staged = row.streamed or row.gid
-    transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
-    page = {
-        "slot": slot,
-        "lifecycle": lifecycle_of(row, transitions, timezone.now()),
-        "heading": heading_of(row),
-        **changes_page(row, slot, _after(request)),
-    }
-    return render(request, "live_page/_drawer.html", page)
+    page = read_drawer(find_transaction(transaction_id), _after(request))
+    scope_to(request, page.changes.slot)
+    content = {"heading": page.heading, "lifecycle": page.lifecycle, **named_fields(page.changes)}
+    return render(request, "live_page/_drawer.html", content)
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
@@ -101,7 +119,7 @@ def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
     """The next changes of a transaction, for a drawer."""
     row = find_transaction(transaction_id)
     page = changes_page(row, read_slot(row), _after(request))
-    return render(request, "ui/changes/_list.html", page)
+    return render(request, "ui/changes/_list.html", named_fields(page))
 
 
 def _after(request: HttpRequest) -> int:

@@ -1,6 +1,7 @@
 """A transaction by its number, and its first changes, as the drawers of several pages show them."""
 
 import datetime as dt
+from dataclasses import dataclass
 
 from django.http import Http404
 
@@ -11,6 +12,7 @@ from replview.store.models.seen import seen_sources
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import ChangeFilter, read_changes_page
 from replview.store.read.rows import TransactionRow
+from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_text import NOT_UNDONE
 
@@ -18,6 +20,18 @@ from replview.ui.changes.transaction_text import NOT_UNDONE
 _EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 #: Changes on a page.
 PAGE_CHANGES = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawerChanges:
+    """Changes of a transaction, as a drawer lists them."""
+
+    row: TransactionRow
+    slot: Slot
+    blocks: list[Block]
+    #: The change behind which the next ones are asked for; None: these are the last.
+    more_after: int | None
+    page_changes: int = PAGE_CHANGES
 
 
 def find_transaction(transaction_id: int) -> TransactionRow:
@@ -63,18 +77,17 @@ def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
     return incarnation.slot
 
 
-def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> dict[str, object]:
-    """The context of a list of changes, those behind the change ``after``."""
+def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> DrawerChanges:
+    """Return the changes behind the change ``after``."""
     # Those the slot keeps though they were rolled back are shown, and marked.
     kept = bool(row.aborted_changes) and slot.keep_aborted
     found = read_changes_page(
         reading_session(), row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES
     )
     more_after = found.searched_to or (found.rows[-1].seq if found.more else None)
-    return {
-        "row": row,
-        "slot": slot,
-        "blocks": blocks_of(found.rows, not_undone=NOT_UNDONE.get(row.state, "")),
-        "more_after": more_after,
-        "page_changes": PAGE_CHANGES,
-    }
+    return DrawerChanges(
+        row=row,
+        slot=slot,
+        blocks=blocks_of(found.rows, not_undone=NOT_UNDONE.get(row.state, "")),
+        more_after=more_after,
+    )

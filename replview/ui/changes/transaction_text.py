@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from replview.store.read.rows import TransactionRow
@@ -49,30 +50,61 @@ def _others(names: Sequence[str | None]) -> str:
     return ", ".join([*words, "in part unknown:"] if None in names else words)
 
 
-def heading_of(row: TransactionRow) -> dict[str, object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
     """The sentence, the line and the facts of one transaction, as a drawer's head says them."""
+
+    #: Its gid or xid; ``message`` outside any transaction.
+    name: str
+    #: None: unknown.
+    actor: str | None
+    #: ``and 1 more, in part unknown:``; empty: there is no other.
+    other_actors: str
+    #: All the others by name.
+    also: str
+    grade_kind: str
+    #: ``changed``.
+    did: str
+    #: ``4 rows``; empty: none to count.
+    rows: str
+    tables: str
+    #: When it ended, or was prepared; None: unknown, or it is open.
+    when: datetime | None
+    #: Nothing of it counts.
+    ended: bool
+    open: bool
+    stations: list[Station]
+    context: str
+    origin: str
+    size: str
+    #: Changes that were rolled back to a savepoint; empty: none.
+    aborted: str
+    total: str
+
+
+def heading_of(row: TransactionRow) -> Heading:
     rows = row.inserts + row.updates + row.deletes
     open_ = row.state in ("receiving", "streaming", "prepared")
     lost = row.state in ("aborted", "rolled back")
-    return {
-        "name": row.gid or ("message" if row.xid is None else str(row.xid)),
-        "actor": row.actor,
-        "other_actors": _others(row.names[1:]),
-        "also": ", ".join(row.others(row.actor)),
-        "grade_kind": grade_kind(row.actor_grade),
-        "did": _did_in_short(row, rows, open_, lost),
-        "rows": _rows(row, rows),
-        "tables": plural(len(row.relations), "table"),
-        "when": row.ended_at if lost else row.commit_time or row.prepared_at,
-        "ended": lost,
-        "open": open_,
-        "stations": _stations(row),
-        "context": _context(row.context),
-        "origin": f"from {row.origin}" if row.origin else "none, written here",
-        "size": "withheld" if row.told_bytes is None else bytes_words(row.told_bytes),
-        "aborted": plural(row.aborted_changes, "change") if row.aborted_changes else "",
-        "total": plural(row.changes, "change"),
-    }
+    return Heading(
+        name=row.gid or ("message" if row.xid is None else str(row.xid)),
+        actor=row.actor,
+        other_actors=_others(row.names[1:]),
+        also=", ".join(row.others(row.actor)),
+        grade_kind=grade_kind(row.actor_grade),
+        did=_did_in_short(row, rows, open_, lost),
+        rows=_rows(row, rows),
+        tables=plural(len(row.relations), "table"),
+        when=row.ended_at if lost else row.commit_time or row.prepared_at,
+        ended=lost,
+        open=open_,
+        stations=_stations(row),
+        context=_context(row.context),
+        origin=f"from {row.origin}" if row.origin else "none, written here",
+        size="withheld" if row.told_bytes is None else bytes_words(row.told_bytes),
+        aborted=plural(row.aborted_changes, "change") if row.aborted_changes else "",
+        total=plural(row.changes, "change"),
+    )
 
 
 def _did_in_short(row: TransactionRow, rows: int, open_: bool, lost: bool) -> str:

@@ -18,12 +18,14 @@ from django.urls import reverse
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
 from replview.features.transactions.page import TransactionPage, read_page
+from replview.features.transactions.views import read_drawer
 from replview.live.filters import LiveFilter
 from replview.live.summaries import summarise
 from replview.store.models import AbortedSubtransaction, Transaction
 from replview.store.read.history import transactions_by_id
 from replview.store.write.partitions import ensure_partitions
 from replview.ui.changes.drawer import find_transaction, read_slot
+from replview.ui.changes.transaction_text import heading_of
 from tests.support.history_rows import WHEN, History, insert
 from tests.support.page_elements import spaced
 
@@ -154,6 +156,7 @@ def test_each_of_several_actors_is_named_and_found(signed_in: Client, history: H
     who = text_of(page.split(">Who</h2>")[1].split("</section>")[0])
     named = "unknown &lt;img src=x onerror=alert(1)&gt; claimed from change 2 on bob claimed from "
     assert who.startswith(f"{named}change 3 on")
+    assert heading_of(find_transaction(made)).also == f"{EVIL}, unknown"
     drawer = text_of(get(signed_in, made, "drawer/"))
     assert "Also by &lt;img src=x onerror=alert(1)&gt;, unknown" in drawer
     [row] = transactions_by_id(reading_session(), [made])
@@ -210,14 +213,12 @@ def test_pages_of_changes_lead_to_each_other(signed_in: Client, history: History
     assert blocks(get(signed_in, made, "?at=50"))[0] == 50
 
 
-def test_a_stamp_is_told_member_by_member(signed_in: Client, history: History) -> None:
+def test_a_stamp_is_told_member_by_member(history: History) -> None:
     made = paid(history, context={"stamp": {"application_name": "psql"}})
-    page = get(signed_in, made)
-    drawer = signed_in.get(reverse("transaction-drawer", args=[made])).content.decode()
+    data = page_of(made)
 
-    assert "<dt>stamp.application_name</dt><dd><pre>psql</pre></dd>" in page
-    assert "stamp.application_name psql" in drawer
-    assert "{&#x27;application_name" not in page + drawer
+    assert data.context == [("stamp.application_name", "psql")]
+    assert data.heading.context == "stamp.application_name psql"
 
 
 def test_what_the_record_covers_is_asked_for_by_the_page(
@@ -356,8 +357,50 @@ def test_queries_do_not_grow_with_the_changes(signed_in: Client, history: Histor
     assert counted[1] <= 18
 
 
-def test_the_drawer_shows_the_same_blocks(signed_in: Client, history: History) -> None:
+def test_the_drawer_shows_the_same_blocks(history: History) -> None:
     made = paid(history)
+    row = find_transaction(made)
+    drawer, page = read_drawer(row), page_of(made)
 
-    assert blocks(get(signed_in, made, "drawer/")) == blocks(get(signed_in, made)) == [1, 2]
+    assert drawer.changes.blocks == page.blocks
+    assert [block.seq for block in page.blocks] == [1, 2]
+    assert (drawer.heading, drawer.lifecycle) == (page.heading, page.lifecycle)
+    assert [block.seq for block in read_drawer(row, after=1).changes.blocks] == [2]
+
+
+def test_a_drawer_lists_the_changes_a_page_at_a_time(history: History) -> None:
+    row = find_transaction(history.commit(*(insert(n) for n in range(30))))
+    first = read_drawer(row).changes
+
+    assert ([block.seq for block in first.blocks], first.more_after) == (list(range(1, 26)), 25)
+    rest = read_drawer(row, after=25).changes
+    assert ([block.seq for block in rest.blocks], rest.more_after) == (list(range(26, 31)), None)
+
+
+def test_the_heading_of_a_transaction(history: History) -> None:
+    heading = heading_of(find_transaction(paid(history, actor="alice", actor_grade="claimed")))
+
+    assert (heading.actor, heading.other_actors, heading.also, heading.grade_kind) == (
+        "alice", "", "", "claim"
+    )  # fmt: skip
+    assert (heading.did, heading.rows, heading.tables) == ("changed", "2 rows", "1 table")
+    assert (heading.total, heading.aborted) == ("2 changes", "")
+    assert heading.origin == "none, written here"
+    assert (heading.open, heading.ended) == (False, False)
+
+
+def test_the_drawer_is_rendered(signed_in: Client, history: History) -> None:
+    context = {"stamp": {"application_name": "psql"}, EVIL: "x"}
+    made = paid(history, actor=EVIL, actor_grade="claimed", context=context)
+    drawer = get(signed_in, made, "drawer/")
+
+    assert EVIL not in drawer
+    assert "claimed changed 2 rows in 1 table" in text_of(drawer)
+    assert "2 changes in order" in text_of(drawer)
+    assert "stamp.application_name psql" in text_of(drawer)
+    assert blocks(drawer) == [1, 2]
     assert blocks(get(signed_in, made, "changes/?after=1")) == [2]
+    assert "data-more" not in drawer
+    long = history.commit(*(insert(n) for n in range(30)))
+    more = f'data-more="/transactions/{long}/changes/?after=25"'
+    assert more in get(signed_in, long, "drawer/")
