@@ -18,7 +18,14 @@ from replview.features.onboarding import (
     steps,
     table_choice,
 )
-from replview.features.onboarding.steps import at_step, go_on, page_of
+from replview.features.onboarding.pages import (
+    CheckPage,
+    ColumnsPage,
+    OptionsPage,
+    TablesPage,
+    review_page,
+)
+from replview.features.onboarding.steps import at_step, frame_of, go_on
 from replview.jobs import drafts
 from replview.store.models import SourceDraft
 
@@ -38,9 +45,9 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         return redirect(steps.after(draft, "check"))
     checked = checking.check(drafts.conninfo_of(draft), draft.kind)
     drafts.keep(draft, check={"blocked": checked.blocked, "sql_only": checked.sql_only})
-    page = {**page_of(draft.kind, "check", draft), "checked": checked,
-            "known": draft.answers.get("known"), "server": draft.answers.get("server")}  # fmt: skip
-    return render(request, "onboarding/check.html", page)
+    frame = frame_of(draft.kind, "check", draft)
+    page = CheckPage(frame=frame, checked=checked, known=draft.answers.get("known") or "")
+    return render(request, "onboarding/check.html", {"page": page})
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
@@ -54,8 +61,8 @@ def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         if chosen is not None:
             return go_on(draft, "tables", **chosen, **_columns_left(draft, chosen))
         status = 422
-    page = {**page_of(draft.kind, "tables", draft), "choice": choice}
-    return render(request, "onboarding/tables.html", page, status=status)
+    page = TablesPage(frame=frame_of(draft.kind, "tables", draft), choice=choice)
+    return render(request, "onboarding/tables.html", {"page": page}, status=status)
 
 
 def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, object]:
@@ -86,9 +93,9 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         asked = request.POST.get("show", shown)
         table = asked if asked in choice.tables else column_choice.SUGGESTED
         return redirect(f"{request.path}?{urlencode({'table': table})}")
-    page = {**page_of(draft.kind, "columns", draft), "choice": choice,
-            "keeping": column_choice.KEEPING, "asked": "table" in request.GET}  # fmt: skip
-    return render(request, "onboarding/columns.html", page)
+    frame = frame_of(draft.kind, "columns", draft)
+    page = ColumnsPage(frame=frame, choice=choice, asked="table" in request.GET)
+    return render(request, "onboarding/columns.html", {"page": page})
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
@@ -103,8 +110,8 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
         if chosen is not None:
             return go_on(draft, "options", **chosen)
         status = 422
-    page = {**page_of(draft.kind, "options", draft), "form": form}
-    return render(request, "onboarding/options.html", page, status=status)
+    page = OptionsPage(frame=frame_of(draft.kind, "options", draft), form=form)
+    return render(request, "onboarding/options.html", {"page": page}, status=status)
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
@@ -118,15 +125,5 @@ def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
             drafts.ask(draft, found.statements)
             return redirect("draft-progress", draft.pk)
         changed = True
-    page = {
-        **page_of(draft.kind, "review", draft),
-        "review": found,
-        "changed": changed,
-        "chosen": plan_page.chosen_words(draft.answers),
-        "wants_baseline": bool((draft.answers.get("options") or {}).get("baseline")),
-        "failed": draft.state == SourceDraft.State.FAILED,
-        "mended_at": steps.step_url(draft, found.mended_in)
-        if found.mended_in in steps.names_of(draft)
-        else "",
-    }
-    return render(request, "onboarding/review.html", page, status=409 if changed else 200)
+    page = review_page(draft, found, changed=changed)
+    return render(request, "onboarding/review.html", {"page": page}, status=409 if changed else 200)

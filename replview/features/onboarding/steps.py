@@ -133,8 +133,9 @@ def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResp
             try:
                 return view(request, draft)
             except EXPECTED as error:
-                page = {**page_of(draft.kind, name, draft), "trouble": trouble_of(error)}
-                return render(request, "onboarding/unreadable.html", page, status=502)
+                frame = frame_of(draft.kind, name, draft)
+                page = UnreadablePage(frame=frame, trouble=trouble_of(error))
+                return render(request, "onboarding/unreadable.html", {"page": page}, status=502)
 
         return seen
 
@@ -160,20 +161,43 @@ def go_on(draft: SourceDraft, name: str, **answers: Any) -> HttpResponse:
     return redirect(after(draft, name))
 
 
-def page_of(kind: str, name: str, draft: SourceDraft | None = None) -> dict[str, object]:
-    words = KINDS[SourceDraft.Kind(kind)]
-    page = {
-        "kind": kind,
-        "words": words,
-        "draft": draft,
-        "steps": links(kind, name, draft),
-        "back": reverse("source-new"),
-    }
-    if draft is not None:
-        address = draft.source.conninfo if draft.source else draft.conninfo
-        page |= {
-            "name": draft.answers.get("name", ""),
-            "place": place_of(address),
-            "back": before(draft, name) if name in names_of(draft) else page["back"],
-        }
-    return page
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What stands around each step: the row of steps, the way back, what is known so far."""
+
+    kind: str
+    words: KindWords
+    #: None: nothing was entered yet.
+    draft: SourceDraft | None
+    steps: tuple[StepLink, ...]
+    #: The address of the step before.
+    back: str
+    #: What the source will be called; empty: not known yet.
+    name: str = ""
+    #: Its server and database, without a secret.
+    place: str = ""
+
+
+def frame_of(kind: str, name: str, draft: SourceDraft | None = None) -> Frame:
+    """Return the frame around the step ``name``."""
+    words, row = KINDS[Kind(kind)], tuple(links(kind, name, draft))
+    start = reverse("source-new")
+    if draft is None:
+        return Frame(kind=kind, words=words, draft=None, steps=row, back=start)
+    return Frame(
+        kind=kind,
+        words=words,
+        draft=draft,
+        steps=row,
+        back=before(draft, name) if name in names_of(draft) else start,
+        name=draft.answers.get("name", ""),
+        place=place_of(draft.source.conninfo if draft.source else draft.conninfo),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadablePage:
+    """A step that cannot be shown, since the source does not answer."""
+
+    frame: Frame
+    trouble: SourceProblem

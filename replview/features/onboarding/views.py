@@ -1,7 +1,5 @@
 """Adding a source: the ways to begin, its address, what becomes of it, and the way out."""
 
-from typing import Any
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -17,8 +15,15 @@ from replview.features.onboarding import (
     checking,
     steps,
 )
-from replview.features.onboarding.plan_page import carried_out, next_address
-from replview.features.onboarding.steps import gone, page_of
+from replview.features.onboarding.pages import (
+    Begun,
+    DoctorPage,
+    KnownPage,
+    StartPage,
+    connection_page,
+    progress_page,
+)
+from replview.features.onboarding.steps import frame_of, gone
 from replview.jobs import drafts
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Source, SourceDraft
@@ -36,18 +41,20 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
     except UNUSABLE as error:
         found = problem("bad_dsn", str(error), "Correct the source's address")
         checked = checking.Checked([checking.view_of(found)], blocked=True)
-    page = {"source": source, "checked": checked, "checked_at": timezone.now()}
-    return render(request, "onboarding/doctor.html", page)
+    page = DoctorPage(source=source, checked=checked, checked_at=timezone.now())
+    return render(request, "onboarding/doctor.html", {"page": page})
 
 
 @page(GET, role=ADMIN, nav="sources")
 def start(request: HttpRequest) -> HttpResponse:
     """Three ways to begin, and what was begun before."""
-    begun = [(draft, steps.KINDS[Kind(draft.kind)], _goes_on(draft))
-             for draft in drafts.unfinished(account_of(request))]  # fmt: skip
+    begun = tuple(
+        Begun(draft=draft, words=steps.KINDS[Kind(draft.kind)], url=_goes_on(draft))
+        for draft in drafts.unfinished(account_of(request))
+    )
     notice = next((word for word in ("expired", "left", "remains") if word in request.GET), "")
-    page = {"begun": begun, "notice": notice, "may_add": True}
-    return render(request, "onboarding/start.html", page)
+    page = StartPage(begun=begun, notice=notice)
+    return render(request, "onboarding/start.html", {"page": page})
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"kind": None})
@@ -122,9 +129,8 @@ def _connection_page(
     *,
     status: int = 200,
 ) -> HttpResponse:
-    focus = form.first_wrong or ("dsn" if form.how == address_form.STRING else "host")
-    page = {**page_of(kind, "connection", draft), "form": form, "focus": focus}
-    return render(request, "onboarding/connection.html", page, status=status)
+    page = connection_page(form, kind, draft)
+    return render(request, "onboarding/connection.html", {"page": page}, status=status)
 
 
 def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
@@ -133,8 +139,8 @@ def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
     if kind != Kind.RECORD:
         raise Http404("a source that is known is monitored already")
     if request.method != "POST":
-        page = {**page_of(kind, "connection"), "source": source}
-        return render(request, "onboarding/known.html", page)
+        page = KnownPage(frame=frame_of(kind, "connection"), source=source)
+        return render(request, "onboarding/known.html", {"page": page})
     draft = drafts.begin_for(account_of(request), source)
     return redirect("draft-check", draft.pk)
 
@@ -155,10 +161,8 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
     if draft.state == State.OPEN:
         return redirect(_goes_on(draft))
     htmx = request.headers.get("HX-Request") == "true"
-    page: dict[str, Any] = {**page_of(draft.kind, "review", draft), "work": carried_out(draft),
-                            "following": next_address(draft)}  # fmt: skip
     name = "onboarding/progress_now.html" if htmx else "onboarding/progress.html"
-    return render(request, name, page)
+    return render(request, name, {"page": progress_page(draft)})
 
 
 @page(POST, role=ADMIN, of={"draft_id": None})

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -30,7 +31,9 @@ from replview.features.onboarding import checking, plan_page, table_choice
 from replview.features.onboarding import job as onboarding
 from replview.features.onboarding.checking import Checked
 from replview.features.onboarding.job import Work
+from replview.features.onboarding.pages import progress_page
 from replview.features.onboarding.plan_page import CarriedOut
+from replview.features.onboarding.steps import frame_of
 from replview.features.onboarding.taking_back import take_back_lost
 from replview.features.onboarding.watch import Watching
 from replview.jobs import drafts
@@ -85,12 +88,19 @@ def up_to_review(client: Client, source: SourceDatabase, **columns: str) -> str:
     return draft
 
 
+def shown(client: Client, address: str) -> Any:
+    """Return the page that an address shows."""
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return answer.context["page"]
+
+
 def agree(client: Client, draft: str) -> None:
     """Read the statements and agree to them."""
-    page = spaced(client.get(f"{draft}{REVIEW}").content.decode())
-    digest = re.search(r'name="digest" value="([0-9a-f]+)"', page)
-    assert digest, html.unescape(page)
-    client.post(f"{draft}{REVIEW}", {"digest": digest[1]})
+    answer = client.get(f"{draft}{REVIEW}")
+    digest = answer.context["page"].review.digest
+    assert f'name="digest" value="{digest}"' in answer.content.decode()
+    client.post(f"{draft}{REVIEW}", {"digest": digest})
 
 
 def remedies_of(checked: Checked) -> list[str]:
@@ -255,7 +265,7 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
         record = checking.check(dsn, SourceDraft.Kind.RECORD)
         watch = checking.check(dsn, SourceDraft.Kind.WATCH)
         sent = {"how": "string", "dsn": dsn}
-        shown = admin.get(admin.post("/sources/new/record/", sent).url).content.decode()
+        step = admin.get(admin.post("/sources/new/record/", sent).url).content.decode()
 
     assert (record.title, record.blocked, record.sql_only) == (
         "Ready, through SQL functions.", False, True
@@ -265,19 +275,23 @@ def test_through_a_pooler_a_record_goes_on_by_sql_and_a_watch_does_not(
     assert (watch.title, watch.blocked) == ("1 thing to mend first.", True)
     told = [*remedies_of(watch), *(finding.message for finding in watch.findings)]
     assert not any("SQL functions" in text for text in told), "a watch has no such option"
-    assert "Ready, through SQL functions." in shown
-    assert "To mend first" not in shown
+    assert "Ready, through SQL functions." in step
+    assert "To mend first" not in step
 
 
 def test_a_deferrable_key_is_told_with_what_does(admin: Client, source) -> None:
     source.run("CREATE TABLE moved (id int, part int, note text, "
                "PRIMARY KEY (id, part) DEFERRABLE)")  # fmt: skip
-    page = html.unescape(spaced(admin.get(f"{begin(admin, source)}tables/").content.decode()))
-    mend = re.search(r'data-copy="(CREATE UNIQUE INDEX .+?;)" ', page)
-
+    answer = admin.get(f"{begin(admin, source)}tables/")
+    [row] = answer.context["page"].choice.rows
+    assert (row.identity, row.identity_kind) == ("deferrable key", "none")
+    mend = row.mend[0][1]
+    assert mend.startswith("CREATE UNIQUE INDEX")
+    page = html.unescape(spaced(answer.content.decode()))
     assert "deferrable key: inserts only" in page
-    assert mend
-    source.run(*mend[1].split("; "))
+    assert f'data-copy="{mend}" ' in page
+
+    source.run(*mend.split("; "))
     with connect(source.dsn) as session:
         (table,) = read_tables(session)
     assert table.usable
@@ -289,17 +303,25 @@ def test_names_that_look_personal_are_suggested_and_nothing_more(admin: Client, 
     draft = begin(admin, source)
     admin.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders\npublic.audit"})
     with CaptureQueriesContext(connection) as asked:
-        page = spaced(admin.get(f"{draft}columns/").content.decode())
+        answer = admin.get(f"{draft}columns/")
 
     looks = sum("mask_rule" in one["sql"] for one in asked)
     assert looks < 3, "the rules are not read for each table"
-    assert "autofocus" not in page
+    page = answer.context["page"]
+    [email] = page.choice.rows
+    assert (email.column, email.looks, email.chosen, email.by_rule) == (
+        "email", "a contact", "keep", ""
+    )  # fmt: skip
+    assert [entry[:2] for entry in page.choice.index] == [("public.audit", 2), ("public.orders", 3)]
+    assert not page.asked
+    text = spaced(answer.content.decode())
+    assert 'name="public.orders|email" value="keep" checked' in text
+    assert "autofocus" not in text
     of_orders = spaced(admin.get(f"{draft}columns/?table=public.orders").content.decode())
     assert '<h2 tabindex="-1" autofocus>' in of_orders, "whoever chose a table goes on there"
-    assert 'name="public.orders|email" value="keep" checked' in page
-    assert "masked by a rule" not in page
-    assert "public.orders|note" not in page
+    assert "masked by a rule" not in text
     MaskRule.objects.create(table_pattern="orders", column_pattern="e*", when="ingest")
+    assert [row.by_rule for row in shown(admin, f"{draft}columns/").choice.rows] == ["ingest"]
     assert "masked by a rule" in spaced(admin.get(f"{draft}columns/").content.decode())
     admin.post(f"{draft}columns/", {"all": "mask"})
     assert SourceDraft.objects.get().answers["columns"] == {"public.orders": {"email": "mask"}}
@@ -325,9 +347,12 @@ def test_all_of_it_is_made_and_masks_are_handed_over(admin: Client, source) -> N
     records = AccessRecord.objects.filter(user_name="root", action__startswith="changed_")
     assert set(records.values_list("action", flat=True)) == {"changed_source", "changed_slot"}
     assert [line["state"] for line in done.progress] == ["done"] * 5
-    assert 'data-follow="/live/?slot=' in spaced(
-        admin.get(f"{draft}progress/").content.decode()
-    ) or ("The receiver connects" in spaced(admin.get(f"{draft}progress/").content.decode()))
+    progress = shown(admin, f"{draft}progress/")
+    assert (progress.work.title, progress.work.moving) == (
+        f"{source.name} is being recorded.", True
+    )  # fmt: skip
+    connects = progress.work.lines[-1].title == "The receiver connects"
+    assert progress.following.startswith("/live/?slot=") or connects
 
 
 def test_a_schema_with_a_dot_in_its_name_is_chosen_like_any_other(admin: Client, source) -> None:
@@ -357,25 +382,32 @@ def test_all_tables_also_later_ones_only_where_the_danger_was_seen(admin: Client
     source.run(*TABLES)
     draft = begin(admin, source)
     address_of, everything = f"{draft}tables/", {"through": "all"}
-    page = html.unescape(spaced(admin.get(address_of).content.decode()))
+    answer = admin.get(address_of)
+    choice = answer.context["page"].choice
+    assert (choice.breaking, choice.breaking_agreed) == (("public.audit",), False)
+    seen = choice.breaking_digest
+    page = html.unescape(spaced(answer.content.decode()))
     assert "UPDATE and DELETE would fail on the source, for everybody, on 1 table of 2" in page
-    seen = re.search(r'name="breaking" value="(\w+)"', page)
-    assert seen
+    assert f'name="breaking" value="{seen}"' in page
     refused = admin.post(address_of, everything)
     assert refused.status_code == 422
+    assert "Give each a key" in refused.context["page"].choice.error
     assert "Give each a key" in spaced(refused.content.decode())
 
     source.run("CREATE TABLE later (at timestamptz)")
-    assert admin.post(address_of, {**everything, "breaking": seen[1]}).status_code == 422
+    assert admin.post(address_of, {**everything, "breaking": seen}).status_code == 422
     source.run("DROP TABLE later")
-    admin.post(address_of, {**everything, "breaking": seen[1]})
-    columns = html.unescape(
-        spaced(admin.get(f"{draft}columns/?table=public.orders").content.decode())
-    )
-    assert "FOR ALL TABLES sends every column: mask it instead" in columns
+    admin.post(address_of, {**everything, "breaking": seen})
+    columns = shown(admin, f"{draft}columns/?table=public.orders").choice
+    assert columns.everything
+    assert {row.must_be_sent for row in columns.rows} == {
+        "a publication FOR ALL TABLES sends every column"
+    }
     admin.post(f"{draft}columns/?table=public.orders", {"public.orders|email": "drop"})
     admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
-    notes = " ".join(plan_page.review(SourceDraft.objects.get()).notes)
+    review = shown(admin, f"{draft}{REVIEW}")
+    assert ("Tables", "all of them, also those made later") in review.chosen
+    notes = " ".join(review.review.notes)
     assert (
         "On the source UPDATE and DELETE fail from then on, for everybody, on public.audit" in notes
     )
@@ -397,19 +429,23 @@ def test_who_is_no_superuser_is_told_why_all_tables_cannot_be(admin: Client, sou
             choice = table_choice.read_choice(session, {})
         refused = admin.post(f"{draft}tables/", {"through": "all"})
         source.run(f"REVOKE CREATE ON DATABASE {source.name} FROM owner")
-        poorer = html.unescape(spaced(admin.get(f"{draft}tables/").content.decode()))
+        poorer = shown(admin, f"{draft}tables/").choice
     finally:
         source.run("DROP OWNED BY owner", "DROP ROLE owner")
 
     assert "PostgreSQL asks for a superuser, which the role owner is not" in choice.no_everything
-    assert f'data-copy="GRANT CREATE ON DATABASE "{source.name}" TO "owner";"' in poorer
+    assert (poorer.may_create, poorer.grant) == (
+        False, f'GRANT CREATE ON DATABASE "{source.name}" TO "owner";'
+    )  # fmt: skip
     assert refused.status_code == 422
 
 
 def test_other_statements_than_those_shown_are_never_run(admin: Client, source) -> None:
     source.run(*TABLES)
     draft = up_to_review(admin, source)
-    assert admin.post(f"{draft}{REVIEW}", {"digest": "of others"}).status_code == 409
+    refused = admin.post(f"{draft}{REVIEW}", {"digest": "of others"})
+    assert (refused.status_code, refused.context["page"].changed) == (409, True)
+    assert "The source has changed meanwhile." in spaced(refused.content.decode())
     agree(admin, draft)
     source.run("ALTER TABLE audit ADD PRIMARY KEY (at)")
     done = carried_out()
@@ -432,6 +468,9 @@ def test_what_fails_in_the_middle_is_taken_back(admin: Client, source) -> None:
     assert left_on(source) == (set(), set())
     assert progress_of(done).cause.endswith("Nothing was left on it.")
     assert done.sealed_password, "it can be tried again"
+    again = shown(admin, f"{draft}{REVIEW}")
+    assert (again.failed, again.changed) == (True, False)
+    assert "The last try came to nothing" in admin.get(f"{draft}{REVIEW}").content.decode()
 
 
 def test_what_a_lost_worker_made_is_taken_back(admin: Client, source) -> None:
@@ -527,9 +566,10 @@ def test_monitoring_adds_the_source_alone(admin: Client, source) -> None:
 
     assert Source.objects.get().name == "shop"
     assert left_on(source) == (set(), set())
-    assert plan_page.next_address(SourceDraft.objects.get()) == "/sources/shop/slots/"
+    assert progress_page(SourceDraft.objects.get()).following == "/sources/shop/slots/"
     page = spaced(admin.get(f"{draft}progress/").content.decode())
     assert 'data-follow="/sources/shop/slots/"' in page
+    assert "<title>Monitor only: shop" in page
 
 
 def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
@@ -537,7 +577,13 @@ def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
 ) -> None:
     source.run(*TABLES)
     Source.objects.create(name="shop", conninfo=source.dsn)
+    begun = admin.get("/sources/new/record/?source=shop")
+    assert begun.context["page"].source == Source.objects.get()
+    assert "Record the history of shop." in spaced(begun.content.decode())
     draft = admin.post("/sources/new/record/?source=shop").url.removesuffix("check/")
+    frame = shown(admin, f"{draft}check/").frame
+    assert frame.steps[0].name == "check"
+    assert (frame.name, frame.back) == ("shop", "/sources/new/")
     page = spaced(admin.get(f"{draft}check/").content.decode())
 
     assert "/connection/" not in page
@@ -549,8 +595,9 @@ def test_a_source_that_is_known_gets_a_slot_without_its_address_again(
         conninfo=f"host=127.0.0.1 port={source.server.port} dbname={source.name} user=other",
         system_identifier=identifier,
     )
-    told = spaced(admin.get(f"{begin(admin, source)}check/").content.decode())
-    assert "This database is the source <b>shop</b> already" in told
+    again = admin.get(f"{begin(admin, source)}check/")
+    assert again.context["page"].known == "shop"
+    assert "This database is the source <b>shop</b> already" in spaced(again.content.decode())
     assert admin.post(f"{draft}check/").url == f"{draft}tables/"
 
 
@@ -563,10 +610,88 @@ def test_the_health_check_of_a_source(source) -> None:
     assert not checked.blocked
     assert any('ALTER TABLE "public"."audit" ADD PRIMARY KEY' in run for run in runs_of(checked))
 
-    page = html.unescape(spaced(client.get("/sources/shop/doctor/").content.decode()))
+    answer = client.get("/sources/shop/doctor/")
+    assert answer.context["page"].checked.findings == checked.findings
+    page = html.unescape(spaced(answer.content.decode()))
     assert "shop can be replicated." in page
     assert 'ALTER TABLE "public"."audit" ADD PRIMARY KEY' in page
     assert source.server.password not in page
+
+
+def test_the_steps_lead_as_far_as_is_answered(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = begin(admin, source)
+    admin.post(f"{draft}tables/", {"through": "tables", "tables": "public.orders"})
+    frame = frame_of("record", "columns", SourceDraft.objects.get())
+
+    assert [(step.number, step.word, step.state) for step in frame.steps] == [
+        (1, "Connection", "done"), (2, "Check", "done"), (3, "Tables", "done"),
+        (4, "Columns", "current"), (5, "Options", "later"), (6, "Review", "later"),
+    ]  # fmt: skip
+    assert [step.url for step in frame.steps][3:] == [f"{draft}columns/", "", ""]
+    assert (frame.back, frame.name, frame.words.title) == (
+        f"{draft}tables/", source.name, "Record history"
+    )  # fmt: skip
+    assert source.server.password not in frame.place
+    page = spaced(admin.get(f"{draft}columns/").content.decode())
+    assert "Step 4 of 6" in page
+    assert f'href="{draft}tables/">Back' in page
+    assert f'formaction="{draft}cancel/"' in page
+
+
+def test_what_was_begun_is_offered_again(admin: Client, source) -> None:
+    source.run(*TABLES)
+    draft = begin(admin, source, name="<b>shop<b>")
+    [begun] = shown(admin, "/sources/new/").begun
+    assert (begun.draft, begun.words.title, begun.url) == (
+        SourceDraft.objects.get(), "Record history", f"{draft}tables/"
+    )  # fmt: skip
+    for word in ("expired", "left", "remains"):
+        assert shown(admin, f"/sources/new/?{word}").notice == word
+
+    page = spaced(admin.get("/sources/new/?left").content.decode())
+    assert "Record history: &lt;b&gt;shop&lt;b&gt;" in page
+    assert f'href="{draft}tables/"' in page
+    assert "Cancelled. Nothing is left" in page
+    assert "Record a database" in page
+
+
+def test_a_source_that_does_not_answer_keeps_the_step(admin: Client, source) -> None:
+    draft = begin(admin, source)
+    SourceDraft.objects.update(conninfo="host=127.0.0.1 port=1 dbname=x user=y")
+    answer = admin.get(f"{draft}tables/")
+
+    assert answer.status_code == 502
+    page = answer.context["page"]
+    assert "no server answers at 127.0.0.1:1" in page.trouble.cause
+    assert page.frame.name == source.name
+    assert f"{source.name} does not answer now." in spaced(answer.content.decode())
+
+
+def test_names_of_tables_are_escaped_in_each_step(admin: Client, source) -> None:
+    evil = "<b>x</b>"
+    source.run(f'CREATE TABLE "{evil}" (id int PRIMARY KEY, "email{evil}" text)',
+               f'CREATE TABLE "no key {evil}" (a int)',
+               f'CREATE PUBLICATION "{evil}" FOR TABLE "{evil}"')  # fmt: skip
+    draft = begin(admin, source, name="<b>s<b>")
+    table = shown(admin, f"{draft}tables/").choice.rows[0].name
+    assert evil in table
+    pages = [admin.get(f"{draft}{step}/") for step in ("connection", "check", "tables")]
+    admin.post(f"{draft}tables/", {"through": "tables", "tables": table})
+    pages += [admin.get(f"{draft}columns/"), admin.get(f"{draft}columns/", {"table": table})]
+    admin.post(f"{draft}columns/", {})
+    pages += [admin.get(f"{draft}options/")]
+    admin.post(f"{draft}options/", {"slot_name": "replview", "wal_budget": "10 GB"})
+    pages += [admin.get(f"{draft}{REVIEW}")]
+    agree(admin, draft)
+    pages += [admin.get(f"{draft}progress/")]
+
+    for answer in pages:
+        page = answer.content.decode()
+        assert answer.status_code == 200, answer
+        assert evil not in page
+        assert "<b>s<b>" not in page
+        assert "&lt;b&gt;" in page
 
 
 def texts_in(node: ast.AST) -> Iterator[str]:
