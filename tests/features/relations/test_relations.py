@@ -119,20 +119,19 @@ def test_a_table_that_cannot_be_audited_is_told(history: History) -> None:
     assert row_named(page, "public.orders").warnings == ()
 
 
-def test_only_those_with_warnings(signed_in: Client, history: History) -> None:
+def test_only_those_with_warnings(history: History) -> None:
     page = listed(history, RelationsQuery(warnings=True))
 
     assert names(page) == ["public.log"]
     assert (page.found, page.all_tables) == (1, 2)
-    rendered = spaced(text_of(signed_in.get(f"{LIST}&with=warnings")))
-    assert "1 of 2 tables" in rendered
-    assert "public.</span>orders" not in rendered
 
 
 def test_search_by_name(signed_in: Client, history: History) -> None:
     assert names(listed(history, RelationsQuery(q="ORD"))) == ["public.orders"]
     assert names(listed(history, RelationsQuery(q="nothing"))) == []
-    assert "No table like this" in text_of(signed_in.get(f"{LIST}&q=nothing"))
+    page = spaced(text_of(signed_in.get(f"{LIST}&q=nothing")))
+    assert "No table like this" in page
+    assert "0 of 2 tables" in page
 
 
 @pytest.mark.parametrize(
@@ -183,14 +182,11 @@ def test_published_tables_that_never_changed(signed_in: Client, history: History
     assert row_named(page, "public.orders").standing == ""
 
     rendered = text_of(signed_in.get(LIST))
-    for expected in ("public.</span>quiet", "unknown until a change", "partition of",
-                     "public.events", "not on the source now"):  # fmt: skip
+    for expected in ("unknown until a change", "partition of", "not on the source now"):
         assert expected in rendered
 
 
-def test_what_the_sums_hold_is_counted_with_what_follows_them(
-    signed_in: Client, history: History
-) -> None:
+def test_what_the_sums_hold_is_counted_with_what_follows_them(history: History) -> None:
     incarnation, relation = history.incarnation, history.orders.relation_id
     now = timezone.now()
     HistoryBlock.objects.create(
@@ -211,9 +207,6 @@ def test_what_the_sums_hold_is_counted_with_what_follows_them(
     schema = read_schema_page(Relation.objects.get(pk=relation), {})
     assert schema.to is not None
     assert (schema.to.counts.changes, schema.to.counts.transactions) == (1231, 901)
-    page = spaced(text_of(signed_in.get(f"/relations/{relation}/")))
-    assert "1,231 changes in" in page
-    assert "901 transactions" in page
 
 
 def test_a_tables_page_has_its_versions_and_what_is_published(history: History) -> None:
@@ -248,6 +241,9 @@ def test_the_page_of_a_table_is_rendered(signed_in: Client, history: History) ->
 
     assert "public.orders is at version 1" in page
     assert "the first version seen" in page
+    # History counts one insert a transaction, however many there are.
+    assert "2 changes in" in page
+    assert "2 transactions" in page
     assert "unknown: the publications were not looked at yet" in page
     assert f'hx-get="{address}now/" hx-trigger="load" hx-target="#now"' in page
     assert f'hx-get="{address}evidence/" hx-trigger="load" hx-target="#evidence"' in page

@@ -121,9 +121,7 @@ def test_a_lost_slot_of_ours_is_lost_whatever_its_samples_say(
     assert "pg_create_logical_replication_slot" in steps
 
     assert '<span class="lost"' in text_of(signed_in.get("/slots/?source=shop"))
-    rendered = text_of(signed_in.get("/slots/shop/replview/"))
-    assert "<b>lost" in rendered
-    assert "pg_create_logical_replication_slot" in rendered
+    assert "<b>lost" in text_of(signed_in.get("/slots/shop/replview/"))
 
 
 @pytest.mark.parametrize(
