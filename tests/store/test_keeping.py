@@ -426,7 +426,13 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
 ) -> None:
     client.force_login(make_user("ada", "admin"))
     kept_days.count(time.monotonic() + 60)
-    page = asked(client, keep_for="4d", keep_at_most="none").content.decode()
+    answer = asked(client, keep_for="4d", keep_at_most="none")
+    shown = answer.context["page"]
+    assert (shown.typed_for, shown.typed_most, shown.error) == ("4d", "none", "")
+    assert (shown.asked_words, shown.loss.days) == ("for 4 days", 2)
+    assert shown.lost.startswith(f"2 days would be deleted ({the(6)} to {the(5)})")
+    assert any(note.startswith("There is no archive") for note in shown.notes)
+    page = answer.content.decode()
     assert f"2 days would be deleted ({the(6)} to {the(5)}): 6 transactions with 6 changes" in page
     assert "There is no archive" in page
     assert "public.orders" in page
@@ -434,6 +440,7 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
     sent = {"keep_for": "4d", "keep_at_most": "none"}
     refused = client.post("/slots/shop/orders/keeping/", sent)
     assert refused.status_code == 422
+    assert refused.context["page"].error == "Type orders to have that deleted."
     assert "Type orders to have that deleted." in refused.content.decode()
     assert Slot.objects.get(name="orders").keep_for_days is None
 
@@ -441,7 +448,8 @@ def test_the_page_shows_what_would_be_lost_and_asks_for_the_name(
     assert done.status_code == 302
     assert Slot.objects.get(name="orders").keep_for_days == 4
     assert "4 days" in AccessRecord.objects.filter(action="changed_settings").latest("id").subject
-    assert "for 4 days" in client.get("/slots/shop/orders/keeping/").content.decode()
+    kept = asked(client).context["page"]
+    assert (kept.title, kept.loss) == ("orders keeps its record for 4 days.", None)
     page = client.get("/store/").content.decode()
     assert "for 4 days" in page
     assert "a slot&#x27;s share goes row by row" in page
@@ -466,7 +474,7 @@ def test_what_cannot_be_kept_is_said_with_what_to_write(
     client.force_login(make_user("ada", "admin"))
     answer = asked(client, **words)
     assert answer.status_code == 422
-    assert answer.context["page"]["error"]
+    assert answer.context["page"].error
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])

@@ -1,6 +1,6 @@
 """What a slot keeps of its record: chosen only after what would be lost was shown."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -9,31 +9,67 @@ from django.urls import reverse
 from replview.access.page import ADMIN, OF_SLOT, READ_POST, VIEWER, page
 from replview.features.slots import views as slot_page
 from replview.store.models import Slot
-from replview.store.retention.forecast import Loss, loss_of, of_slot
-from replview.store.retention.policy import Keeping, all_alike, change_keeping, days_of
+from replview.store.retention.forecast import Loss, SlotForecast, loss_of, of_slot
+from replview.store.retention.policy import DaySum, Keeping, all_alike, change_keeping, days_of
 from replview.store.write.access_record import Action, note
 from replview.ui import retention_text
 
 _DAYS_SHOWN = 60
 
 
-def _page(slot: Slot, asked: Keeping | None, loss: Loss | None) -> dict[str, Any]:
-    """What holds now, and what would be lost; None: nothing was asked about yet, or nothing is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepingPage:
+    """What a slot keeps, and what would be lost by another choice."""
+
+    slot: Slot
+    forecast: SlotForecast
+    #: The newest first; at most 60.
+    days: list[DaySum]
+    title: str
+    cause: str
+    #: None: nothing was chosen yet, or nothing changes by it.
+    loss: Loss | None
+    #: The choice in words; empty without ``loss``.
+    asked_words: str
+    #: What would be lost, in a sentence; empty without ``loss``.
+    lost: str
+    notes: list[str]
+    #: Which of the two ways days are deleted in.
+    how: str
+    #: The fields of the form, as they were sent.
+    typed_for: str
+    typed_most: str
+    #: What was wrong with them; empty: nothing.
+    error: str
+
+
+def keeping_page(
+    slot: Slot,
+    asked: Keeping | None,
+    loss: Loss | None,
+    *,
+    typed: tuple[str, str],
+    error: str = "",
+) -> KeepingPage:
+    """Return the page; ``typed``: the two fields of the form, age and size."""
     forecast = of_slot(slot)
     words, has = retention_text.slot_forecast_words(forecast), retention_text.has_words(forecast)
     has = has[0].upper() + has[1:]
-    return {
-        "slot": slot,
-        "forecast": forecast,
-        "days": days_of(slot.pk)[::-1][:_DAYS_SHOWN],
-        "title": f"{slot.name} keeps its record {retention_text.keeping_words(Keeping.of(slot))}.",
-        "cause": f"{has}, {words}." if words.startswith("its") else f"{has} and {words}.",
-        "loss": loss,
-        "asked_words": retention_text.keeping_words(asked) if asked and loss else "",
-        "lost": "" if loss is None else retention_text.loss_sentence(loss),
-        "notes": [] if loss is None else retention_text.loss_notes(loss),
-        "how": retention_text.how_words(all_alike()),
-    }
+    return KeepingPage(
+        slot=slot,
+        forecast=forecast,
+        days=days_of(slot.pk)[::-1][:_DAYS_SHOWN],
+        title=f"{slot.name} keeps its record {retention_text.keeping_words(Keeping.of(slot))}.",
+        cause=f"{has}, {words}." if words.startswith("its") else f"{has} and {words}.",
+        loss=loss,
+        asked_words=retention_text.keeping_words(asked) if asked and loss else "",
+        lost="" if loss is None else retention_text.loss_sentence(loss),
+        notes=[] if loss is None else retention_text.loss_notes(loss),
+        how=retention_text.how_words(all_alike()),
+        typed_for=typed[0],
+        typed_most=typed[1],
+        error=error,
+    )
 
 
 @page(READ_POST, role=VIEWER, change=ADMIN, nav="slots", of=OF_SLOT)
@@ -62,8 +98,7 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
             error = f"Type {slot.name} to have that deleted."
         else:
             return _choose(request, slot, asked)
-    page = _page(slot, asked, loss)
-    page |= {"typed_for": typed_for, "typed_most": typed_most, "error": error}
+    page = keeping_page(slot, asked, loss, typed=(typed_for, typed_most), error=error)
     return render(request, "slots/retention.html", {"page": page}, status=422 if error else 200)
 
 
