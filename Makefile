@@ -170,4 +170,4 @@ chromium:
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; \
 	else \
 		echo "a browser for the tests is missing. Mend it: apt-get install chromium"; exit 1; \
-	fi >/dev/stderr
+	fi >&2
