@@ -174,6 +174,8 @@ class _Export:
                     self.rows += each.changes
                 done[each.path] = each
             self._tell(plan, done)
+        if self.cancelled():
+            raise Cancelled  # while the last files were written
 
     def _in_this_process(self, writer: PartWriter, missing: list[Part]) -> Iterator[Written | None]:
         """Each file as it is finished, and None whenever there is something to tell."""

@@ -2,8 +2,7 @@
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -15,9 +14,12 @@ from replview.features.exports.job import ExportProcess, order_path
 from replview.features.exports.request import ask, read_export_request
 from replview.jobs import exports, running
 from replview.jobs.following import end_leftover
+from replview.runtime.failpoints import Point
 from replview.store import instance_settings
 from replview.store.models import Export
+from tests.support.failpoints import environment, pause
 from tests.support.history_rows import History
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -47,11 +49,12 @@ def no_thread_is_left() -> bool:
     return not any(thread.name == "export" for thread in threading.enumerate())
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+def paused_in_a_file(patch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """Let jobs that start from now on wait in a file; return what exists once one waits there."""
+    reached = folder / "reached"
+    for name, value in environment({Point.IN_EXPORT_FILE: pause(reached)}).items():
+        patch.setenv(name, value)
+    return reached
 
 
 def asked(history: History, target: str = "out", **words: str) -> Export:
@@ -114,12 +117,17 @@ def test_a_worker_that_stops_gives_it_back_and_another_ends_it(
     assert ended(row, "done").rows == 4
 
 
-def test_what_a_lost_worker_left_running_is_ended_first(history: History) -> None:
+def test_what_a_lost_worker_left_running_is_ended_first(
+    history: History, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     row = asked(history)
     claim = exports.rows.claim()
     assert claim is not None
     # A worker that died between two heartbeats: its job goes on, nobody follows.
-    job = ExportProcess(row)
+    with monkeypatch.context() as patch:
+        reached = paused_in_a_file(patch, tmp_path)
+        job = ExportProcess(row)
+    wait_for(reached.exists)
     host = os.uname().nodename
     exports.rows.beat(claim, worker=f"{host}:1", job_pid=job.pid, log_path=str(job.log_path))
     Export.objects.update(heartbeat_at="2020-01-01T00:00:00Z")
@@ -139,9 +147,19 @@ def test_a_process_that_is_not_the_job_is_left_alone(history: History) -> None:
     end_leftover(row, str(order_path(row.pk)))
 
 
-def test_cancelled_while_it_runs_it_leaves_nothing(history: History) -> None:
+def test_cancelled_while_it_runs_it_leaves_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     row = asked(history)
+    reached, kill_group = paused_in_a_file(monkeypatch, tmp_path), os.killpg
+
+    def kill_and_go_on(group: int, number: int) -> None:
+        kill_group(group, number)
+        reached.unlink(missing_ok=True)
+
+    monkeypatch.setattr(os, "killpg", kill_and_go_on)
     exporting.KIND.serve()
+    wait_for(reached.exists)
     wait_for(lambda: Export.objects.get().job_pid)
     assert exports.rows.cancel(row.pk)
     wait_for(no_thread_is_left)
