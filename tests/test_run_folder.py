@@ -51,10 +51,13 @@ def run():
     assert list(shared.iterdir()) == []
 
 
-def processes_of(folder: Path) -> list[list[str]]:
-    """Return the arguments of all processes that name the folder."""
-    commands = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return [command for command in commands if str(folder) in " ".join(command)]
+def processes_of(folder: Path) -> list[str]:
+    """Return the names of all processes whose arguments, or the folder they work in, are there."""
+    return [
+        process.info["name"]
+        for process in psutil.process_iter(["name", "cmdline", "cwd"])
+        if str(folder) in " ".join([*(process.info["cmdline"] or []), process.info["cwd"] or ""])
+    ]
 
 
 def test_the_next_run_stops_what_a_killed_run_left(run) -> None:
@@ -64,6 +67,7 @@ def test_the_next_run_stops_what_a_killed_run_left(run) -> None:
     server = postmaster_pid(data)
     assert server is not None
     assert psutil.pid_exists(child)
+    assert {"postgres", "redis-server"} <= set(processes_of(folder))
 
     remove_dead_runs(folder.parent)
     assert not folder.exists()

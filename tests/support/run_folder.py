@@ -86,14 +86,16 @@ def _data_elsewhere(folder: Path) -> list[Path]:
 
 
 def _belongs(process: psutil.Process, folder: Path) -> bool:
-    """Return whether a run started this process: its environment or its arguments name the folder.
+    """Return whether a run started this process: its environment, its arguments or the folder it
+    works in tell.
 
     PostgreSQL servers start with a clean environment, but with their data folder as an argument.
+    Redis writes its title over both, but works in its own folder.
     """
     if process.pid == os.getpid():
         return False
     with suppress(psutil.Error, OSError):
-        if any(f"{folder}/" in argument for argument in process.cmdline()):
+        if any(f"{folder}/" in argument for argument in (*process.cmdline(), process.cwd())):
             return True
         return process.environ().get(RUN_FOLDER) == str(folder)
     return False
