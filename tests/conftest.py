@@ -24,13 +24,12 @@ from replview.runtime.servers.server_programs import debian_postgres15
 from tests.support import server_programs
 from tests.support.copied_clusters import STORE, STORE_TEMPLATE, copied
 from tests.support.run_folder import run_folder
-from tests.support.shares import SHARES, in_share, today
 from tests.support.slow_part import takes_its_time
 from tests.support.source_databases import SOURCE_SETTINGS, VERSIONS, SourceDatabase, fresh_database
 from tests.support.waiting import wait_for
 
-#: Fixtures that tests of many folders use.
-pytest_plugins = ["tests.support.recording"]
+#: Fixtures that tests of many folders use, and the option ``--share``.
+pytest_plugins = ["tests.support.recording", "tests.support.shares"]
 #: Those that take the fixture ``spark``: each worker would start a JVM of its own.
 _SPARK_MODULES = {
     f"tests/spark/test_{name}.py"
@@ -50,13 +49,6 @@ _SPARK_MODULES = {
 #: between, they would be started anew.
 _BROWSER = "tests/browser/test_"
 _run = ExitStack()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--share", choices=["today", *map(str, range(1, SHARES + 1))],
-        help="run only this share of the tests that CI's main run leaves out",
-    )  # fmt: skip
 
 
 def pytest_configure() -> None:
@@ -105,8 +97,6 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with long tests first: side by side, none of them is what all wait for at the end."""
     chosen = [item for item in items if _of_its_version(item)]
-    if share := config.getoption("--share"):
-        chosen = in_share(chosen, today() if share == "today" else int(share))
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     items[:] = chosen
     long = {item.path for item in items if item.get_closest_marker("slow")}

@@ -27,14 +27,14 @@ def test_stable():
 """
 
 
-def run(folder: Path, module: str) -> tuple[int, str, list[str]]:
+def run(folder: Path, module: str, *options: str) -> tuple[int, str, list[str]]:
     """Return the exit status, the output and the names of unstable tests."""
     (folder / "test_it.py").write_text(module)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    long\n")
     unstable = folder / "unstable"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.retrying", str(folder / "test_it.py"), "-n", "2",
-         "-c", str(folder / "pytest.ini"), "-p", "no:django", "-p", "no:asyncio"],
+        [sys.executable, "-m", "tests.support.retrying", str(folder), "-n", "2",
+         "-c", str(folder / "pytest.ini"), "-p", "no:django", "-p", "no:asyncio", *options],
         env={**os.environ, UNSTABLE_TESTS: str(unstable)},
         cwd=ROOT,
         capture_output=True,
@@ -51,6 +51,17 @@ def test_one_that_passes_the_second_time_is_named_and_the_rest_runs_once(tmp_pat
     assert status == 0, output
     assert [name.rpartition("::")[2] for name in unstable] == ["test_unstable"]
     assert (tmp_path / "log").read_text() == "ran\n"
+
+
+def test_one_of_a_share_runs_once_more_though_the_other_shares_are_not_collected(
+    tmp_path: Path,
+) -> None:
+    long = "import pytest\npytestmark = pytest.mark.long\n"
+    (tmp_path / "test_a.py").write_text(f"{long}def test_of_the_first_share(): assert False\n")
+    plugin = ["-p", "tests.support.shares"]
+    status, output, unstable = run(tmp_path, f"{long}{PASSES_SECOND}", *plugin, "--share", "2")
+    assert status == 0, output
+    assert [name.rpartition("::")[2] for name in unstable] == ["test_unstable"]
 
 
 @pytest.mark.parametrize(

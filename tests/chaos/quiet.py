@@ -1,5 +1,6 @@
 """After the workload: end what is prepared, wait until all of it is stored, keep evidence."""
 
+import contextlib
 import random
 import shutil
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.chaos.visibility import Stuck, Visibility
 
 #: Without any progress for this long, a receiver will not come on.
 _PATIENCE_SECONDS = 90.0
+#: The SQL interface asks for open transactions apart, and at most this seldom.
+_ASKED_FOR_SECONDS = 60.0
 #: Prepared transactions that are left waiting: they must be shown so at the end.
 _LEFT_WAITING = 2
 
@@ -49,6 +52,8 @@ def caught_up(made: Servers, visibility: Visibility, slot_id: int) -> None:
             "INSERT INTO ledger VALUES (-1, 0, txid_current(), NULL, NULL, 1, 0) RETURNING xid"
         ).fetchone()
         source.execute("COMMIT")
+        prepared = "SELECT transaction::text::bigint FROM pg_prepared_xacts"
+        waiting = [xid for (xid,) in source.execute(prepared)]
     assert row is not None
     with made.on_store() as store:
 
@@ -66,6 +71,26 @@ def caught_up(made: Servers, visibility: Visibility, slot_id: int) -> None:
             except Stuck as stuck:
                 raise Stuck(f"what was committed is not stored: {stuck}") from None
             stored = look.transactions_stored
+        _wait_for_ends(store, visibility, waiting)
+
+
+def _wait_for_ends(
+    store: psycopg.Connection[Any], visibility: Visibility, prepared: list[int]
+) -> None:
+    """Wait until every transaction but those ``prepared`` on the source has ended in the store.
+
+    A look through the SQL interface stores what is committed and may leave out open transactions,
+    so that the end of one that aborted comes later. What stays open is the check's to report.
+    """
+    with contextlib.suppress(Stuck):
+        query = """
+            SELECT FROM transaction
+             WHERE state IN ('receiving', 'streaming') AND xid <> ALL(%s) LIMIT 1
+        """
+        visibility.until(
+            lambda _: store.execute(query, [prepared]).fetchone() is None,
+            _ASKED_FOR_SECONDS + _PATIENCE_SECONDS / 3,
+        )
 
 
 def evidence(made: Servers, verdict: Verdict, folder: Path) -> None:

@@ -29,6 +29,28 @@ SECONDS = {
 _USUAL_SECONDS = 20
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option ``--share``."""
+    parser.addoption(
+        "--share", choices=["today", *map(str, range(1, SHARES + 1))],
+        help="run only this share of the tests that CI's main run leaves out",
+    )  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the share that is asked for.
+
+    Failed tests that run once more are of that share already; the others are not collected then.
+    """
+    share = config.getoption("--share")
+    if share is None or config.getoption("--last-failed"):
+        return
+    chosen = in_share(items, today() if share == "today" else int(share))
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = chosen
+
+
 def is_left_out(item: pytest.Item) -> bool:
     """Return whether CI's main run leaves this test out."""
     return any(item.get_closest_marker(name) for name in ("long", "own_jvm"))
