@@ -118,6 +118,20 @@ def test_all_slots_of_the_server(shop: Source, source) -> None:
     )
 
 
+def test_a_refused_look_links_to_all_slots(signed_in: Client, shop: Source, source) -> None:
+    source.run("SELECT pg_create_physical_replication_slot('standby_fra', true)")
+    try:
+        page = text_of(signed_in.get("/sources/shop/slots/standby_fra/peek/"))
+    finally:
+        source.run("SELECT pg_drop_replication_slot('standby_fra')")
+
+    link = '<a class="btn" href="/sources/shop/slots/">All slots of shop</a>'
+    assert "A look needs an idle logical slot" in page
+    assert page.count(link) == 1
+    possible = text_of(signed_in.get("/sources/shop/slots/theirs/peek/"))
+    assert possible.count(link) == 1
+
+
 def test_the_list_of_slots_is_rendered(signed_in: Client, shop: Source, source) -> None:
     source.run("SELECT pg_create_physical_replication_slot('standby_fra', true)")
     Slot.objects.create(source=shop, name="theirs")
