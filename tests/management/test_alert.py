@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.utils import timezone
 
-from replview.store.models import AlertRule, Delivery, SlotSample, Webhook
+from replview.store.models import Alert, AlertRule, Delivery, SlotSample, Webhook
 from replview.store.write.partitions import ensure_partitions
 from tests.support.alerted_source import GB, Sampled, sampled
 from tests.support.webhook_server import Hook, hook
@@ -48,6 +48,19 @@ def test_rules_and_a_trial(run, sampled: Sampled) -> None:
     for wrong in (["x"], ["lag", "--threshold", "10 GB"], ["lag", "--slot", "shop/x"]):
         with pytest.raises(CommandError):
             run("alert", "try", *wrong)
+
+
+def test_a_rule_of_an_unknown_kind_is_listed_and_not_tried(run, sampled: Sampled) -> None:
+    rule = AlertRule.objects.create(kind="newer", name="From later", severity="now", threshold=7)
+    Alert.objects.create(
+        rule=rule, subject="store", state="firing", began_at=sampled.now, fired_at=sampled.now,
+        message="It is later.", value_last=7, rule_was={"name": "From later", "severity": "now"},
+    )  # fmt: skip
+    (line,) = [line for line in run("alert", "rules").splitlines() if "From later" in line]
+    assert "not evaluated" in line
+    assert "It is later." in run("alert", "list")
+    with pytest.raises(CommandError, match="does not know its kind"):
+        run("alert", "try", str(rule.pk))
 
 
 def test_a_webhook_from_the_command_line(run, db, hook: Hook, monkeypatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import transaction
 
 from replview.features.alerts import built_in, messages, schema_changes
-from replview.features.alerts.kinds import KINDS, kind_of
+from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.measures import Measured, Measures
 from replview.features.alerts.messages import fired_message
 from replview.features.alerts.snapshot import Snapshot
@@ -181,7 +181,7 @@ def _rules() -> list[AlertRule]:
 
 def _is_known(rule: AlertRule) -> bool:
     """Return whether this version knows the rule's kind; after a downgrade it may not."""
-    if rule.kind in KINDS:
+    if kind_of(rule).known:
         return True
     log.warning("alert rule %s is left out: this version does not know its kind", rule.pk)
     return False

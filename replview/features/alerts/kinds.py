@@ -24,6 +24,7 @@ class Subject(StrEnum):
     SOURCE = "source"
     STORE = "store"
     TABLE = "table"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Kind:
     below: bool = False
     #: An event: fires at once, and is over when somebody has seen it or it has not come again.
     event: bool = False
+    #: False: a newer version made the rule, and this one cannot evaluate it.
+    known: bool = True
 
     @property
     def per_slot(self) -> bool:
@@ -134,5 +137,15 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
+#: The kind of a rule that a newer version made, before a downgrade.
+UNKNOWN = Kind(
+    "Unknown to this version", Unit.YES_NO, Subject.UNKNOWN,
+    "A newer version of replview made this rule. This version does not know its kind, and does "
+    "not evaluate it.",
+    "Upgrade replview, or delete the rule. Its alerts stay as they are until then.", known=False,
+)  # fmt: skip
+
+
 def kind_of(rule: AlertRule) -> Kind:
-    return KINDS[rule.kind]
+    """Return what the rule measures; ``UNKNOWN`` where this version does not know its kind."""
+    return KINDS.get(rule.kind, UNKNOWN)

@@ -8,7 +8,7 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import KINDS, Kind, Subject, Unit
+from replview.features.alerts.kinds import Kind, Subject, Unit, kind_of
 from replview.features.alerts.messages import cleared_sentence
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule
@@ -32,7 +32,7 @@ class AlertLine:
 
     @property
     def kind(self) -> Kind:
-        return KINDS[self.alert.rule.kind]
+        return kind_of(self.alert.rule)
 
     @property
     def remedy(self) -> str:
@@ -178,7 +178,7 @@ class RuleRow:
 
     @property
     def kind(self) -> Kind:
-        return KINDS[self.rule.kind]
+        return kind_of(self.rule)
 
     @property
     def level(self) -> Level:
@@ -202,7 +202,9 @@ class RuleRow:
 
 
 def condition_words(rule: AlertRule) -> str:
-    kind = KINDS[rule.kind]
+    kind = kind_of(rule)
+    if not kind.known:
+        return "not evaluated"
     if kind.unit == Unit.YES_NO:
         return ", ".join(rule.tables) if kind.event and rule.tables else "when it is so"
     at, over = (

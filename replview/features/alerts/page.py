@@ -229,7 +229,7 @@ def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
         firing=firing,
         history=history[:PAGE_ALERTS],
         more=len(history) > PAGE_ALERTS,
-        rules_on=AlertRule.objects.filter(enabled=True).count(),
+        rules_on=AlertRule.objects.filter(enabled=True, kind__in=KINDS).count(),
         evaluated_at=dt.datetime.fromisoformat(evaluated) if isinstance(evaluated, str) else None,
         sources=list(Source.objects.values_list("name", flat=True)),
     )

@@ -15,7 +15,7 @@ from replview.access.page import GET, GET_POST, OF_RULE, OPERATOR, POST, VIEWER,
 from replview.access.rights import Role
 from replview.features.alerts.amounts import AmountProblem, exact_words, parse_amount
 from replview.features.alerts.built_in import ensure, original, own_rule
-from replview.features.alerts.kinds import KINDS, Unit
+from replview.features.alerts.kinds import KINDS, Unit, kind_of
 from replview.features.alerts.lines import RuleRow, out_of_reach, rule_rows
 from replview.features.alerts.trial_chart import TrialView, trial_view
 from replview.store.models import AlertRule, WatchedSlot
@@ -71,7 +71,7 @@ class RuleForm(forms.Form):
     enabled = forms.BooleanField(required=False)
 
     def __init__(self, rule: AlertRule, sent: Mapping[str, Any] | None = None) -> None:
-        self.rule, self.kind = rule, KINDS[rule.kind]
+        self.rule, self.kind = rule, kind_of(rule)
         known = {name: getattr(rule, _OF_RULE.get(name, name)) for name in _KEPT}
         super().__init__(sent, initial={**known, "tables": "\n".join(rule.tables)})
         unit, below = self.kind.unit, self.kind.below
@@ -104,7 +104,9 @@ class RuleForm(forms.Form):
         return tables
 
     def clean(self) -> None:
-        """It is over at a value at which it no longer fires."""
+        """Refuse a value at which it is over and yet fires, and a kind that is not known."""
+        if not self.kind.known:
+            self.add_error(None, self.kind.about)
         at, over = (self.cleaned_data.get(name) for name in ("threshold", "clear_threshold"))
         if at is None or over is None:
             return
@@ -146,7 +148,7 @@ def read_rules_page() -> RulesPage:
     return RulesPage(
         rows=rows,
         kinds=[(name, kind.word) for name, kind in KINDS.items()],
-        on=sum(row.rule.enabled for row in rows),
+        on=sum(row.rule.enabled and row.kind.known for row in rows),
         all_sources=not out_of_reach(AlertRule()),
     )
 
@@ -167,6 +169,10 @@ class RulePage:
     @property
     def rule(self) -> AlertRule:
         return self.form.rule
+
+    @property
+    def deletable(self) -> bool:
+        return _may_be_deleted(self.rule)
 
 
 def build_rule_page(form: RuleForm) -> RulePage:
@@ -240,7 +246,7 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
     if action in ("on", "off"):
         found.enabled = action == "on"
         _save(request, found)
-    elif action == "delete" and not found.built_in:
+    elif action == "delete" and _may_be_deleted(found):
         note(Action.CHANGED_SETTINGS, subject=f"alert rule {found.name}: deleted")
         found.delete()
     elif action == "reset" and (came := original(found)):
@@ -250,6 +256,11 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
             setattr(found, name, value)
         return _save(request, found)
     return redirect("alert-rules")
+
+
+def _may_be_deleted(found: AlertRule) -> bool:
+    """Return whether it was added here, or came with a newer version that alone knows its kind."""
+    return not found.built_in or not kind_of(found).known
 
 
 def _check_reach(found: AlertRule) -> None:
@@ -276,7 +287,7 @@ def _unsaved(asked: Any) -> AlertRule:
     if base is not None and slot is not None:
         found = _find(base)
         watched = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=slot)
-        if found.slot_id is not None or not KINDS[found.kind].per_slot:
+        if found.slot_id is not None or not kind_of(found).per_slot:
             raise Http404("this rule has none of a single slot")
         # It may have been made meanwhile: then it is that one.
         return own_rule(found, watched)

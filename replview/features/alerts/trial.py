@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.features.alerts.evaluation import advance, begin, worse
+from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.schema_changes import matches
 from replview.features.alerts.snapshot import past_samples
 from replview.health.conditions import (
@@ -169,6 +170,8 @@ def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> Trial:
     """Try a rule, which need not be saved, against the past hour."""
     until = now or dt.datetime.now(dt.UTC)
     since = until - WINDOW
+    if not kind_of(rule).known:
+        return Trial(since=since, until=until, refusal=kind_of(rule).about)
     if rule.kind == _K.SCHEMA_CHANGE:
         return Trial(since=since, until=until, episodes=list(_schema_changes(rule, since, until)))
     if rule.kind == _K.POISON_CHANGE:

@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import KINDS, Unit
+from replview.features.alerts.kinds import Unit, kind_of
 from replview.features.alerts.trial import Episode, Trial, try_rule
 from replview.store.models import (
     AlertRule,
@@ -61,7 +61,7 @@ class TrialView:
 
 def trial_view(rule: AlertRule) -> TrialView:
     """Try the rule, and say what came of it."""
-    trial, unit = try_rule(rule), KINDS[rule.kind].unit
+    trial, unit = try_rule(rule), kind_of(rule).unit
     lines = [
         EpisodeLine(
             episode=one,
@@ -82,7 +82,7 @@ def trial_view(rule: AlertRule) -> TrialView:
 def _sentence(rule: AlertRule, trial: Trial) -> str:
     if trial.refusal:
         return trial.refusal
-    named = KINDS[rule.kind].event or rule.kind == AlertRule.Kind.POISON_CHANGE
+    named = kind_of(rule).event or rule.kind == AlertRule.Kind.POISON_CHANGE
     if not trial.subjects and not named:
         return "There are no samples of the past hour to try it against."
     of = "" if named else f" on {plural(trial.subjects, 'subject')} looked at"
@@ -123,5 +123,5 @@ def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
         lines=[" ".join(run) for run in runs if len(run) > 1],
         threshold_y=None if rule.threshold is None else y(rule.threshold),
         spans=spans,
-        highest=amount_words(max(known), KINDS[rule.kind].unit),
+        highest=amount_words(max(known), kind_of(rule).unit),
     )

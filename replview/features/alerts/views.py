@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.access.page import GET, OF_ALERT, OPERATOR, POST, VIEWER, Nav, page
-from replview.features.alerts.kinds import KINDS
+from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.messages import announce
 from replview.features.alerts.page import build_alert_page, find_line, read_alerts_page, wanted_of
 from replview.store.models import Alert
@@ -55,7 +55,7 @@ def _mark(request: HttpRequest, numbers: list[int]) -> int:
         for row in found:
             if row.seen_at is None:
                 row.seen_at, row.seen_by = now, by
-            ends = row.state == Alert.State.FIRING and KINDS[row.rule.kind].event
+            ends = row.state == Alert.State.FIRING and kind_of(row.rule).event
             if ends:
                 row.state, row.cleared_at = Alert.State.CLEARED, now
                 row.detail["over_because"] = f"{by} has seen it"

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from replview.features.alerts import built_in
 from replview.features.alerts.amounts import amount_words, parse_amount
-from replview.features.alerts.kinds import KINDS, Unit
+from replview.features.alerts.kinds import Unit, kind_of
 from replview.features.alerts.lines import condition_words
 from replview.features.alerts.trial import try_rule
 from replview.management.instance import Actions, InstanceCommand, find_source
@@ -62,7 +62,7 @@ class Command(Actions, InstanceCommand):
 
     def _try(self, options: dict[str, Any]) -> None:
         rule = _wanted(options)
-        trial, unit = try_rule(rule), KINDS[rule.kind].unit
+        trial, unit = try_rule(rule), kind_of(rule).unit
         if options["format"] == "json":
             self.say(json.dumps([
                 {"name": episode.name, "fired_at": episode.fired_at.isoformat(),
@@ -100,7 +100,7 @@ def _wanted(options: dict[str, Any]) -> AlertRule:
     if rule is None:
         raise CommandError(f"there is no rule {word}; see 'replview alert rules'")
     if options["threshold"]:
-        rule.threshold = parse_amount(options["threshold"], KINDS[rule.kind].unit)
+        rule.threshold = parse_amount(options["threshold"], kind_of(rule).unit)
         rule.clear_threshold = None
     if options["hold"]:
         rule.hold_seconds = parse_amount(options["hold"], Unit.SECONDS)
@@ -122,7 +122,7 @@ def _slot(text: str) -> WatchedSlot:
 
 
 def _facts(alert: Alert) -> dict[str, str]:
-    unit = KINDS[alert.rule.kind].unit
+    unit = kind_of(alert.rule).unit
     since = alert.fired_at or alert.began_at
     return {
         "state": "firing" if alert.state == Alert.State.FIRING else "over",

@@ -19,10 +19,11 @@ from replview.features.alerts.rule_views import (
 from replview.features.alerts.trial_chart import TrialView
 from replview.features.alerts.webhook_acts import add_webhook
 from replview.features.alerts.webhook_views import read_webhooks_page
-from replview.store.models import AlertRule, Delivery, SlotSample, Source, Webhook
+from replview.store.models import Alert, AlertRule, Delivery, SlotSample, Source, Webhook
 from replview.store.write.partitions import ensure_partitions
 from tests.features.alerts.conftest import page
 from tests.support.alerted_source import GB, Sampled
+from tests.support.page_elements import spaced
 
 
 def sent(rule: AlertRule, **changed: str) -> dict[str, str]:
@@ -297,3 +298,49 @@ def test_a_webhook_that_cannot_be_is_said_beside_its_field(admin, db) -> None:
     assert shown.values["name"] == "ops"
     assert not Webhook.objects.exists()
     assert "x/secret" not in answer.content.decode()
+
+
+@pytest.fixture
+def newer(sampled: Sampled) -> AlertRule:
+    """A rule that a newer version made and its alert, which fires."""
+    ensure()
+    rule = AlertRule.objects.create(
+        kind="newer", name="From later", severity="now", threshold=7, built_in=True, key="later"
+    )
+    Alert.objects.create(
+        rule=rule, subject="store", state="firing", began_at=sampled.now, fired_at=sampled.now,
+        message="The store does what nobody knows yet.", value_last=7, value_worst=9,
+        rule_was={"name": "From later", "kind": "newer", "severity": "now", "threshold": 7},
+        detail={"name": "The store"},
+    )  # fmt: skip
+    return rule
+
+
+def test_a_rule_of_an_unknown_kind_is_shown_and_can_be_deleted(signed_in, newer: AlertRule) -> None:
+    alert = newer.alerts.get()
+    listed = page(signed_in, "/alerts/rules/")
+    assert f"{len(BUILT_IN)} rules on." in listed
+    row = listed.split(f'id="rule-{newer.pk}"')[1].split("</tr>")[0]
+    assert ">Unknown to this version</td>" in row
+    assert ">not evaluated</td>" in row
+    assert "The store does what nobody knows yet." in page(signed_in, "/alerts/")
+    assert "Upgrade replview, or delete the rule." in page(signed_in, f"/alerts/{alert.pk}/")
+    one = page(signed_in, f"/alerts/rules/{newer.pk}/")
+    assert "This version does not know its kind" in one
+    assert "<code>newer</code>" in one
+    assert 'id="rule-form"' not in one
+    signed_in.post(f"/alerts/rules/{newer.pk}/change/", {"action": "delete"})
+    assert not AlertRule.objects.filter(pk=newer.pk).exists()
+
+
+def test_a_rule_of_an_unknown_kind_is_neither_tried_nor_changed(
+    signed_in, newer: AlertRule
+) -> None:
+    answer = signed_in.post("/alerts/rules/try/", sent(newer))
+    assert "This version does not know its kind" in spaced(answer.content.decode())
+    assert signed_in.post(f"/alerts/rules/{newer.pk}/", sent(newer)).status_code == 422
+    newer.refresh_from_db()
+    assert (newer.threshold, newer.severity) == (7, "now")
+    seen = signed_in.post(f"/alerts/{newer.alerts.get().pk}/seen/")
+    assert seen.status_code == 302
+    assert newer.alerts.get().state == "firing"
