@@ -13,10 +13,11 @@ from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
 from replview.health.states import Health, Level, Prepared, Reading, worst
 from replview.store.models import Slot, Source
+from replview.store.receiver_workers import SLOTS_PER_WORKER
 from replview.store.retention.size import STOPPED as STORE_FULL
 from replview.store.slot_budget import DROPPED
 from replview.store.slot_control import GIVEN_UP
-from replview.text.formats import age_words, bytes_words, short_words
+from replview.text.formats import age_words, bytes_words, plural, short_words
 
 #: A receiver writes its heartbeat about once a second: after this long we know nothing of it.
 SILENT_AFTER = timedelta(seconds=15)
@@ -40,10 +41,47 @@ def slot_health(
     prepared: Prepared | None,
     now: datetime,
     cause: Cause | None = None,
+    full_workers: int = 0,
 ) -> Health:
-    """The worst that is to be said of a slot; ``cause``: what holds it, where that was asked."""
+    """Return the worst finding about a slot.
+
+    ``cause`` is what holds the slot, where that was asked; ``full_workers`` how many workers run
+    that have no room for it, 0 where one has room.
+    """
     loss = foreseen_loss(slot.source, reading, now, slot)
-    return _with_loss(worst(_findings(slot, reading, prepared, now, cause)), loss)
+    waits = full_workers > 0 and waits_for_worker(slot, now)
+    room = _without_room(slot, full_workers) if waits else None
+    return _with_loss(worst(_findings(slot, reading, prepared, now, cause, room)), loss)
+
+
+def waits_for_worker(slot: Slot, now: datetime) -> bool:
+    """Return whether the slot is to be received and no worker has it."""
+    wanted = slot.desired == Slot.Desired.RUNNING and not slot.temporary
+    return wanted and (slot.heartbeat_at is None or now - slot.heartbeat_at > SILENT_AFTER)
+
+
+def _without_room(slot: Slot, full_workers: int) -> Health:
+    """The slot waits, and no worker can take it."""
+    most, run = SLOTS_PER_WORKER, plural(full_workers, "worker")
+    return Health(
+        level=Level.LOOK,
+        title=f"{slot.name} is not received: every worker has its {most} slots.",
+        cause=f"{run} for slots {'runs' if full_workers == 1 else 'run'}, and one takes {most} at "
+        "most. The source keeps WAL for the slot meanwhile.",
+        next_step=f"add a worker: replview up --receivers {full_workers + 1}, or where processes "
+        "are started one by one, another replview up --only receivers --name NAME.",
+    )
+
+
+def _not_taken(slot: Slot, now: datetime) -> Health:
+    """No worker has ever had the slot, or the last one gave it back."""
+    late = now - slot.state_since > SILENT_AFTER
+    return Health(
+        level=Level.UNKNOWN,
+        title=f"{slot.name} has not been heard of yet.",
+        cause=f"It waits for a worker to take it; one takes {SLOTS_PER_WORKER} slots at most.",
+        next_step="see that a worker for slots runs: replview up." if late else "",
+    )
 
 
 def _with_loss(health: Health, loss: Loss | None) -> Health:
@@ -81,8 +119,14 @@ def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Hea
 
 
 def _findings(
-    slot: Slot, reading: Reading, prepared: Prepared | None, now: datetime, cause: Cause | None
+    slot: Slot,
+    reading: Reading,
+    prepared: Prepared | None,
+    now: datetime,
+    cause: Cause | None,
+    room: Health | None,
 ) -> Iterator[Health]:
+    """Yield every finding; ``room`` says that no worker has room for the slot."""
     if slot.desired == Slot.Desired.REMOVING:
         yield Health(level=Level.IDLE, title=f"{slot.name} is being removed.")
         return
@@ -91,9 +135,13 @@ def _findings(
     if gone is not None:
         yield gone
     else:
-        yield from of_wal(slot.name, slot.source, reading, now, slot, cause)
+        for finding in of_wal(slot.name, slot.source, reading, now, slot, cause):
+            # The slot is read again only where it gets a worker.
+            yield finding if room is None else replace(finding, next_step=room.next_step)
         yield from of_holder(slot.name, reading, now, cause)
     yield from _of_receiver(slot, reading, now)
+    if room is not None:
+        yield room
     if long is not None:
         age = age_words(now - long.prepared_at)
         yield Health(
@@ -153,11 +201,7 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
     elif slot.problem_code and slot.problem_code not in CUT_OFF and not _streams(slot):
         yield _held_up(slot, problem, now)
     elif slot.heartbeat_at is None:
-        yield Health(
-            level=Level.UNKNOWN,
-            title=f"{slot.name} has not been heard of yet.",
-            cause="It waits for a worker to take it.",
-        )
+        yield _not_taken(slot, now)
     elif (silent := now - slot.heartbeat_at > SILENT_AFTER) or not _streams(slot):
         since, why = slot.state_since, str(slot.state)
         if silent:

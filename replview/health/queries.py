@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.utils import timezone
 
 from replview.health.conditions import GROWTH_WINDOWS, growth_of
@@ -11,6 +12,7 @@ from replview.health.states import Level, Prepared, Reading
 from replview.store.django_session import rows
 from replview.store.models import Slot, Source, Transaction
 from replview.store.models.seen import seen_ids
+from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
 # The alerts first.
@@ -203,6 +205,23 @@ def read_window(now: datetime) -> timedelta:
     age = timedelta(0) if first is None else now - first
     windows = (timedelta(minutes=15), timedelta(hours=1))
     return next((window for window in windows if age <= window), longest)
+
+
+_FULL_WORKERS = """
+SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
+  FROM (SELECT count(*) AS slots FROM slot
+         WHERE lease_owner <> ''
+           AND heartbeat_at > %(since)s
+         GROUP BY lease_owner) workers
+"""
+
+
+def read_full_workers(now: datetime) -> int:
+    """Return how many workers for slots run, where each has as many slots as it takes; 0: one has
+    room, or none is known to run.
+    """
+    since = now - timedelta(seconds=settings.LEASE_SECONDS)
+    return int(rows(_FULL_WORKERS, {"most": SLOTS_PER_WORKER, "since": since})[0][0])
 
 
 #: By incarnation: how many are open, and the one prepared for longest.

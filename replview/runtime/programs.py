@@ -8,6 +8,7 @@ from typing import NoReturn
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.environment import for_programs, is_on
 from replview.runtime.supervisor import CODE_FOLDER, Program
+from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 #: How one group of processes after another is stopped: sources after whoever reads them, since a
 #: server's fast shutdown waits for its walsenders; the store last.
@@ -36,8 +37,11 @@ def workers(receivers: int = 1) -> list[Program]:
 
 
 def receivers_worker(name: str = "receivers") -> Program:
-    """A worker for slots, eight at most; each of several on a host has a name of its own."""
-    options = ("-Q", "receivers", "--pool=threads", "--concurrency=8", "--disable-prefetch")
+    """Return a worker for slots, which takes a fixed number of them at most; each of several on a
+    host has a name of its own.
+    """
+    concurrency = f"--concurrency={SLOTS_PER_WORKER}"
+    options = ("-Q", "receivers", "--pool=threads", concurrency, "--disable-prefetch")
     return _worker(name, *options)
 
 

@@ -44,6 +44,34 @@ def test_a_slot_nobody_took_yet_is_unknown() -> None:
     assert level(make_slot(heartbeat_at=None, state="starting")) == Level.UNKNOWN
 
 
+def test_a_slot_that_waits_says_how_many_a_worker_takes() -> None:
+    waits = make_slot(heartbeat_at=None, state="stopped", state_since=NOW - timedelta(minutes=1))
+    health = slot_health(waits, CALM, None, NOW)
+    assert health.level == Level.UNKNOWN
+    assert health.cause == "It waits for a worker to take it; one takes 8 slots at most."
+    assert health.next_step == "see that a worker for slots runs: replview up."
+
+
+def test_where_no_worker_has_room_the_limit_and_the_remedy_are_named() -> None:
+    never = make_slot(heartbeat_at=None, state="stopped")
+    left = make_slot(heartbeat_at=NOW - timedelta(minutes=3))
+    for slot in (never, left):
+        health = slot_health(slot, CALM, None, NOW, full_workers=2)
+        assert health.level == Level.LOOK
+        assert health.title == "replview is not received: every worker has its 8 slots."
+        assert health.cause.startswith("2 workers for slots run, and one takes 8 at most.")
+        assert health.next_step.startswith("add a worker: replview up --receivers 3, or")
+    for slot in (make_slot(), make_slot(desired="stopped", heartbeat_at=None)):
+        assert "8 slots" not in slot_health(slot, CALM, None, NOW, full_workers=2).title
+
+
+def test_a_slot_without_a_worker_near_its_limit_is_told_to_get_one() -> None:
+    near = replace(CALM, retained_wal_bytes=60 * GB)
+    health = slot_health(make_slot(heartbeat_at=None), near, None, NOW, full_workers=1)
+    assert health.title == "replview retains 60\xa0GB of 64\xa0GB."
+    assert health.next_step.startswith("add a worker: replview up --receivers 2")
+
+
 def test_a_source_that_does_not_answer_is_unknown_with_the_reason() -> None:
     health = slot_health(
         make_slot(state="reconnecting", problem_code="unreachable",

@@ -9,6 +9,7 @@ import sys
 import pytest
 from django.core.management.base import CommandError
 from django.db import connection
+from django.utils import timezone
 
 from replview.store.models import Slot, SlotEvent
 from tests.support.source_traces import left_on
@@ -101,6 +102,23 @@ def test_list(run, registered) -> None:
     (facts,) = json.loads(run("slot", "list", "--format", "json"))
     assert facts["problem"] == "the slot is lost"
     assert facts["checkpoint_lsn"] is None
+
+
+def test_list_names_the_limit_of_workers_that_have_no_room(run, registered) -> None:
+    now = timezone.now()
+    for number in range(1, 9):
+        Slot.objects.create(source=registered, name=f"s{number}", state="streaming",
+                            lease_owner="receivers@host", heartbeat_at=now)  # fmt: skip
+    Slot.objects.create(source=registered, name="ninth")
+    told = "ninth is not received: every worker has its 8 slots."
+
+    (line,) = [line for line in run("slot", "list").splitlines() if "shop/ninth" in line]
+    assert told in line
+    assert "add a worker: replview up --receivers 2" in line
+
+    # A second worker has room: it takes the slot within seconds.
+    Slot.objects.filter(name="s8").update(lease_owner="receivers2@host")
+    assert told not in run("slot", "list")
 
 
 def test_remove_drops_what_replview_made_and_nothing_else(run, registered, shop) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from replview.store.models import AlertRule
+from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 
 class Unit(StrEnum):
@@ -89,8 +90,8 @@ KINDS: dict[str, Kind] = {
         "Receiver down", Unit.SECONDS, Subject.OUR_SLOT,
         "A slot that is wanted running has had no receiver, or no heartbeat from it, for "
         "so long. Known after ten seconds.",
-        "The slot's page says why. A worker must run: replview up, or a celery worker of "
-        "the queue receivers.",
+        "The slot's page says why. A worker must run and have room: replview up --receivers N "
+        f"starts N of them, and each takes {SLOTS_PER_WORKER} slots at most.",
     ),
     _K.SLOT_INACTIVE: Kind(
         "Slot inactive", Unit.SECONDS, Subject.SLOT,

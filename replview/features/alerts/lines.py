@@ -8,7 +8,7 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import Kind, Subject, Unit, kind_of
+from replview.features.alerts.kinds import Kind, Unit, kind_of
 from replview.features.alerts.messages import cleared_sentence
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule
@@ -37,7 +37,7 @@ class AlertLine:
     @property
     def remedy(self) -> str:
         """What to do: as the slot's page says it, else what its kind of rule asks for."""
-        step = self.next_step if self.firing and self.kind.of == Subject.SLOT else ""
+        step = self.next_step if self.firing and self.kind.per_slot else ""
         return f"{step[:1].upper()}{step[1:]}" or self.kind.remedy
 
     @property

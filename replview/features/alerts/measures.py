@@ -11,6 +11,7 @@ from typing import Any
 
 from replview.features.alerts.snapshot import Snapshot
 from replview.health import conditions
+from replview.health.findings import waits_for_worker
 from replview.store.django_session import rows
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
@@ -178,7 +179,9 @@ def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:
     """Seconds without a receiver, or without its heartbeat; 0: it streams."""
     for slot in snapshot.ours:
         if slot.desired == Slot.Desired.RUNNING:
-            detail = {"state": slot.state, "problem": slot.problem_code}
+            detail: dict[str, object] = {"state": slot.state, "problem": slot.problem_code}
+            if waits_for_worker(slot, snapshot.now) and snapshot.full_workers:
+                detail["full_workers"] = snapshot.full_workers
             yield _of_our_slot(slot, _silent_seconds(snapshot, slot), detail=detail)
 
 

@@ -11,6 +11,7 @@ import orjson
 from replview.features.alerts.amounts import amount_words
 from replview.features.alerts.kinds import KINDS, Unit, kind_of
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Webhook
+from replview.store.receiver_workers import SLOTS_PER_WORKER
 from replview.store.slot_log import add_line, after_seq
 
 _K = AlertRule.Kind
@@ -36,7 +37,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
         f"{_of(detail, 'retained_wal_bytes', 'limit_bytes')}.",
         _K.TIME_TO_LOSS: f"{name} will be lost in about {amount}{_span(detail)}{_pace(detail)}.",
         _K.LAG: f"{name} lags by {amount}.",
-        _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_problem(detail)}.",
+        _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_no_room(detail)}.",
         _K.SLOT_LOST: f"{name} is lost: "
         f"{_LOST.get(reason, reason or 'the server does not say why')}.",
         _K.SLOT_INACTIVE: f"Nobody has read {name} for {amount}.",
@@ -85,6 +86,13 @@ def _span(detail: dict[str, Any]) -> str:
 def _problem(detail: dict[str, Any]) -> str:
     problem = str(detail.get("problem") or "").replace("_", " ")
     return f" ({problem})" if problem else ""
+
+
+def _no_room(detail: dict[str, Any]) -> str:
+    """Why it has no receiver: there is no room for it, or its problem."""
+    if not detail.get("full_workers"):
+        return _problem(detail)
+    return f": every worker has its {SLOTS_PER_WORKER} slots; add a worker"
 
 
 def announce(alert: Alert, now: dt.datetime) -> None:

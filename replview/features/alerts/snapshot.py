@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from replview.health.queries import Pace, read_paces
+from replview.health.queries import Pace, read_full_workers, read_paces
 from replview.health.source_state import stale_after
 from replview.store.django_session import rows
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
@@ -90,6 +90,11 @@ class Snapshot:
     @cached_property
     def looks(self) -> dict[int, SourceLook]:
         return SourceLook.objects.in_bulk()
+
+    @cached_property
+    def full_workers(self) -> int:
+        """How many workers for slots run, where none of them has room."""
+        return read_full_workers(self.now)
 
     @cached_property
     def paces(self) -> dict[int, Pace]:

@@ -212,6 +212,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
         "rolled_back": f"{facts['changes_rolled_back']:,}",
         "health": facts["health"],
         "problem": facts["problem"],
+        "next_step": facts["next_step"],
     }
 
 

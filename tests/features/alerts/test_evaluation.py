@@ -7,6 +7,7 @@ import pytest
 from replview.features.alerts import evaluation
 from replview.features.alerts.built_in import BUILT_IN, ensure
 from replview.features.alerts.evaluation import EVALUATE_LOCK, evaluate
+from replview.features.alerts.kinds import kind_of
 from replview.features.alerts.messages import cleared_sentence
 from replview.store.models import (
     Alert,
@@ -274,6 +275,26 @@ def test_a_rule_of_an_unknown_kind_is_left_out(sampled: Sampled, caplog) -> None
     assert (logged.levelname, logged.getMessage()) == (
         "WARNING", f"alert rule {rule.pk} is left out: this version does not know its kind",
     )  # fmt: skip
+
+
+def test_a_slot_that_no_worker_has_room_for_names_the_limit(sampled: Sampled) -> None:
+    only("receiver_down", threshold=10)
+    sampled.now += dt.timedelta(seconds=60)
+    for number in range(7):
+        Slot.objects.create(source=sampled.source, name=f"s{number}", state="streaming",
+                            lease_owner="receivers@host", heartbeat_at=sampled.now)  # fmt: skip
+    Slot.objects.filter(pk=sampled.slot.pk).update(
+        lease_owner="receivers@host", heartbeat_at=sampled.now
+    )
+    Slot.objects.create(source=sampled.source, name="ninth", state="stopped",
+                        state_since=START)  # fmt: skip
+
+    (alert,) = sampled.passes(1)
+    assert alert.message == (
+        "shop/ninth has had no working receiver for 1 min 1 s: every worker has its 8 slots; "
+        "add a worker."
+    )
+    assert "each takes 8 slots at most" in kind_of(alert.rule).remedy
 
 
 def test_schema_changes_until_somebody_has_seen_them_or_they_rest(sampled: Sampled) -> None:
