@@ -153,6 +153,8 @@ def carry_out_move(source: Source, move: Move, *, by: str) -> None:
         in_recovery=server.in_recovery,
         encoding=server.encoding,
         max_slot_wal_keep_bytes=server.max_slot_wal_keep_bytes,
+        idle_slot_timeout_seconds=server.idle_slot_timeout_seconds,
+        hot_standby_feedback=server.hot_standby_feedback,
     )
     outcomes = {outcome.name: outcome.word for outcome in move.outcomes}
     write_down(source, by, "move", "The source was moved to another address.", kind=move.kind,

@@ -11,7 +11,8 @@ from decoder.scalars import LSN
 from replview.catalog.connections import Connection, Query
 
 #: PostgreSQL counts memory settings in these.
-_UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1, "s": 1000}
+_UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1,
+          "s": 1000, "min": 60_000}  # fmt: skip
 #: What a server tells only from a version on.
 _TOLD_FROM = {
     13: "how much WAL a slot may still keep",
@@ -61,7 +62,8 @@ POSITION = Query(
 _SETTINGS = [
     "wal_level", "effective_wal_level", "max_replication_slots", "max_wal_senders",
     "max_slot_wal_keep_size", "logical_decoding_work_mem", "max_prepared_transactions",
-    "wal_sender_timeout", "output_plugin_libraries",
+    "wal_sender_timeout", "output_plugin_libraries", "idle_replication_slot_timeout",
+    "hot_standby_feedback",
 ]  # fmt: skip
 #: One entry of a list of libraries: in double quotes anything may stand.
 _ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
@@ -119,6 +121,11 @@ class ServerFacts:
     wal_sender_timeout_ms: int
     #: The plugins that may be used; None: the version has no such list, any may be.
     output_plugins: tuple[str, ...] | None = None
+    #: After so long without a reader a checkpoint invalidates a slot; 0: never, None: before 18,
+    #: which has no such limit.
+    idle_slot_timeout_seconds: int | None = None
+    #: Whether a standby keeps its primary from removing rows that its slots need.
+    hot_standby_feedback: bool | None = None
     #: When the server was started: with the system identifier it says which one this is.
     started_at: dt.datetime | None = None
     #: See ``catalog.server``; empty before 17.
@@ -134,6 +141,7 @@ def read_server_facts(connection: Connection) -> ServerFacts:
     """Everything about the server that replication depends on."""
     settings = {row["name"]: row for row in SETTINGS.rows(connection, _SETTINGS)}
     identity = _identity(connection)
+    idle_ms = _quantity(settings.get("idle_replication_slot_timeout"))
     return ServerFacts(
         **SERVER.row(connection),
         system_identifier=identity["system_identifier"],
@@ -146,6 +154,8 @@ def read_server_facts(connection: Connection) -> ServerFacts:
         max_prepared_transactions=int(settings["max_prepared_transactions"]["setting"]),
         wal_sender_timeout_ms=int(settings["wal_sender_timeout"]["setting"]),
         output_plugins=_entries(settings.get("output_plugin_libraries")),
+        idle_slot_timeout_seconds=None if idle_ms is None else idle_ms // 1000,
+        hot_standby_feedback=settings["hot_standby_feedback"]["setting"] == "on",
         failover_settings=read_failover_settings(connection),
     )
 

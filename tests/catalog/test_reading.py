@@ -30,6 +30,8 @@ def test_server_facts(any_source) -> None:
     assert facts.max_slot_wal_keep_bytes == (-1 if any_source.version >= 13 else None)
     decoding_memory = 64 * 1024 if any_source.version >= 13 else None
     assert facts.logical_decoding_work_mem_bytes == decoding_memory
+    assert facts.idle_slot_timeout_seconds == (0 if any_source.version >= 18 else None)
+    assert facts.hot_standby_feedback is False
     assert facts.system_identifier is not None
     assert facts.timeline == 1
     assert not facts.in_recovery

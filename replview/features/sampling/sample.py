@@ -215,6 +215,8 @@ def _facts(facts: server.ServerFacts) -> dict[str, object]:
         "encoding": facts.encoding,
         "in_recovery": facts.in_recovery,
         "max_slot_wal_keep_bytes": facts.max_slot_wal_keep_bytes,
+        "idle_slot_timeout_seconds": facts.idle_slot_timeout_seconds,
+        "hot_standby_feedback": facts.hot_standby_feedback,
         **dict.fromkeys(("problem_code", "problem_cause", "problem_remedy"), ""),
     }
     if facts.system_identifier is not None:

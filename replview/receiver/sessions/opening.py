@@ -205,11 +205,13 @@ def _note_source(
     store.execute(
         """
         UPDATE source SET server_version = %s, system_identifier = %s, timeline = %s,
-            encoding = %s, in_recovery = %s, max_slot_wal_keep_bytes = %s, checked_at = now()
+            encoding = %s, in_recovery = %s, max_slot_wal_keep_bytes = %s,
+            idle_slot_timeout_seconds = %s, hot_standby_feedback = %s, checked_at = now()
         WHERE id = %s
         """,
         [server.version, identity.system_identifier, identity.timeline, server.encoding,
-         server.in_recovery, server.max_slot_wal_keep_bytes, slot.source_id],
+         server.in_recovery, server.max_slot_wal_keep_bytes, server.idle_slot_timeout_seconds,
+         server.hot_standby_feedback, slot.source_id],
     )  # fmt: skip
     store.execute(
         "UPDATE slot SET published_tables = %s WHERE id = %s", [published_tables, slot.id]

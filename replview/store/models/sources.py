@@ -36,6 +36,10 @@ class Source(Table):
     encoding = models.TextField(null=True)
     in_recovery = models.BooleanField(null=True)
     max_slot_wal_keep_bytes = models.BigIntegerField(null=True)
+    #: idle_replication_slot_timeout; 0: none, None: unknown, or before 18, which has none.
+    idle_slot_timeout_seconds = models.IntegerField(null=True)
+    #: Whether a standby has its primary keep the rows that its slots need.
+    hot_standby_feedback = models.BooleanField(null=True)
     checked_at = models.DateTimeField(null=True)
     #: What is wrong with reaching it: a code of ``receiver.problems``, cause, remedy (often SQL).
     problem_code = models.TextField(default="", blank=True)
