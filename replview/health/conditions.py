@@ -25,6 +25,8 @@ STEADY_BYTES_PER_SECOND = 1024
 #: Loss is foretold once this share of the limit is used: before that, any burst of writing would
 #: look like one. A pace of minutes foretells no more than a week.
 _FORETOLD_FROM, _FORETOLD_SECONDS = 0.1, 7 * 86400
+#: A reader that connects anew, or polls, leaves its slot idle meanwhile.
+_IDLE_FORETOLD_FROM = 0.5
 #: With less than this left to confirm, a reader that is connected has no lag worth a name: a
 #: walsender that has nothing to measure reports none.
 _CAUGHT_UP_BYTES = 16 << 20
@@ -123,6 +125,11 @@ def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | Non
     return known[0] if still else median(known), min(known), max(known)
 
 
+#: The limits that end a slot, as sentences and alerts name them.
+BY_SERVER, BY_BUDGET = "max_slot_wal_keep_size", "its WAL budget"
+BY_IDLE = "idle_replication_slot_timeout"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
     """In how many seconds a slot is lost: about, at the soonest and at the latest; infinite where
@@ -132,11 +139,23 @@ class Loss:
     seconds: float
     soonest: float
     latest: float
+    #: The limit that ends it: ``BY_SERVER``, ``BY_BUDGET`` or ``BY_IDLE``; empty: none in sight.
+    by: str = ""
 
-    def as_json(self) -> dict[str, float | None]:
+    @property
+    def in_sight(self) -> bool:
+        return self.seconds < math.inf
+
+    @property
+    def at_checkpoint(self) -> bool:
+        """Whether a limit of the server is passed, so that its next checkpoint ends the slot."""
+        return self.seconds <= 0 and self.by != BY_BUDGET
+
+    def as_json(self) -> dict[str, object]:
         """Return the estimate in seconds; ``latest`` is null where it may never be lost."""
         latest = None if self.latest == math.inf else round(self.latest)
-        return {"seconds": round(self.seconds), "soonest": round(self.soonest), "latest": latest}
+        return {"seconds": round(self.seconds), "soonest": round(self.soonest), "latest": latest,
+                "by": self.by}  # fmt: skip
 
     @property
     def span(self) -> str:
@@ -152,15 +171,50 @@ _NONE_IN_SIGHT = Loss(seconds=math.inf, soonest=math.inf, latest=math.inf)
 
 
 def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
-    """Return the one estimate of pages, charts, alerts and the API; None where it is not known, or
-    nothing limits the slot.
+    """Return the one estimate of pages, charts, alerts and the API, by the limit that is reached
+    first; None where it is not known, or nothing limits the slot.
+
+    A timeout that has begun to run is foretold from ``_IDLE_FORETOLD_FROM`` of it on, as readers
+    come back; and before that where another loss is in sight, which is not to be told instead.
     """
+    wal, idle = loss_by_wal(source, reading, slot), loss_by_idle(source, reading)
+    if wal is None and idle_timeout(source) and reading.retained_wal_bytes is not None:
+        wal = _NONE_IN_SIGHT if limit_of(source, slot, losing=True).by == "none" else None
+    if idle is None or reading.lost:
+        return wal
+    in_sight = wal is not None and wal.in_sight
+    if not in_sight and idle.seconds > (1 - _IDLE_FORETOLD_FROM) * (idle_timeout(source) or 0):
+        return wal
+    return idle if wal is None or idle.seconds < wal.seconds else wal
+
+
+def idle_timeout(source: Source) -> int | None:
+    """Return ``idle_replication_slot_timeout`` in seconds; None: there is none, or unknown."""
+    return source.idle_slot_timeout_seconds or None
+
+
+def loss_by_idle(source: Source, reading: Reading) -> Loss | None:
+    """Return when the slot may be lost because nobody reads it; None: the timeout does not run.
+
+    The first checkpoint after the timeout ends it. Source: PostgreSQL 18, slot.c,
+    ``DetermineSlotInvalidationCause()``.
+    """
+    timeout = idle_timeout(source)
+    if timeout is None or reading.idle_since is None or reading.sampled_at is None:
+        return None
+    left = max(timeout - (reading.sampled_at - reading.idle_since).total_seconds(), 0.0)
+    return Loss(seconds=left, soonest=left, latest=left, by=BY_IDLE)
+
+
+def loss_by_wal(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
+    """Return when the slot is lost for the WAL that it retains; None: unknown, or no limit."""
     retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading, losing=True)
     left = left_bytes(retained, reading.safe_wal_bytes, limit)
     if left is None or retained is None or reading.lost:
         return None
+    by = BY_BUDGET if limit.by == "budget" else BY_SERVER
     if left <= 0:
-        return Loss(seconds=0.0, soonest=0.0, latest=0.0)
+        return Loss(seconds=0.0, soonest=0.0, latest=0.0, by=by)
     pace = reading.growth_bytes_per_second
     if retained < _FORETOLD_FROM * (limit.size_bytes or 1):
         return _NONE_IN_SIGHT
@@ -170,7 +224,7 @@ def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> 
         return _NONE_IN_SIGHT
     slowest, fastest = reading.growth_between or (pace, pace)
     latest = left / slowest if slowest > 0 else math.inf
-    return Loss(seconds=left / pace, soonest=left / fastest, latest=latest)
+    return Loss(seconds=left / pace, soonest=left / fastest, latest=latest, by=by)
 
 
 def foreseen_loss(
@@ -178,7 +232,31 @@ def foreseen_loss(
 ) -> Loss | None:
     """Return ``time_to_loss`` where it is of the present and a loss is in sight, else None."""
     loss = time_to_loss(source, reading, slot) if reading.fresh(now) else None
-    return None if loss is None or loss.seconds == math.inf else loss
+    return loss if loss is not None and loss.in_sight else None
+
+
+def later_loss(
+    source: Source, reading: Reading, first: Loss, slot: Slot | None = None
+) -> Loss | None:
+    """Return what would end the slot next if ``first`` did not; None: nothing in sight."""
+    found = loss_by_wal(source, reading, slot) if first.by == BY_IDLE else None
+    if first.by != BY_IDLE:
+        found = loss_by_idle(source, reading)
+    return found if found is not None and found.in_sight else None
+
+
+def idle_since(facts: Mapping[str, Any], *, on_standby: bool) -> datetime | None:
+    """Return since when the server counts a slot as idle for its timeout; None: it does not.
+
+    A slot that reserves no WAL, and one that a standby keeps in step with its primary's, is
+    exempt. Source: PostgreSQL 18, slot.c, ``CanInvalidateIdleSlot()``.
+    """
+    since = facts.get("inactive_since")
+    exempt = facts.get("synced") is True and on_standby
+    unused = "restart_lsn" in facts and facts["restart_lsn"] is None
+    if facts.get("active") is not False or since is None or exempt or unused:
+        return None
+    return since if isinstance(since, datetime) else datetime.fromisoformat(str(since))
 
 
 def lost_reason(facts: Mapping[str, object], server_version: int | None = None) -> str:
@@ -213,8 +291,10 @@ class Observation:
         value = self.facts.get(name)
         return None if value is None else float(value)
 
-    def reading(self) -> Reading:
-        """Return the reading of its WAL that pages show."""
+    def reading(self, slot: WatchedSlot) -> Reading:
+        """Return the reading of the slot that pages show."""
+        # A past sample does not tell which slots a standby keeps in step.
+        facts = {"synced": slot.facts.get("synced"), **self.facts}
         retained, safe = self.number("retained_wal_bytes"), self.number("safe_wal_size")
         pace, *between = self.growth or (None,)
         return Reading(
@@ -224,6 +304,7 @@ class Observation:
             wal_status=self.facts.get("wal_status"),
             growth_bytes_per_second=pace,
             growth_between=(between[0], between[1]) if between else None,
+            idle_since=idle_since(facts, on_standby=slot.source.in_recovery is True),
         )
 
 
@@ -246,8 +327,8 @@ def retained_share(slot: WatchedSlot, seen: Observation) -> float | None:
 
 
 def seconds_to_loss(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Return the time until the source removes WAL that the slot needs; infinite: none."""
-    loss = time_to_loss(slot.source, seen.reading(), slot.slot)
+    """Return the time until the slot is lost; infinite: no loss is in sight."""
+    loss = time_to_loss(slot.source, seen.reading(slot), slot.slot)
     return None if loss is None else loss.seconds
 
 
@@ -292,6 +373,7 @@ def concerns(kind: str, slot: WatchedSlot, *, own_rule: bool) -> bool:
         limited = share_limit_bytes(slot) is not None
         return limited if kind == _K.RETAINED_SHARE else own_rule or not limited
     if kind == _K.TIME_TO_LOSS:
-        return limit_of(slot.source, slot.slot, losing=True).size_bytes is not None
+        by_wal = limit_of(slot.source, slot.slot, losing=True).size_bytes is not None
+        return by_wal or idle_timeout(slot.source) is not None
     # A slot that is synchronised from the primary is never read on a standby.
     return kind != _K.SLOT_INACTIVE or not (slot.facts.get("synced") is True or slot.temporary)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from replview.health.conditions import Loss, foreseen_loss
+from replview.health.findings_limits import idle_words
 from replview.health.findings_wal import behind, lost, of_holder, of_wal
 from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
@@ -88,7 +89,7 @@ def _with_loss(health: Health, loss: Loss | None) -> Health:
     """What is to be said, with the estimate, whether that is what is said or not."""
     if loss is None:
         return replace(health, loss_seconds=None)
-    return replace(health, loss_seconds=loss.seconds, loss_span=loss.span)
+    return replace(health, loss_seconds=loss.seconds, loss_span=loss.span, loss_by=loss.by)
 
 
 def source_health(source: Source, slots: Iterable[Health], now: datetime) -> Health:
@@ -166,7 +167,7 @@ def _gone(slot: Slot, reading: Reading) -> Health | None:
     )
 
 
-def _stopped(slot: Slot) -> Health:
+def _stopped(slot: Slot, reading: Reading) -> Health:
     """Nobody is to receive it, and why."""
     problem = _clause(slot.problem_cause)
     problem = problem[:1].upper() + problem[1:]
@@ -189,7 +190,8 @@ def _stopped(slot: Slot) -> Health:
     return Health(
         level=Level.LOOK,
         title=f"{slot.name} is stopped.",
-        cause="Nobody reads it, and the source keeps WAL for it.",
+        cause="Nobody reads it, and the source keeps WAL for it."
+        + idle_words(slot.source, reading),
         next_step="start it or remove it.",
     )
 
@@ -197,7 +199,7 @@ def _stopped(slot: Slot) -> Health:
 def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health]:
     problem = _clause(slot.problem_cause)
     if slot.desired == Slot.Desired.STOPPED:
-        yield _stopped(slot)
+        yield _stopped(slot, reading)
     elif slot.problem_code and slot.problem_code not in CUT_OFF and not _streams(slot):
         yield _held_up(slot, problem, now)
     elif slot.heartbeat_at is None:
@@ -324,7 +326,7 @@ def _watched_findings(
     elif slot.active:
         yield _read(slot, reading)
     else:
-        yield _unread(slot, now)
+        yield _unread(slot, reading, now)
 
 
 def _read(slot: ServerSlot, reading: Reading) -> Health:
@@ -353,7 +355,7 @@ def _read(slot: ServerSlot, reading: Reading) -> Health:
     )
 
 
-def _unread(slot: ServerSlot, now: datetime) -> Health:
+def _unread(slot: ServerSlot, reading: Reading, now: datetime) -> Health:
     """Nobody reads it: since when, and whether that is to be minded."""
     if slot.synced:
         return Health(
@@ -380,7 +382,7 @@ def _unread(slot: ServerSlot, now: datetime) -> Health:
     return Health(
         level=Level.LOOK if minded else Level.IDLE,
         title=f"{slot.name}: {reader} {when}.",
-        cause=f"The source keeps {held} of WAL for it.",
+        cause=f"The source keeps {held} of WAL for it.{idle_words(slot.source, reading)}",
         next_step=step,
     )
 

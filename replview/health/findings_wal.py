@@ -4,14 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from replview.health.conditions import STEADY_BYTES_PER_SECOND, WalLimit, foreseen_loss, limit_of
+from replview.health.conditions import (
+    BY_IDLE,
+    STEADY_BYTES_PER_SECOND,
+    Loss,
+    WalLimit,
+    foreseen_loss,
+    limit_of,
+    loss_by_wal,
+)
+from replview.health.findings_limits import LOSS_SOON_SECONDS, later_words, loss_title, of_idle
 from replview.health.holding import BEHIND_BYTES, SHARE, Cause
 from replview.health.open_transactions import LONG
-from replview.health.states import Health, Level, Reading
+from replview.health.states import Health, Level, Reading, worst
 from replview.store.models import Slot, Source
 from replview.text.formats import age_words, bytes_words
 
-LOSS_SOON_SECONDS = 6 * 3600
 LOSS_AHEAD_SECONDS = 24 * 3600
 #: From here on being behind needs a look.
 FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
@@ -93,13 +101,36 @@ def of_wal(
     slot: Slot | None = None,
     cause: Cause | None = None,
 ) -> Iterator[Health]:
-    """Retained WAL that comes near its limit, or is much where there is none; what its ``cause``,
-    where that is known, asks for.
+    """Yield what brings the slot near its end, each with what its ``cause``, where that is known,
+    asks for: retained WAL near a limit, or much where there is none, and time without a reader.
+
+    Only the limit that is reached first says when the slot is lost.
     """
     next_step = cause.next_step if cause is not None else ""
-    retained, limit = reading.retained_wal_bytes, limit_of(source, slot, reading)
+    retained = reading.retained_wal_bytes
     if retained is None or not reading.fresh(now):
         return
+    first = foreseen_loss(source, reading, now, slot)
+    found = [*_of_sizes(name, source, reading, first, retained, slot)]
+    for health in found:
+        yield replace(health, next_step=next_step) if next_step else health
+    if first is not None and first.by == BY_IDLE:
+        idle = of_idle(name, source, reading, first, slot)
+        yield replace(idle, level=worst([idle, *found]).level)
+
+
+def _of_sizes(
+    name: str,
+    source: Source,
+    reading: Reading,
+    first: Loss | None,
+    retained: int,
+    slot: Slot | None,
+) -> Iterator[Health]:
+    """Yield a finding of each limit on retained WAL: one that ends the slot, and one that alerts;
+    ``first`` is the loss that comes first, by whichever limit.
+    """
+    limit = limit_of(source, slot, reading)
     if limit.size_bytes is None:
         if retained > MUCH_WAL_BYTES:
             no_limit = "The source sets no limit: it can fill the disk."
@@ -107,15 +138,19 @@ def of_wal(
                 level=Level.LOOK,
                 title=f"{name} retains {bytes_words(retained)} of WAL.",
                 cause=no_limit if limit.by == "none" else "Its limit is unknown.",
-                next_step=next_step or "set max_slot_wal_keep_size.",
+                next_step="set max_slot_wal_keep_size.",
             )
         return
-    foreseen = foreseen_loss(source, reading, now, slot)
-    loss = foreseen.seconds if foreseen is not None else None
-    level = _level(limit, retained, reading, loss)
-    if level is not None:
-        near = _near_limit(name, level, limit, retained, reading, loss)
-        yield replace(near, next_step=next_step) if next_step else near
+    ending = limit_of(source, slot, reading, losing=True)
+    for each in [limit] if limit == ending or ending.size_bytes is None else [limit, ending]:
+        by_wal = loss_by_wal(source, reading, slot) if each.loses else None
+        seconds = by_wal.seconds if by_wal is not None and by_wal.in_sight else None
+        level = _level(each, retained, reading, seconds)
+        if level is not None:
+            told = first if each.loses and first is not None and first.by != BY_IDLE else None
+            near = _near_limit(name, level, each, retained, reading, told)
+            then = later_words(source, reading, told, slot) if told is not None else ""
+            yield replace(near, cause=f"{near.cause}{then}")
 
 
 def of_holder(name: str, reading: Reading, now: datetime, cause: Cause | None) -> Iterator[Health]:
@@ -154,7 +189,7 @@ def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None)
 
 
 def _near_limit(
-    name: str, level: Level, limit: WalLimit, retained: int, reading: Reading, loss: float | None
+    name: str, level: Level, limit: WalLimit, retained: int, reading: Reading, loss: Loss | None
 ) -> Health:
     size, growing = bytes_words(limit.size_bytes or 0), reading.growth_bytes_per_second or 0
     if reading.wal_status == "unreserved":
@@ -163,27 +198,27 @@ def _near_limit(
             title=f"{name} is lost at the source's next checkpoint.",
             cause=f"It retains {bytes_words(retained)}, more than max_slot_wal_keep_size allows.",
             next_step="let it be read at once, or raise max_slot_wal_keep_size.",
-            loss_seconds=loss,
+            loss_seconds=None if loss is None else loss.seconds,
         )
     what = f"the limit of {size}" if limit.by == "server" else f"its budget of {size}"
     end = {
         "server": "At the limit the slot is lost.",
         "budget": "There replview drops the slot, to protect the database.",
-        "record": "There replview only alerts, to protect the record: it can fill the disk.",
+        "record": "There replview only alerts, to protect the record: WAL goes on growing.",
     }[limit.by]
     cause = f"WAL grows {bytes_words(growing)}/s towards {what}." if growing > 0 else end
     if growing > 0 and limit.by != "server":
         cause += f" {end}"
     return Health(
         level=level,
-        title=f"{name} will be lost in about {age_words(loss)}."
-        if loss is not None and limit.loses
+        title=loss_title(name, loss)
+        if loss is not None
         else f"{name} retains {bytes_words(retained)} of {size}.",
         cause=cause,
         next_step="let it be read, raise max_slot_wal_keep_size, or drop it."
         if limit.by == "server"
         else "let it be read, or raise its budget.",
-        loss_seconds=loss,
+        loss_seconds=None if loss is None else loss.seconds,
     )
 
 

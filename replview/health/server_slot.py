@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
-from replview.health.conditions import lost_reason
+from replview.health.conditions import idle_since, lost_reason
 from replview.health.states import STALE_AFTER
 from replview.store.models import Source, WatchedSlot
 
@@ -48,6 +48,11 @@ class ServerSlot:
     def synced(self) -> bool:
         """A standby's copy of a slot of its primary: nobody reads it there."""
         return self.facts.get("synced") is True and self.source.in_recovery is True
+
+    @property
+    def idle_since(self) -> datetime | None:
+        """Return since when its server counts it as idle for ``idle_replication_slot_timeout``."""
+        return idle_since(self.facts, on_standby=self.source.in_recovery is True)
 
     @property
     def active(self) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from shlex import quote
 
-from replview.health.conditions import WalLimit, limit_of
+from replview.health.conditions import BY_IDLE, WalLimit, foreseen_loss, limit_of
 from replview.health.findings import forgotten
 from replview.health.findings_wal import explain
 from replview.health.holding import BEHIND_BYTES, Cause
@@ -50,7 +50,10 @@ def steps_of(
     stuck = unread and (server.retained_wal_bytes is not None or server.text("restart_lsn") != "")
     if stuck and (slot is None or slot.desired == Slot.Desired.STOPPED):
         steps.append(_restart(server, slot))
-    if (stuck or steps) and pressed:
+    loss = foreseen_loss(server.source, reading, now, slot)
+    if loss is not None and loss.by == BY_IDLE:
+        steps.append(_let_idle())
+    elif (stuck or steps) and pressed:
         steps.append(_win_time(server, limit))
     if pressed and limit.by == "none":
         steps.append(_set_limit(server))
@@ -131,6 +134,12 @@ def _win_time(server: ServerSlot, limit: WalLimit) -> Step:
     else:
         run = f"{_command('set', server)} --wal-budget {size}"
     return Step("Or win time, if the disk has room", run)
+
+
+def _let_idle() -> Step:
+    run = f"ALTER SYSTEM SET\n  idle_replication_slot_timeout = '0';\n{RELOAD}"
+    note = "0 is no timeout, for no slot: set it back once the slot is read."
+    return Step("Or win time", run, note)
 
 
 def _set_limit(server: ServerSlot) -> Step:

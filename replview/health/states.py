@@ -51,6 +51,9 @@ class Reading:
     wal_status: str | None = None
     #: ``invalidation_reason``, or what older servers say in its place; empty: it is not lost.
     invalidated: str = ""
+    #: Since when nobody has read it, as the server counts for ``idle_replication_slot_timeout``;
+    #: None: somebody reads it, the timeout does not hold for it, or this is unknown.
+    idle_since: datetime | None = None
     #: The first look that did not find it on its server.
     gone_at: datetime | None = None
     #: How fast retained WAL grows, and the slowest and fastest it may: ``conditions.growth_of``.
@@ -95,6 +98,8 @@ class Health:
     loss_seconds: float | None = None
     #: ``25 min to 46 min``; empty where there is none to say.
     loss_span: str = ""
+    #: The limit that is reached first: ``idle_replication_slot_timeout``; empty: none in sight.
+    loss_by: str = ""
 
 
 def worst(findings: Iterable[Health]) -> Health:

@@ -62,10 +62,12 @@ KINDS: dict[str, Kind] = {
     ),
     _K.TIME_TO_LOSS: Kind(
         "Time to loss", Unit.SECONDS, Subject.SLOT,
-        "How long until the source removes WAL that the slot needs, or replview drops the slot at "
-        "its budget, at the median pace of the last one, five and ten minutes. Foretold once a "
-        "tenth of the limit is used.",
-        "Let its consumer read on, raise max_slot_wal_keep_size, or drop the slot.", below=True,
+        "How long until the slot is lost, by the limit that is reached first: the source removes "
+        "WAL that it needs, or replview drops it at its budget, at the median pace of the last "
+        "one, five and ten minutes; or the source invalidates it because nobody reads it "
+        "(idle_replication_slot_timeout). Foretold once a tenth of a size is used, or half of the "
+        "timeout.",
+        "Let its consumer read on, raise the limit that is named, or drop the slot.", below=True,
     ),
     _K.RETAINED_SHARE: Kind(
         "Retained WAL, of its limit", Unit.SHARE, Subject.SLOT,

@@ -71,13 +71,23 @@ def _detail(kind: str, row: WatchedSlot, seen: conditions.Observation) -> dict[s
     if kind == _K.RETAINED_SHARE:
         return {"retained_wal_bytes": retained, "limit_bytes": conditions.share_limit_bytes(row)}
     if kind == _K.TIME_TO_LOSS:
-        loss = conditions.time_to_loss(row.source, seen.reading(), row.slot)
-        growth = seen.growth and seen.growth[0]
-        span = loss.span if loss is not None else ""
-        return {"retained_wal_bytes": retained, "growth_bytes_per_second": growth, "span": span}
+        return _loss_detail(row, seen)
     if kind == _K.SLOT_INACTIVE:
         return {"inactive_since": row.inactive_since and row.inactive_since.isoformat()}
     return {}
+
+
+def _loss_detail(row: WatchedSlot, seen: conditions.Observation) -> dict[str, object]:
+    """Return what an alert keeps of a loss: its numbers, and the limit that is reached first."""
+    loss = conditions.time_to_loss(row.source, seen.reading(row), row.slot)
+    detail: dict[str, object] = {
+        "retained_wal_bytes": seen.number("retained_wal_bytes"),
+        "growth_bytes_per_second": seen.growth and seen.growth[0],
+        "span": loss.span if loss is not None else "",
+        "lost_by": loss.by if loss is not None else "",
+    }
+    timeout = conditions.idle_timeout(row.source)
+    return detail if timeout is None else {**detail, "idle_timeout_seconds": timeout}
 
 
 def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:

@@ -10,6 +10,7 @@ import orjson
 
 from replview.features.alerts.amounts import amount_words
 from replview.features.alerts.kinds import KINDS, Unit, kind_of
+from replview.health.conditions import BY_IDLE, BY_SERVER
 from replview.store.models import Alert, AlertRule, Delivery, Slot, Webhook
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 from replview.store.slot_log import add_line, after_seq
@@ -35,7 +36,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
         _K.RETAINED_WAL: f"{name} retains {amount} of WAL, and nothing limits it.",
         _K.RETAINED_SHARE: f"{name} retains {amount} of what it may"
         f"{_of(detail, 'retained_wal_bytes', 'limit_bytes')}.",
-        _K.TIME_TO_LOSS: f"{name} will be lost in about {amount}{_span(detail)}{_pace(detail)}.",
+        _K.TIME_TO_LOSS: f"{name} {_loss(value, amount, detail)}.",
         _K.LAG: f"{name} lags by {amount}.",
         _K.RECEIVER_DOWN: f"{name} has had no working receiver for {amount}{_no_room(detail)}.",
         _K.SLOT_LOST: f"{name} is lost: "
@@ -77,6 +78,19 @@ def _of(detail: dict[str, Any], part: str, whole: str) -> str:
 def _pace(detail: dict[str, Any]) -> str:
     pace = detail.get("growth_bytes_per_second")
     return f": retained WAL grows by {amount_words(pace, Unit.BYTES)}/s" if pace else ""
+
+
+def _loss(value: float | None, amount: str, detail: dict[str, Any]) -> str:
+    """When a slot is lost, and why."""
+    by = detail.get("lost_by")
+    if by == BY_IDLE:
+        timeout = amount_words(detail.get("idle_timeout_seconds"), Unit.SECONDS)
+        why = f": nobody reads it, and {BY_IDLE} is {timeout}"
+    else:
+        why = _pace(detail)
+    if value == 0 and by in (BY_IDLE, BY_SERVER):
+        return f"is lost at the source's next checkpoint{why}"
+    return f"will be lost in about {amount}{_span(detail)}{why}"
 
 
 def _span(detail: dict[str, Any]) -> str:

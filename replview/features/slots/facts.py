@@ -7,6 +7,7 @@ from datetime import datetime
 from django.urls import reverse
 from django.utils import timezone
 
+from replview.health.conditions import BY_IDLE, idle_timeout
 from replview.health.failover_steps import Failover, failover_of
 from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
@@ -17,7 +18,7 @@ from replview.store.failover_readiness import read_standbys
 from replview.store.fields import LSN
 from replview.store.models import Slot, Source, SourceLook, WatchedSlot
 from replview.store.same_server import one_a_slot, server_of
-from replview.text.formats import short_words
+from replview.text.formats import age_words, short_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,9 @@ def _inactive(server: ServerSlot) -> Fact:
     if server.active:
         return Fact(name=name, text="active")
     if since := server.moment(name):
-        return Fact(name=name, at=since)
+        timeout = idle_timeout(server.source) if server.idle_since else None
+        note = "" if timeout is None else f"{BY_IDLE} of {age_words(timeout)} runs since"
+        return Fact(name=name, at=since, note=note)
     seen = "" if server.inactive_since is None else "seen inactive since"
     if name not in server.facts:
         return Fact(name=name, unknown="unknown: needs 17", at=server.inactive_since, note=seen)

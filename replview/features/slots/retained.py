@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from replview.health.conditions import STEADY_BYTES_PER_SECOND, WalLimit, limit_of
+from replview.health.conditions import BY_IDLE, STEADY_BYTES_PER_SECOND, WalLimit, limit_of
 from replview.health.findings_wal import lost_short
 from replview.health.fleet import SlotView
 from replview.health.states import Health, Level, Reading
@@ -68,14 +68,25 @@ def _pace(reading: Reading) -> str:
 
 def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimit) -> str:
     """What is left; when it is lost only where that is to be minded."""
-    if limit.size_bytes is None or retained is None:
+    if retained is None:
         return ""
+    lost = _lost_words(health)
+    if limit.size_bytes is None:
+        return lost
     safe = reading.safe_wal_bytes if limit.by == "server" else None
     left = bytes_words(max(limit.size_bytes - retained, 0) if safe is None else max(safe, 0))
-    if not health.loss_seconds or health.level not in (Level.NOW, Level.LOOK):
-        return f"{left} left"
+    return f"{left} left, {lost}" if lost else f"{left} left"
+
+
+def _lost_words(health: Health) -> str:
+    """Say when it is lost, and by which limit where that is not one of WAL."""
+    if health.loss_seconds is None or health.level not in (Level.NOW, Level.LOOK):
+        return ""
+    by = f", by {BY_IDLE}" if health.loss_by == BY_IDLE else ""
+    if health.loss_seconds <= 0:
+        return f"lost at the next checkpoint{by}" if by else ""
     span = f" ({health.loss_span})" if health.loss_span else ""
-    return f"{left} left, lost in about {age_words(health.loss_seconds)}{span}"
+    return f"lost in about {age_words(health.loss_seconds)}{span}{by}"
 
 
 def _width(retained: int, limit: int) -> int:

@@ -9,7 +9,7 @@ from ninja import Router, Schema
 
 from replview.access.page import OF_SLOT, VIEWER, page
 from replview.access.visibility import reading_session
-from replview.health.conditions import foreseen_loss, limit_of
+from replview.health.conditions import foreseen_loss, idle_timeout, limit_of
 from replview.health.holding import cause_of
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, SourceLook
@@ -86,7 +86,8 @@ def _facts(slot: Slot) -> dict[str, object]:
 )
 def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[str, object]:
     """The state of any slot of a source, what holds it, what to do, and when it is lost; as pages
-    say it. ``time_to_loss`` null: no loss is in sight, or it is not known.
+    say it. ``time_to_loss`` is by the limit that is reached first, which ``by`` names; null: no
+    loss is in sight, or it is not known.
     """
     fleet, name = fleet_of(request), f"{source_name}/{slot_name}"
     view = fleet.find_slot(name) or fleet.find_other(name)
@@ -108,6 +109,7 @@ def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[
         "retained_bytes": view.retained_wal_bytes,
         "limit_bytes": limit.size_bytes,
         "limit_by": limit.by,
+        "idle_timeout_seconds": idle_timeout(at),
         "time_to_loss": None if loss is None else loss.as_json(),
     }
 
