@@ -259,6 +259,12 @@ def idle_since(facts: Mapping[str, Any], *, on_standby: bool) -> datetime | None
     return since if isinstance(since, datetime) else datetime.fromisoformat(str(since))
 
 
+def xmin_age(facts: Mapping[str, Any]) -> int | None:
+    """Return how many transactions ago the oldest began whose rows the slot keeps from vacuum."""
+    ages = [facts.get(name) for name in ("catalog_xmin_age", "xmin_age")]
+    return max((int(age) for age in ages if age is not None), default=None)
+
+
 def lost_reason(facts: Mapping[str, object], server_version: int | None = None) -> str:
     """Return ``invalidation_reason``, or what an older server says in its place; empty: not lost.
 
@@ -305,6 +311,7 @@ class Observation:
             growth_bytes_per_second=pace,
             growth_between=(between[0], between[1]) if between else None,
             idle_since=idle_since(facts, on_standby=slot.source.in_recovery is True),
+            xmin_age=xmin_age(facts),
         )
 
 

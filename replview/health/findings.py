@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from replview.health.conditions import Loss, foreseen_loss
-from replview.health.findings_limits import idle_words
+from replview.health.findings_limits import idle_words, of_conflict, of_xids
 from replview.health.findings_wal import behind, lost, of_holder, of_wal
 from replview.health.holding import BEHIND_BYTES, Cause, Holder
 from replview.health.server_slot import ServerSlot
@@ -140,6 +140,8 @@ def _findings(
             # The slot is read again only where it gets a worker.
             yield finding if room is None else replace(finding, next_step=room.next_step)
         yield from of_holder(slot.name, reading, now, cause)
+        yield from of_xids(slot.name, reading)
+        yield from of_conflict(slot.name, slot.source)
     yield from _of_receiver(slot, reading, now)
     if room is not None:
         yield room
@@ -321,6 +323,9 @@ def _watched_findings(
     for finding in of_wal(slot.name, slot.source, reading, now, cause=cause):
         yield replace(finding, cause=f"{_unread_words(slot, now)}{finding.cause}")
     yield from of_holder(slot.name, reading, now, cause)
+    yield from of_xids(slot.name, reading)
+    if not (slot.physical or slot.synced):
+        yield from of_conflict(slot.name, slot.source)
     if slot.active is None:
         yield Health(level=Level.UNKNOWN, title=f"{slot.name}: unknown whether anybody reads it.")
     elif slot.active:

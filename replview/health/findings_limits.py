@@ -1,4 +1,8 @@
-"""What is to be said of a limit that is not a size of WAL: time without a reader. Pure."""
+"""What is to be said of limits that are not sizes of WAL: time without a reader, XIDs, conflicts
+on a standby. Pure; no queries.
+"""
+
+from collections.abc import Iterator
 
 from replview.health.conditions import BY_IDLE, Loss, idle_timeout, later_loss, loss_by_idle
 from replview.health.states import Health, Level, Reading
@@ -6,6 +10,12 @@ from replview.store.models import Slot, Source
 from replview.text.formats import age_words
 
 LOSS_SOON_SECONDS = 6 * 3600
+#: A server takes no more writes when its oldest XID is so old. Source: PostgreSQL, varsup.c,
+#: ``SetTransactionIdLimit()``.
+XID_STOP = (1 << 31) - 3_000_000
+#: From here on vacuum gives up its other work (vacuum_failsafe_age).
+_XIDS_NOW = 1_600_000_000
+_XIDS_LOOK = 1_000_000_000
 
 
 def loss_title(name: str, loss: Loss) -> str:
@@ -46,3 +56,40 @@ def idle_words(source: Source, reading: Reading) -> str:
     if loss is None:
         return ""
     return f" {BY_IDLE} ends it in about {age_words(loss.seconds)}."
+
+
+def of_xids(name: str, reading: Reading) -> Iterator[Health]:
+    """A slot whose old rows bring its server near the end of its XIDs; the slot itself stays."""
+    age = reading.xmin_age
+    if age is None or age < _XIDS_LOOK or reading.lost:
+        return
+    yield Health(
+        level=Level.NOW if age >= _XIDS_NOW else Level.LOOK,
+        title=f"{name} holds vacuum back by {_millions(age)} transactions.",
+        cause=f"After about {_millions(max(XID_STOP - age, 0))} more the source takes no more "
+        "writes: its XIDs would run out.",
+        next_step="let it be read, or drop it.",
+    )
+
+
+def _millions(number: int) -> str:
+    """``1,100 million``."""
+    return f"{number / 1e6:,.0f} million"
+
+
+def of_conflict(name: str, source: Source) -> Iterator[Health]:
+    """A logical slot on a standby that does not keep its primary from removing rows."""
+    if not at_conflict_risk(source):
+        return
+    yield Health(
+        level=Level.LOOK,
+        title=f"{name} can be lost at any moment: rows_removed.",
+        cause="Its server is a standby with hot_standby_feedback = off: it invalidates the slot as "
+        "soon as the primary removes rows that the slot needs.",
+        next_step="set hot_standby_feedback = on, with a physical slot on the primary.",
+    )
+
+
+def at_conflict_risk(source: Source) -> bool:
+    """Return whether vacuum on the primary may invalidate logical slots of this standby."""
+    return source.in_recovery is True and source.hot_standby_feedback is False

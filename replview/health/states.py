@@ -54,6 +54,8 @@ class Reading:
     #: Since when nobody has read it, as the server counts for ``idle_replication_slot_timeout``;
     #: None: somebody reads it, the timeout does not hold for it, or this is unknown.
     idle_since: datetime | None = None
+    #: In transactions: how old the oldest is of which the slot keeps rows from vacuum.
+    xmin_age: int | None = None
     #: The first look that did not find it on its server.
     gone_at: datetime | None = None
     #: How fast retained WAL grows, and the slowest and fastest it may: ``conditions.growth_of``.

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from django.db.models import Q
 from django.urls import reverse
 
+from replview.health.conditions import xmin_age
 from replview.health.findings import watched_health
 from replview.health.findings_wal import held_by_other
 from replview.health.holding import Cause, cause_of
@@ -166,6 +167,7 @@ def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
         wal_status=server.text("wal_status") or None,
         invalidated=server.lost,
         idle_since=None if server.lost else server.idle_since,
+        xmin_age=None if server.lost else xmin_age(server.facts),
         gone_at=server.gone_at,
         growth_bytes_per_second=pace.growth,
         growth_between=pace.between,
@@ -186,6 +188,7 @@ def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
         safe_wal_bytes=None if lost else reading.safe_wal_bytes,
         invalidated=invalidated,
         idle_since=None if lost or server is None else server.idle_since,
+        xmin_age=None if lost or server is None else xmin_age(server.facts),
         gone_at=server.gone_at if server is not None else None,
         growth_bytes_per_second=pace.growth,
         growth_between=pace.between,

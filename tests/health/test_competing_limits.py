@@ -210,3 +210,43 @@ def test_alerts_and_their_trial_have_the_same_estimate() -> None:
     told = {"active": False, "retained_wal_bytes": GB,
             "inactive_since": copy.facts["inactive_since"]}  # fmt: skip
     assert seconds_to_loss(copy, Observation(at=NOW, facts=told)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("age", "level", "words"),
+    [
+        (999_000_000, None, ""),
+        (
+            1_100_000_000,
+            Level.LOOK,
+            "After about 1,044 million more the source takes",
+        ),
+        (1_700_000_000, Level.NOW, "After about 444 million more the source takes"),
+    ],
+)
+def test_a_slot_that_keeps_old_rows_says_how_many_transactions_are_left(
+    age: int, level: Level | None, words: str
+) -> None:
+    source = make_source(idle_slot_timeout_seconds=0)
+    health = health_of(watched(10, source, catalog_xmin_age=age, retained_wal_bytes=MB), pace=0)
+
+    if level is None:
+        assert "holds vacuum back by" not in health.title
+        return
+    assert health.level == level
+    assert "holds vacuum back by" in health.title
+    assert words in health.cause
+
+
+def test_a_logical_slot_on_a_standby_without_feedback_is_at_risk_at_any_moment() -> None:
+    def title(feedback: bool | None, **values: Any) -> str:
+        source = make_source(in_recovery=True, hot_standby_feedback=feedback)
+        row = watched(1, source, active=True, inactive_since=None, unconfirmed_wal_bytes=0,
+                      retained_wal_bytes=MB, **values)  # fmt: skip
+        return health_of(row).title
+
+    told = "theirs can be lost at any moment: rows_removed."
+    assert title(False) == told
+    assert title(True) != told
+    assert title(None) != told
+    assert title(False, synced=True) != told
