@@ -56,7 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
     "replview.health": {"decoder.scalars", "replview.store", "replview.catalog", "replview.text"},
     "replview.acts": {
         "decoder.scalars", "replview.store", "replview.catalog", "replview.access",
-        "replview.receiver", "replview.jobs", "replview.text",
+        "replview.receiver", "replview.jobs", "replview.health", "replview.text",
     },
     "replview.ui": {
         "decoder.scalars", "replview.store", "replview.catalog", "replview.access",

@@ -10,6 +10,7 @@ from replview.catalog.plan.plan import Plan
 from replview.catalog.plan.slot_request import SlotRequest
 from replview.catalog.problems import SourceProblem
 from replview.catalog.wal_budget import size_words
+from replview.health.stopping import limits_once_stopped
 from replview.jobs.running import announce
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotEvent, WatchedSlot
@@ -40,8 +41,8 @@ def plan_stop(slot: Slot) -> Plan:
         consequences=(
             f"The slot stays on {slot.source} and keeps WAL for us until it is started again"
             f"{_held(slot)}.",
-            _limit(slot),
-            "Nothing is lost: when it is started, it goes on where the record ends.",
+            *limits_once_stopped(slot),
+            "Nothing is lost if it is started before that: it goes on where the record ends.",
         ),
     )
 
@@ -154,21 +155,3 @@ def _held(slot: Slot) -> str:
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     held = watched.facts.get("retained_wal_bytes") if watched else None
     return f", {size_words(int(held))} by now" if held is not None else ""
-
-
-def _limit(slot: Slot) -> str:
-    """What bounds the WAL it holds, in a sentence."""
-    if slot.wal_budget_bytes is not None and slot.protect == Slot.Protect.DATABASE:
-        return (
-            f"At its WAL budget of {size_words(slot.wal_budget_bytes)} replview drops the slot, "
-            "and the record has a gap."
-        )
-    limit = slot.source.max_slot_wal_keep_bytes
-    if limit is None:
-        return "Whether the server limits what a slot may hold is unknown."
-    if limit < 0:
-        return "No limit is set: a slot that nobody reads can fill the disk of the source."
-    return (
-        f"At max_slot_wal_keep_size ({size_words(limit)}) the server invalidates the slot, and the "
-        "record has a gap."
-    )

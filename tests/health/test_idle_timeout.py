@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from replview.acts.receiving import plan_stop
 from replview.features.alerts.built_in import ensure
 from replview.features.alerts.evaluation import evaluate
 from replview.health.conditions import BY_IDLE
@@ -122,3 +123,19 @@ def alerts_of_a_loss() -> list[str]:
         kind="time_to_loss", name="soon", severity="now", threshold=3600, clear_threshold=7200
     )
     return sorted(alert.message for alert in evaluate(datetime.now(UTC)))
+
+
+def test_before_a_stop_every_limit_is_named_and_which_comes_first(
+    server: EmbeddedPostgres, shop: Source
+) -> None:
+    slot = Slot.objects.get(name="ours")
+    slot.desired, slot.wal_budget_bytes = Slot.Desired.RUNNING, 5 << 30
+    slot.save()
+    assert sample_source(shop) is None
+    slot = Slot.objects.select_related("source").get()
+    idle = ("first checkpoint after 1\xa0h without a reader (idle_replication_slot_timeout) "
+            "invalidates the slot, and the record has a gap.")  # fmt: skip
+    unknown = plan_stop(slot).consequences[1:-1]
+    assert unknown[0] == f"The {idle}"
+    assert unknown[-1].startswith("Which of these limits comes first is unknown")
+    assert len(unknown) == 4

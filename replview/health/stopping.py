@@ -1,0 +1,113 @@
+"""What ends a slot once its receiver is stopped, and which limit comes first."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+
+from replview.health.conditions import (
+    BY_SERVER,
+    STEADY_BYTES_PER_SECOND,
+    WalLimit,
+    idle_timeout,
+    left_bytes,
+)
+from replview.health.findings_limits import at_conflict_risk
+from replview.health.queries import Pace, read_paces
+from replview.health.server_slot import server_slot
+from replview.health.states import Reading
+from replview.health.watched import reading_of
+from replview.store.models import Slot, Source, WatchedSlot
+from replview.text.formats import age_words, bytes_words
+
+_GAP = "and the record has a gap"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A limit that a stopped slot comes to; ``seconds`` infinite: not in sight, None: unknown."""
+
+    sentence: str
+    seconds: float | None
+
+
+def limits_once_stopped(slot: Slot, now: datetime | None = None) -> tuple[str, ...]:
+    """Return a sentence for each limit of a slot that nobody reads from now on, the limit that is
+    reached first before the others.
+    """
+    at = now or timezone.now()
+    reading = _reading(slot, at)
+    ends = [*_by_idle(slot.source), *_by_wal(slot, reading)]
+    ends.sort(key=lambda end: math.inf if end.seconds is None else end.seconds)
+    told = [end.sentence for end in ends]
+    if len(ends) > 1 and any(end.seconds is None for end in ends):
+        told.append("Which of these limits comes first is unknown: so is the pace of WAL.")
+    elif len(ends) > 1 and ends[0].seconds != math.inf:
+        told[0] = f"What comes first: {told[0][:1].lower()}{told[0][1:]}"
+    if at_conflict_risk(slot.source):
+        told.append("Its server is a standby with hot_standby_feedback = off: it invalidates the "
+                    "slot as soon as the primary removes rows that the slot needs.")  # fmt: skip
+    return (*told, *_unlimited(slot))
+
+
+def _reading(slot: Slot, now: datetime) -> Reading:
+    """Return what is known of the slot now, growing as fast as its source writes WAL."""
+    watched = WatchedSlot.objects.select_related("source").filter(slot=slot, gone_at=None).first()
+    if watched is None:
+        return Reading()
+    pace = read_paces(now).get(watched.pk, Pace())
+    return reading_of(server_slot(watched), Pace(growth=pace.wal), now)
+
+
+def _by_idle(source: Source) -> list[End]:
+    timeout = idle_timeout(source)
+    if timeout is None:
+        return []
+    allowed = f"{age_words(timeout)} without a reader (idle_replication_slot_timeout)"
+    told = f"The first checkpoint after {allowed} invalidates the slot, {_GAP}."
+    return [End(told, float(timeout))]
+
+
+def _by_wal(slot: Slot, reading: Reading) -> list[End]:
+    """Return the limits on what the slot retains, with the time until each is reached."""
+    ends = []
+    size = slot.source.max_slot_wal_keep_bytes
+    if size is not None and size >= 0:
+        seconds = _seconds(reading, WalLimit(size_bytes=size, by="server"))
+        told = f"At {BY_SERVER} ({bytes_words(size)}){_in_words(seconds)} the server invalidates"
+        ends.append(End(f"{told} the slot, {_GAP}.", seconds))
+    if slot.wal_budget_bytes is not None and slot.protect == Slot.Protect.DATABASE:
+        budget = WalLimit(size_bytes=slot.wal_budget_bytes, by="budget")
+        seconds = _seconds(reading, budget)
+        told = f"At its WAL budget of {bytes_words(slot.wal_budget_bytes)}{_in_words(seconds)}"
+        ends.append(End(f"{told} replview drops the slot, {_GAP}.", seconds))
+    return ends
+
+
+def _seconds(reading: Reading, limit: WalLimit) -> float | None:
+    safe = reading.safe_wal_bytes if limit.by == "server" else None
+    left = left_bytes(reading.retained_wal_bytes, safe, limit)
+    pace = reading.growth_bytes_per_second
+    if left is None or pace is None:
+        return None
+    return max(left, 0) / pace if pace >= STEADY_BYTES_PER_SECOND else math.inf
+
+
+def _in_words(seconds: float | None) -> str:
+    if seconds is None or seconds == math.inf:
+        return ""
+    return f", in about {age_words(seconds)} at the present pace of WAL,"
+
+
+def _unlimited(slot: Slot) -> tuple[str, ...]:
+    """Say that nothing ends the slot, or that this is unknown; nothing where a limit is known."""
+    size, budget = slot.source.max_slot_wal_keep_bytes, slot.wal_budget_bytes
+    dropped = budget is not None and slot.protect == Slot.Protect.DATABASE
+    if dropped or idle_timeout(slot.source) is not None:
+        return ()
+    if size is None:
+        return ("Whether the server limits what a slot may hold is unknown.",)
+    if size >= 0:
+        return ()
+    return ("No limit is set: a slot that nobody reads can fill the disk of the source.",)
