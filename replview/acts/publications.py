@@ -4,20 +4,24 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.db import transaction
 from django.db.models import QuerySet
 from psycopg import sql
 
+from replview.acts.publication_lapses import note_lapses
 from replview.catalog.connections import Connection, reading
 from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.publications import TABLES_COST, drop_publication
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
-from replview.catalog.tables import read_tables
+from replview.catalog.published_state import PublishedState, read_published_state
 from replview.store.dsn import UNUSABLE, full_conninfo
-from replview.store.looks import store_publication_look
+from replview.store.looks import latest_look, note_same_look, store_publication_look
 from replview.store.models import Slot, SlotEvent, Source
 
+#: The Celery task that looks at the publications of one slot's source, by the slot's id.
+LOOK_AT_PUBLICATIONS_OF = "replview.look_at_publications_of"
 #: A source that has not answered by then is cut off.
 DEADLINE_SECONDS = 10.0
 #: Lines of the log that tell of publications replview made.
@@ -31,28 +35,67 @@ def remaining_slots(source: Source) -> QuerySet[Slot]:
     return Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The last look at a source, by this process."""
+
+    fingerprint: str
+    conninfo: str
+    #: The slots whose looks were stored, with their publications.
+    slots: dict[int, tuple[str, ...]]
+
+
+#: By source.
+_known: dict[int, _Known] = {}
+
+
 def look_at_publications(source: Source) -> int:
     """Look once for all slots of a source that read publications; returns how many looks found
     something new. A source that cannot be reached is left to ``sample``, which says so.
     """
-    slots = list(remaining_slots(source).filter(plugin="pgoutput"))
+    slots = list(remaining_slots(source).filter(plugin="pgoutput").select_related("incarnation"))
     if not slots:
         return 0
+    known = _known.pop(source.pk, None)
+    wanted = {slot.pk: tuple(slot.publications) for slot in slots}
     try:
-        with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
-            publications = read_publications(connection)
-            tables = read_tables(connection)
+        conninfo = full_conninfo(source)
+        if known is not None and (known.conninfo, known.slots) != (conninfo, wanted):
+            known = None
+        with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
+            state = read_published_state(connection, known.fingerprint if known else "")
             version = connection.info.server_version
     except (SourceProblem, *UNUSABLE):
         return 0
+    if state is None:
+        return 0
     # What is kept holds from now on: a look errs to the later moment.
     now = dt.datetime.now(dt.UTC)
-    new = 0
-    for slot in slots:
-        chosen = [p for p in publications if p.name in slot.publications]
-        facts = publication_facts(chosen, published_by(chosen, tables), tables, version)
-        new += store_publication_look(slot, facts, now)
+    new = sum(_store_look(slot, state, version, now) for slot in slots)
+    _known[source.pk] = _Known(state.fingerprint, conninfo, wanted)
     return new
+
+
+def _store_look(slot: Slot, state: PublishedState, server_version: int, now: dt.datetime) -> bool:
+    """Store what a look found for one slot, and the lapses that it tells; whether it is new."""
+    place = {
+        "first_lsn": int(state.place.after),
+        "last_lsn": int(state.place.before),
+        "next_xid": state.place.next_xid,
+    }
+    if state.unchanged:
+        note_same_look(slot, now, **place)
+        return False
+    chosen = [p for p in state.publications if p.name in slot.publications]
+    published = published_by(chosen, state.tables)
+    facts = publication_facts(chosen, published, state.tables, server_version, state.paths)
+    with transaction.atomic():
+        former = latest_look(slot)
+        found = store_publication_look(slot, facts, now, **place)
+        if found is not None:
+            Slot.objects.filter(pk=slot.pk).update(published_tables=len(published))
+            note_lapses(slot, former, found)
+    return found is not None
 
 
 def made_by_us(slot: Slot) -> list[str]:
@@ -134,9 +177,7 @@ class PublicationView:
     @property
     def operations(self) -> str:
         """Return the letters of what it publishes, of I, U, D and T."""
-        one = self.publication
-        published = (one.inserts, one.updates, one.deletes, one.truncates)
-        return "".join(letter for letter, is_so in zip("IUDT", published, strict=True) if is_so)
+        return self.publication.operations
 
     @property
     def named(self) -> list[str]:

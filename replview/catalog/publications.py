@@ -114,6 +114,12 @@ class Publication:
     def needs_identity(self) -> bool:
         return self.updates or self.deletes
 
+    @property
+    def operations(self) -> str:
+        """Return the letters of what it publishes, of I, U, D and T."""
+        published = (self.inserts, self.updates, self.deletes, self.truncates)
+        return "".join(letter for letter, is_so in zip("IUDT", published, strict=True) if is_so)
+
 
 def read_publications(connection: Connection) -> list[Publication]:
     """All publications of the database, by name."""

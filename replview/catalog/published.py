@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replview.catalog.connections import Connection
+from replview.catalog.publication_paths import PublicationPaths
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.tables import TableFacts, read_tables
 
@@ -105,8 +106,9 @@ def publication_facts(
     published: dict[tuple[str, str], Published],
     tables: Iterable[TableFacts],
     server_version: int,
+    paths: PublicationPaths | None = None,
 ) -> dict[str, object]:
-    """As ``PublicationLook.facts`` keeps it."""
+    """As ``PublicationLook.facts`` keeps it; ``paths``: None leaves out what tells a lapse."""
     through_leaves = {known.root for known in published.values() if known.root}
     through_root = {f"{schema}.{name}" for schema, name in published}
     by_oid = {table.oid: table for table in tables}
@@ -130,16 +132,21 @@ def publication_facts(
             }
             for p in publications
         ],
-        "tables": [known.facts(server_version) for _, known in sorted(published.items())],
+        "tables": [
+            {
+                **known.facts(server_version),
+                **(paths.facts(publications, key, known.table.oid) if paths else {}),
+            }
+            for key, known in sorted(published.items())
+        ],
         "unpublished": sorted(unpublished)[:MOST_UNPUBLISHED],
+        **({"rows": paths.rows_of(publications)} if paths else {}),
     }
 
 
 def _add_operations(known: Published, publication: Publication, row_filter: str | None) -> None:
     """What one more publication adds: a row is published where any of them publishes it."""
-    p = publication
-    asked = zip("IUDT", (p.inserts, p.updates, p.deletes, p.truncates), strict=True)
-    for op in (op for op, wanted in asked if wanted):
+    for op in publication.operations:
         former = known.filters.get(op)
         if row_filter is None or op == "T" or former == []:
             known.filters[op] = []

@@ -32,6 +32,8 @@ QUARANTINED = "quarantined"
 UNREAD_AFTER = timedelta(minutes=5)
 #: Nobody seems to need a slot that was not read for this long.
 FORGOTTEN_AFTER = timedelta(days=1)
+#: A lapse of publication is told for so long after it was noticed.
+LAPSE_TOLD_FOR = timedelta(minutes=10)
 #: WAL that changes less than this is that of a source with nothing to do.
 _QUIET_BYTES_PER_SECOND = 16
 
@@ -145,6 +147,7 @@ def _findings(
     yield from _of_receiver(slot, reading, now)
     if room is not None:
         yield room
+    yield from _of_publications(slot, now)
     if long is not None:
         age = age_words(now - long.prepared_at)
         yield Health(
@@ -152,6 +155,30 @@ def _findings(
             title=f"A prepared transaction has been open for {age}.",
             cause=f"{long.gid} holds WAL and blocks vacuum.",
             next_step=Holder(kind="prepared", name=long.gid).next_step,
+        )
+
+
+def lapse_of_late(slot: Slot, now: datetime) -> str:
+    """The last lapse of publication, in a sentence; empty where none was noticed lately."""
+    noted_at = slot.lapse_noted_at
+    return slot.lapse_text if noted_at is not None and now - noted_at < LAPSE_TOLD_FOR else ""
+
+
+def _of_publications(slot: Slot, now: datetime) -> Iterator[Health]:
+    """What its publications do not send, other than before."""
+    if slot.published_tables == 0 and slot.plugin == "pgoutput":
+        yield Health(
+            level=Level.LOOK,
+            title=f"{slot.name} is sent no table.",
+            cause=f"Nothing is published by {' or '.join(slot.publications) or 'no publication'}.",
+            next_step="publish tables on the source (ALTER PUBLICATION … ADD TABLE …).",
+        )
+    if lapse := lapse_of_late(slot, now):
+        yield Health(
+            level=Level.LOOK,
+            title=f"What {slot.name} is sent has changed.",
+            cause=lapse,
+            next_step="take a baseline of the table, so that its rows are known again.",
         )
 
 

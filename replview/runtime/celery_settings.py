@@ -35,7 +35,7 @@ _EVERY_SECONDS = {
     # Jobs that nobody announced, or whose worker is lost; what is due for the archive.
     "sweep_jobs": 15.0,
     "roll_samples": 20.0,
-    "look_at_publications": 60.0,
+    "look_at_publications": 15.0,
     "tidy_store": 60.0,
     "keep_days": 60.0,
     "forget_alerts": 3600.0,

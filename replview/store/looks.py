@@ -137,18 +137,36 @@ def digest_of(facts: Mapping[str, object]) -> str:
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def store_publication_look(slot: Slot, facts: Mapping[str, object], at: dt.datetime) -> bool:
-    """Keep what a look found: a new row where something differs; returns whether it did."""
+def store_publication_look(
+    slot: Slot, facts: Mapping[str, object], at: dt.datetime, **place: int
+) -> PublicationLook | None:
+    """Keep what a look found: a new row where something differs, which is returned.
+
+    ``place``: ``first_lsn``, ``last_lsn`` and ``next_xid`` of the look.
+    """
     digest = digest_of(facts)
-    looks = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at")
-    found = looks.only("digest").first()
+    found = latest_look(slot)
     if found is not None and found.digest == digest:
-        PublicationLook.objects.filter(pk=found.pk).update(last_seen_at=at)
-        return False
-    PublicationLook.objects.create(
-        slot=slot, first_seen_at=at, last_seen_at=at, digest=digest, facts=dict(facts)
+        note_same_look(slot, at, **place)
+        return None
+    return PublicationLook.objects.create(
+        slot=slot, first_seen_at=at, last_seen_at=at, digest=digest, facts=dict(facts),
+        incarnation=_number(slot), **place,
+    )  # fmt: skip
+
+
+def note_same_look(slot: Slot, at: dt.datetime, **place: int) -> None:
+    """Note that another look found what the latest one did; ``place``: as above."""
+    place.pop("first_lsn", None)
+    latest = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").values("pk")[:1]
+    PublicationLook.objects.filter(pk__in=latest).update(
+        last_seen_at=at, incarnation=_number(slot), **place
     )
-    return True
+
+
+def _number(slot: Slot) -> int:
+    """The number of the slot's incarnation; 0: it has none yet."""
+    return slot.incarnation.number if slot.incarnation else 0
 
 
 def latest_look(slot: Slot) -> PublicationLook | None:

@@ -46,6 +46,7 @@ KINDS: Mapping[str, Kind] = {
     "moved": Kind("moved", "health-look", "look"),
     "wraparound": Kind("xid wraparound", "gap", "idle"),
     "schema": Kind("schema", "table", "idle"),
+    "publication": Kind("published", "table", "look", hole=True),
     "baseline": Kind("baseline", "state-snapshot", "idle"),
     "alert": Kind("alert", "alerts", "look"),
     "alert_cleared": Kind("alert over", "alerts", "idle"),

@@ -12,8 +12,9 @@ from replview.store.models import (
     AbortedSubtransaction,
     Baseline,
     Change,
-    PublicationLook,
+    PublicationLapse,
     Quarantine,
+    Relation,
     Transaction,
 )
 from replview.store.read.changes.of_transaction import changes_of
@@ -231,12 +232,9 @@ def test_nothing_is_told_where_updates_are_not_published(shop) -> None:
     shop.commit(created())
     deleted = shop.commit({"op": "D", "old": {"id": "42"}, "old_kind": "K", "key_hash": HASH})
     assert before(deleted) == row("new")
-    PublicationLook.objects.create(
-        slot=shop.slot, first_seen_at=WHEN, last_seen_at=WHEN, digest="1",
-        facts={
-            "publications": [{"name": "p", "insert": True, "update": False, "delete": True}],
-            "tables": [{"schema": "public", "table": "orders", "operations": "IDT"}],
-        },
+    PublicationLapse.objects.create(
+        slot=shop.slot, relation_oid=Relation.objects.get().oid, schema="public", table="orders",
+        kind="operations", operations="U", from_incarnation=0, from_lsn=LSN(0),
     )  # fmt: skip
 
     assert before(deleted) is None

@@ -49,6 +49,7 @@ BUILT_IN: tuple[dict[str, Any], ...] = (
     _rule("poison", "Poison change", _K.POISON_CHANGE, _NOW),
     _rule("store_size", "Store near its budget", _K.STORE_SIZE, _LOOK, 0.8, clear_threshold=0.75),
     _rule("failover", "Unsafe failover", _K.UNSAFE_FAILOVER, _LOOK),
+    _rule("published", "Published tables changed", _K.PUBLISHED_TABLES, _LOOK),
 )  # fmt: skip
 
 

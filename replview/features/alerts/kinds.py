@@ -137,6 +137,13 @@ KINDS: dict[str, Kind] = {
         "record can then hold transactions that the promoted server never had.",
         "Name the standbys' physical slots in synchronized_standby_slots.",
     ),
+    _K.PUBLISHED_TABLES: Kind(
+        "Published tables", Unit.YES_NO, Subject.OUR_SLOT,
+        "A table was taken out of the slot's publications, or published otherwise than before: "
+        "changes of it may be missing. Over ten minutes after the last such change.",
+        "If it was not meant, publish the table again; take a baseline of it, so that its rows "
+        "are known again.",
+    ),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from replview.features.alerts.snapshot import Snapshot
 from replview.health import conditions
-from replview.health.findings import waits_for_worker
+from replview.health.findings import lapse_of_late, waits_for_worker
 from replview.store.django_session import rows
 from replview.store.instance_settings import read
 from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSlot
@@ -216,6 +216,13 @@ def poison_change(snapshot: Snapshot) -> Iterator[Measured]:
         yield _of_our_slot(slot, float(slot.pk in stopped), detail=detail)
 
 
+def published_tables(snapshot: Snapshot) -> Iterator[Measured]:
+    """Whether a look at a slot's publications has told of a lapse lately."""
+    for slot in snapshot.ours:
+        lapse = lapse_of_late(slot, snapshot.now)
+        yield _of_our_slot(slot, float(bool(lapse)), detail={"lapse": lapse} if lapse else {})
+
+
 def store_size(snapshot: Snapshot) -> Iterator[Measured]:
     """What the store occupies, of its budget; without a budget there is nothing to measure."""
     budget = read("store.budget_bytes", None)
@@ -245,6 +252,7 @@ _MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
     _K.RECEIVER_DOWN: receiver_down,
     _K.POISON_CHANGE: poison_change,
     _K.STORE_SIZE: store_size,
+    _K.PUBLISHED_TABLES: published_tables,
     _K.PREPARED_AGE: partial(of_oldest, "prepared", "prepared_at", ("gid", "owner", "database")),
     _K.LONG_TRANSACTION: partial(
         of_oldest, "running", "xact_started_at",

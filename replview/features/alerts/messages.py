@@ -50,6 +50,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
         f"{_of(detail, 'store_bytes', 'budget_bytes')}.",
         _K.UNSAFE_FAILOVER: f"A failover of {name} is not safe: synchronized_standby_slots is "
         "empty.",
+        _K.PUBLISHED_TABLES: f"{name}: {detail.get('lapse')}",
     }[_K(rule.kind)]
 
 

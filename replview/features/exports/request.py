@@ -339,6 +339,8 @@ def _gaps(slot: Slot, before: Slice, part: Slice) -> tuple[str, ...]:
 def _gap_words(gap: Mapping[str, Any]) -> str:
     if gap["kind"] == "skipped":
         return f"the transaction at {gap['commit_lsn'] or 'an unknown LSN'} was left out"
+    if gap["kind"] == "unpublished":
+        return str(gap["why"])
     first, last = gap["after_seq"] + 1, gap["through_seq"]
     return f"commit_seq {first} to {last} were deleted from the store"
 

@@ -9,12 +9,15 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from celery import current_app, shared_task
 from celery.utils.nodenames import worker_direct
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
+from replview.acts.publications import LOOK_AT_PUBLICATIONS_OF
 from replview.acts.slot_making import PROPOSE_RECEIVERS
 from replview.catalog.problems import SourceProblem
 from replview.jobs.running import chore, stopping
@@ -29,6 +32,9 @@ log = logging.getLogger(__name__)
 
 #: How long a worker may take to answer when beat looks for one.
 _PING_SECONDS = 0.5
+#: Looks at the publications that receivers ask for: so far apart, and of no use after so long.
+_LOOK_SECONDS = 1.0
+_LOOK_EXPIRES_SECONDS = 15.0
 _UNREAD = f"""
     EXISTS (SELECT FROM slot WHERE desired = 'running' AND NOT temporary AND (lease_owner = ''
             OR heartbeat_at IS NULL
@@ -60,8 +66,28 @@ def receive_slot(self: Any, slot_id: int) -> None:
                 slot, incarnation, seq, moved
             ),
             slot_changed=wakes.slot_changed,
+            relation_came=AskedLooks().ask,
         ),
     )
+
+
+class AskedLooks:
+    """Asks for a look at the publications of a slot's source, once a second at most: a stream may
+    tell of hundreds of tables at once. What is not asked for is found by the regular looks.
+    """
+
+    def __init__(self) -> None:
+        self._asked_at = float("-inf")
+
+    def ask(self, slot_id: int) -> None:
+        """Ask for a look, which expires where no worker is free for it."""
+        if time.monotonic() - self._asked_at < _LOOK_SECONDS:
+            return
+        self._asked_at = time.monotonic()
+        with suppress(OperationalError):  # the broker is away: the regular looks go on
+            current_app.send_task(
+                LOOK_AT_PUBLICATIONS_OF, [slot_id], expires=_LOOK_EXPIRES_SECONDS, retry=False
+            )
 
 
 class SlotStop(threading.Event):

@@ -86,7 +86,7 @@ def strip_of(
         share = min(max((moment - begins).total_seconds() / span, 0.0), 1.0)
         return round(low + share * (_END - low), 2)
 
-    holes = [gap for gap in coverage.gaps if gap.kind == "gap" and gap.to_time >= begins]
+    holes = [gap for gap in coverage.gaps if gap.is_time and gap.to_time >= begins]
     ends = [(place(gap.from_time or begins), place(gap.to_time)) for gap in holes]
     first = min(holes, key=lambda gap: gap.to_time, default=None)
     steps = [entry.step for entry in history.entries]

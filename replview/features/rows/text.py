@@ -29,7 +29,7 @@ UNKNOWN_WHY = {
     "left out": "a transaction was left out",
     "keyless": "the table was changed while its rows had no key",
     "limited": "earlier changes of the table were not looked at",
-    "unpublished": "not every operation of the table is published",
+    "unpublished": "the table was not published for a time, or not all of it",
     "table": "the table was made anew",
     "": "no earlier change is recorded",
 }
@@ -164,7 +164,7 @@ def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Cove
     level, what = _state_words(start, now)
     sentence = Sentence(level, f"{start.short_name} {what}")
     entries = history.entries
-    holes = [gap for gap in coverage.gaps if gap.kind == "gap"]
+    holes = [gap for gap in coverage.gaps if gap.is_time]
     sentence.gaps = _gap_words(holes)
     if entries:
         sentence.changes = _change_words(history)

@@ -8,8 +8,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
+from celery import shared_task
+
 from replview.access import session_policy
-from replview.acts.publications import look_at_publications
+from replview.acts.publications import LOOK_AT_PUBLICATIONS_OF, look_at_publications
 from replview.features.sampling import budgets, heartbeats
 from replview.features.sampling import rollups as sample_rollups
 from replview.features.sampling.sampling_pool import Rounds, Steady
@@ -70,11 +72,24 @@ def roll_samples() -> None:
 def look_at_all_publications() -> None:
     """See what every source's publications publish now, and keep what differs."""
     for source in Source.objects.all():
-        with _lock:
-            if source.pk in _looked_at:
-                continue
-            _looked_at.add(source.pk)
-        _pool.submit(_look_at_publications, source)
+        _begin_look(source)
+
+
+@shared_task(name=LOOK_AT_PUBLICATIONS_OF, ignore_result=True)
+def look_at_publications_of(slot_id: int) -> None:
+    """The same of one slot's source, whose stream told that something may have changed."""
+    with orm_connection():
+        for source in Source.objects.filter(slots=slot_id):
+            _begin_look(source)
+
+
+def _begin_look(source: Source) -> None:
+    """Look in a thread, unless one does."""
+    with _lock:
+        if source.pk in _looked_at:
+            return
+        _looked_at.add(source.pk)
+    _pool.submit(_look_at_publications, source)
 
 
 @task("replview.tidy_store")

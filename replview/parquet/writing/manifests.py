@@ -3,7 +3,7 @@
 A manifest tells nothing of when or by whom it was written: the same slice gives the same bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Self
@@ -16,6 +16,7 @@ from replview.parquet.slices import LAST_SEQ, Slice, SliceTable
 from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part, Written
 from replview.parquet.writing.targets import Target
+from replview.store.read.lapses import lapse_text
 
 _SKIPPED = """
     SELECT commit_seq, commit_lsn::text FROM transaction
@@ -35,6 +36,24 @@ _HOLES = """
                 AND commit_seq > %(after)s AND commit_seq <= %(through)s
               UNION ALL SELECT %(through)s + 1) AS stored
     ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1
+"""
+# A lapse is the slot's: it may begin before this incarnation, or go on after it.
+_LAPSES = """
+    SELECT l.relation_oid, l.schema, l."table", l.kind, l.operations,
+           l.from_lsn::text, l.to_lsn::text, l.from_at, l.to_at
+    FROM slot_incarnation i
+    JOIN publication_lapse l ON l.slot_id = i.slot_id AND l.from_incarnation <= i.number
+     AND (l.to_incarnation IS NULL OR l.to_incarnation >= i.number)
+    WHERE i.id = %(incarnation_id)s
+      AND (l.to_lsn IS NULL OR l.to_incarnation > i.number OR l.to_lsn > coalesce((
+               SELECT commit_lsn FROM transaction
+               WHERE incarnation_id = %(incarnation_id)s AND commit_seq <= %(after)s
+               ORDER BY commit_seq DESC LIMIT 1), '0/0'))
+      AND (l.from_incarnation < i.number OR l.from_lsn < coalesce((
+               SELECT commit_lsn FROM transaction
+               WHERE incarnation_id = %(incarnation_id)s AND commit_seq <= %(through)s
+               ORDER BY commit_seq DESC LIMIT 1), '0/0'))
+    ORDER BY l.from_incarnation, l.from_lsn, l.id
 """
 
 
@@ -260,14 +279,34 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
 
 
 def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
-    """Return all gaps, of each kind in the order of history."""
+    """Return all gaps, of each kind in the order of history: what was ``deleted`` before it was
+    exported, what was ``skipped`` by decision, and when changes of a table may not have been
+    published (``unpublished``).
+    """
     ends = (part.incarnation_id, part.after_seq, part.through_seq)
     found: list[dict[str, Any]] = [
         {"kind": "skipped", "commit_seq": seq, "commit_lsn": lsn}
         for seq, lsn in connection.execute(_SKIPPED, ends)
     ]
     holes = deleted(connection, part)
-    return [{"kind": "deleted", "after_seq": a, "through_seq": b} for a, b in holes] + found
+    deletions = [{"kind": "deleted", "after_seq": a, "through_seq": b} for a, b in holes]
+    return [*deletions, *found, *_lapses(connection, part)]
+
+
+def _lapses(connection: Connection, part: Slice) -> Iterator[dict[str, Any]]:
+    """The lapses of publication of the slice's tables that its changes lie around."""
+    ends = {"incarnation_id": part.incarnation_id, "after": part.after_seq,
+            "through": part.through_seq}  # fmt: skip
+    for oid, schema, table, kind, operations, from_lsn, to_lsn, since, until in connection.execute(
+        _LAPSES, ends
+    ):
+        name = f"{schema}.{table}"
+        if not part.tables or name in part.tables:
+            yield {
+                "kind": "unpublished", "table": name, "oid": oid, "operations": operations,
+                "from_lsn": from_lsn, "to_lsn": to_lsn,
+                "why": f"{name} was {lapse_text(kind, operations, since, until)}",
+            }  # fmt: skip
 
 
 def deleted(connection: Connection, part: Slice) -> list[tuple[int, int]]:

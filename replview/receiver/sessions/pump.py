@@ -53,6 +53,8 @@ class Listeners:
 
     committed: CommitListener = lambda slot_id, incarnation_id, commit_seq, open_changed: None
     slot_changed: SlotListener = lambda slot_id: None
+    #: A Relation message came: something that decides what is published may have changed.
+    relation_came: SlotListener = lambda slot_id: None
 
 
 class StoreFailed(Exception):
@@ -249,14 +251,18 @@ class SessionLog:
         self._slot_id = slot.id
         self._opened = opened
         self._listeners = listeners
-        #: A line was written that nobody was told of yet.
+        #: A line was written, or a Relation message came, that nobody was told of yet.
         self._changed = False
+        self._relation_came = False
 
     def stored(self, portion: Portion, commit_seq: int) -> None:
         """Tell the listeners that a portion is in the store."""
         if self._changed:
             self._changed = False
             self._listeners.slot_changed(self._slot_id)
+        if self._relation_came:
+            self._relation_came = False
+            self._listeners.relation_came(self._slot_id)
         if portion.committed or portion.open_changed:
             self._opened.made_progress = True
             incarnation_id = self._opened.incarnation.id
@@ -266,6 +272,7 @@ class SessionLog:
 
     def shape(self, seen: RelationSeen, stored: StoredShape, commit_seq: int) -> None:
         """Write into the slot's log that a table has another shape; its first is no news."""
+        self._relation_came = True
         if stored.is_new and stored.number > 1:
             relation = seen.relation
             name = f"{relation.namespace}.{relation.name}"

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from decoder.scalars import LSN
 from replview.parquet.slice_schemas import EVENTS, PARTITION, TRANSACTIONS, Column
 from replview.parquet.slices import Slice, SliceTable, TableVersion
 from replview.parquet.writing import layout
@@ -212,6 +213,8 @@ class WholeSlice:
     files: Mapping[str, Sequence[str]]
     #: Transactions that the store had no more: ``after < commit_seq <= through``.
     deleted: tuple[tuple[int, int], ...]
+    #: When changes of a table may not have been published.
+    lapses: tuple["Lapse", ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -224,7 +227,28 @@ class WholeSlice:
         )
         gaps = (gap for gap in document.get("gaps", ()) if gap["kind"] == "deleted")
         deleted = ((gap["after_seq"], gap["through_seq"]) for gap in gaps)
-        return cls(Slice.from_json(document["slice"]), tuple(tables), files, tuple(deleted))
+        lapses = (
+            Lapse(gap["oid"], _lsn(gap["from_lsn"]), _lsn(gap["to_lsn"]), gap["why"])
+            for gap in document.get("gaps", ())
+            if gap["kind"] == "unpublished"
+        )
+        part = Slice.from_json(document["slice"])
+        return cls(part, tuple(tables), files, tuple(deleted), tuple(lapses))
+
+
+@dataclass(frozen=True)
+class Lapse:
+    """A time in which changes of a table may not have been published."""
+
+    oid: int
+    #: A change that is missing lies between these; None: there is no end yet.
+    from_lsn: int | None
+    to_lsn: int | None
+    why: str
+
+
+def _lsn(text: str | None) -> int | None:
+    return None if text is None else int(LSN.parse(text))
 
 
 @dataclass

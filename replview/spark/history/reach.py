@@ -108,6 +108,7 @@ def doubts(
         found.append(f"{gone} of its transactions were deleted before they were exported")
     if row["skipped"]:
         found.append(f"{row['skipped']} transactions were left out of the record")
+    found.extend(lapses(dataset, low, row["last_lsn"]))
     if base is not None and row["last"] is not None:
         found.extend(holes(dataset.incarnation, *seqs, dataset=dataset))
     return [*found, *_beyond(moment, row)]
@@ -122,6 +123,7 @@ def _exported(session: Session, dataset: Dataset, moment: Moment, low: int) -> R
         .agg(
             F.count_if(within & (state == "skipped")).alias("skipped"),
             F.max(F.when(within, seq)).alias("last"),
+            F.max(F.when(within, version)).alias("last_lsn"),
             F.max(version).alias("lsn"),
             F.max(F.unix_micros("commit_time")).alias("time"),
             F.max(F.when((version < low) & (state != "snapshot"), seq)).alias("before"),
@@ -139,6 +141,19 @@ def _beyond(moment: Moment, row: Row) -> Iterator[str]:
     if moment.time is not None and (last is None or last < moment.time):
         end = "before any" if last is None else f"at {last.isoformat()}"
         yield f"what is exported ends {end}, before the moment asked for"
+
+
+def lapses(dataset: Dataset, low: int, high: int | None) -> Iterator[str]:
+    """When changes of a table may not have been published, between two commit LSNs."""
+    mine = (each for whole in dataset.incarnation.wholes for each in whole.lapses)
+    found = {
+        each.why
+        for each in mine
+        if each.oid == dataset.oid
+        and (each.to_lsn is None or each.to_lsn > low)
+        and (high is None or (each.from_lsn or 0) < high)
+    }
+    yield from sorted(found)
 
 
 def deleted(incarnation: Incarnation, after: int, last: int) -> int:
@@ -231,6 +246,8 @@ def span_doubts(
     (row,) = own.agg(
         F.count_if(within & (F.col("state") == "skipped")).alias("skipped"),
         F.min(seq).alias("first"), F.max(seq).alias("last"),
+        F.min(F.when(within, F.col("_commit_version"))).alias("low"),
+        F.max(F.when(within, F.col("_commit_version"))).alias("high"),
         F.min("_commit_version").alias("first_lsn"), F.max("_commit_version").alias("last_lsn"),
         F.min(micros).alias("first_time"), F.max(micros).alias("last_time"),
     ).collect()  # fmt: skip
@@ -244,6 +261,8 @@ def span_doubts(
         found.append(f"{row['skipped']} transactions were left out of the record")
     for one in datasets or (None,):
         found.extend(holes(incarnation, *seqs, dataset=one))
+        if one is not None:
+            found.extend(lapses(one, row["low"], row["high"]))
     # What is so of all tables is said once.
     return tuple(dict.fromkeys(found))
 

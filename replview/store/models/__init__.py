@@ -39,7 +39,14 @@ from replview.store.models.samples import (
     WatchedSlot,
     WatchedSubscription,
 )
-from replview.store.models.sources import PublicationLook, Quarantine, Slot, SlotIncarnation, Source
+from replview.store.models.sources import (
+    PublicationLapse,
+    PublicationLook,
+    Quarantine,
+    Slot,
+    SlotIncarnation,
+    Source,
+)
 from replview.store.models.sums import (
     ActivityMark,
     ActorActivity,
@@ -51,13 +58,13 @@ from replview.store.models.sums import (
 )
 
 __all__ = [
-    "AbortedSubtransaction", "AccessRecord", "ActivityMark", "ActorActivity", "Alert",
-    "AlertRule", "ApiToken", "ArchiveMark", "ArchivedRun", "Baseline", "Change", "Delivery",
-    "Erasure", "Export", "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay",
-    "LargeValue", "MaskRule", "MinuteMark", "PublicationLook", "Quarantine", "Relation",
-    "RelationActivity", "RelationMinute", "RelationVersion", "SampleMark", "SavedFilter",
-    "Setting", "SetupCode", "Slot", "SlotEvent", "SlotIncarnation", "SlotIntention", "SlotPeek",
-    "SlotSample", "SlotSampleHour", "SlotSampleMinute", "Source", "SourceDraft", "SourceLook",
-    "SourceSample", "StoreMoment", "Transaction", "TransactionSizeMinute", "Transition",
-    "TypeName", "WatchedSlot", "WatchedSubscription", "Webhook",
+    "AbortedSubtransaction", "AccessRecord", "ActivityMark", "ActorActivity", "Alert", "AlertRule",
+    "ApiToken", "ArchiveMark", "ArchivedRun", "Baseline", "Change", "Delivery", "Erasure", "Export",
+    "Grant", "HistoryBlock", "HistoryJob", "Identity", "KeptDay", "LargeValue", "MaskRule",
+    "MinuteMark", "PublicationLapse", "PublicationLook", "Quarantine", "Relation",
+    "RelationActivity", "RelationMinute", "RelationVersion", "SampleMark", "SavedFilter", "Setting",
+    "SetupCode", "Slot", "SlotEvent", "SlotIncarnation", "SlotIntention", "SlotPeek", "SlotSample",
+    "SlotSampleHour", "SlotSampleMinute", "Source", "SourceDraft", "SourceLook", "SourceSample",
+    "StoreMoment", "Transaction", "TransactionSizeMinute", "Transition", "TypeName", "WatchedSlot",
+    "WatchedSubscription", "Webhook",
 ]  # fmt: skip

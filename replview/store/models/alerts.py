@@ -43,6 +43,7 @@ class AlertRule(Table):
         POISON_CHANGE = "poison_change"  # no threshold
         STORE_SIZE = "store_size"  # of the store's budget, 0 to 1
         UNSAFE_FAILOVER = "unsafe_failover"  # no threshold
+        PUBLISHED_TABLES = "published_tables"  # no threshold
 
     class Severity(models.TextChoices):
         """How urgent; the words of ``health.states``."""

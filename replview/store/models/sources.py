@@ -134,8 +134,11 @@ class Slot(Table):
     #: When the receiver tries again after a problem; None: not by itself.
     retry_at = models.DateTimeField(null=True)
     connected_at = models.DateTimeField(null=True)
-    #: How many tables its publications held when the stream began; None where not known.
+    #: How many tables its publications held when last looked at; None where not known.
     published_tables = models.IntegerField(null=True)
+    #: The last lapse of publication that a look told, in a sentence, and when that was.
+    lapse_text = models.TextField(default="", db_default="", blank=True)
+    lapse_noted_at = models.DateTimeField(null=True)
 
     incarnation = models.ForeignKey(
         "SlotIncarnation", null=True, on_delete=models.SET_NULL, related_name="+"
@@ -210,19 +213,73 @@ class PublicationLook(Table):
     #: The first and the last look that found this.
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
+    #: The end of the source's WAL after the first look and before the last one; None: from before
+    #: these were noted.
+    first_lsn = LSNField(null=True)
+    last_lsn = LSNField(null=True)
+    #: The transaction that followed all others at the last look, with its epoch.
+    next_xid = models.BigIntegerField(null=True)
+    #: The number of the slot's incarnation at the last look; 0: it had none yet.
+    incarnation = models.IntegerField(db_default=0, default=0)
     #: SHA-256 of ``facts``.
     digest = models.TextField()
     #: ``{"publications": [{"name", "insert", "update", "delete", "truncate", "via_root",
     #: "all_tables"}], "tables": [{"schema", "table", "oid", "columns": [name] or null for all,
     #: "unpublished_columns": [name], "row_filter": text or null, "operations": "IUDT",
-    #: "replica_identity", "primary_key": [name], "root": "schema.table" or null}],
-    #: "unpublished": ["schema.table"]}``.
+    #: "replica_identity", "primary_key": [name], "root": "schema.table" or null, and what
+    #: ``catalog.publication_paths`` tells: "paths", "created", "since_created", "parts"}],
+    #: "unpublished": ["schema.table"], "rows": [name]}``.
     facts = models.JSONField()
 
     objects = SeenOfSlot()
 
     class Meta:
         indexes = [models.Index(fields=["slot", "-last_seen_at"], name="publication_look_latest")]
+
+
+class PublicationLapse(Table):
+    """A time in which changes of a table may not have been published to a slot.
+
+    A change that was not published has its LSN after the lapse's beginning and before its end.
+    """
+
+    class Kind(models.TextChoices):
+        #: The table was in none of the slot's publications.
+        UNPUBLISHED = "unpublished"
+        #: Some operations of it were not published.
+        OPERATIONS = "operations"
+        #: Its row filter was another one afterwards.
+        FILTER = "filter"
+        #: A partition with rows of its own came or went.
+        PARTITIONS = "partitions"
+        #: It was published before and afterwards, by something that was altered in between.
+        ALTERED = "altered"
+
+    slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="publication_lapses")
+    relation_oid = models.BigIntegerField()
+    schema = models.TextField()
+    table = models.TextField()
+    kind = models.TextField(choices=Kind)
+    #: What may be missing: of I, U, D and T.
+    operations = models.TextField()
+    #: The last look that found it published, by the number of the slot's incarnation, LSN and time;
+    #: 0, 0/0 and None: it never was before.
+    from_incarnation = models.IntegerField()
+    from_lsn = LSNField()
+    from_at = models.DateTimeField(null=True)
+    #: A change of the table that is recorded beyond this was made after the lapse; None: such a
+    #: change tells nothing, since others were recorded during the lapse.
+    over_incarnation = models.IntegerField(null=True)
+    over_lsn = LSNField(null=True)
+    #: The first look that found it published again; None: none has yet.
+    to_incarnation = models.IntegerField(null=True)
+    to_lsn = LSNField(null=True)
+    to_at = models.DateTimeField(null=True)
+
+    objects = SeenOfSlot()
+
+    class Meta:
+        indexes = [models.Index(fields=["slot", "relation_oid"], name="publication_lapse_of_table")]
 
 
 class Quarantine(Table):

@@ -5,12 +5,13 @@ table that was published with these operations all the while. All moments err on
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from replview.store.read.lapses import lapse_text
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_coverage
@@ -66,6 +67,19 @@ _GAPS = """
            ON e.kind = 'skipped' AND left_out.id = (e.detail->>'transaction')::bigint
     WHERE e.slot_id = %(slot)s AND e.kind IN ('gap', 'skipped') AND e.at >= %(gaps_since)s
     ORDER BY e.at DESC LIMIT %(gaps)s) g)
+    UNION ALL (SELECT * FROM (
+"""
+# Changes of the table that may be missing; its kind and operations stand where others have words.
+_LAPSES = """
+    SELECT 'unpublished', concat(l.kind, ' ', l.operations), l.to_at, l.from_lsn::text,
+           l.to_lsn::text, NULL::int, l.from_at, NULL::bigint, NULL::timestamptz, NULL::jsonb,
+           NULL::jsonb
+    FROM publication_lapse l
+    WHERE l.slot_id = %(slot)s AND l.to_at >= %(gaps_since)s
+      AND (l.schema = %(schema)s AND l."table" = %(table)s OR l.relation_oid IN (
+          SELECT r.oid FROM relation r
+          WHERE r.slot_id = %(slot)s AND r.schema = %(schema)s AND r."table" = %(table)s))
+    ORDER BY l.to_at DESC LIMIT %(gaps)s) l)
 """
 #: The archive's extent of ``%(slot)s`` as JSON; NULL without an archive.
 _ARCHIVE = """
@@ -77,7 +91,7 @@ _ARCHIVE = """
       AND m.target = (SELECT value #>> '{}' FROM setting WHERE name = 'archive.target')
     HAVING count(*) > 0
 """
-_EXTENT = f"{_EXTENT}{_GAPS}".replace("REACHED", _REACHED).replace("ARCHIVE", _ARCHIVE)
+_EXTENT = f"{_EXTENT}{_GAPS}{_LAPSES}".replace("REACHED", _REACHED).replace("ARCHIVE", _ARCHIVE)
 _BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 #: Samples are looked for in so much time first.
 _LATELY = dt.timedelta(days=1)
@@ -109,7 +123,8 @@ def _archive_extent(text: str | None) -> ArchiveExtent | None:
 class Gap:
     """A time of which something is missing from the record."""
 
-    #: ``gap`` (between two incarnations) or ``skipped`` (left out by somebody's decision).
+    #: ``gap`` (between two incarnations), ``skipped`` (left out by somebody's decision) or
+    #: ``unpublished`` (of the table alone).
     kind: str
     #: None: since ever.
     from_time: dt.datetime | None
@@ -120,6 +135,11 @@ class Gap:
     why: str
     #: The incarnation of the slot that begins after it, or that it is in; None where not known.
     incarnation: int | None
+
+    @property
+    def is_time(self) -> bool:
+        """Whether anything may be missing of the time; not only one transaction."""
+        return self.kind != "skipped"
 
     def overlaps(self, since: dt.datetime | None, until: dt.datetime | None) -> bool:
         """Whether something of it lies in a time; None: unbounded."""
@@ -224,7 +244,7 @@ def coverage_of(
         extent or _NOTHING
     )
     recorded_since, lsn = _beginning(started_at, first_commit, lsn, kept)
-    gaps, known_since = _gaps([row[:7] for row in rows if row[0]], since, until)
+    gaps, known_since = _gaps(rows, f"{schema}.{name}", since, until)
     if extent is not None and sampled_at is None:
         sampled_at = session.rows(_REACHED, {**wanted, "since": _BEGINNING})[0][0]
     return Coverage(
@@ -258,12 +278,28 @@ def _stored_until(slot: Slot, sampled_at: dt.datetime | None) -> dt.datetime | N
     return max(filter(None, (slot.last_commit_time, sampled)), default=None)
 
 
+def _lapses(rows: Sequence[tuple[Any, ...]], name: str) -> Iterator[Gap]:
+    """The times in which changes of the table ``name`` may not have been published."""
+    for kind, what, at, from_lsn, to_lsn, _, from_time in rows:
+        of, operations = what.split(" ")
+        why = f"{name} was {lapse_text(of, operations, from_time, at)}."
+        yield Gap(kind, from_time, at, from_lsn, to_lsn, why, None)
+
+
 def _gaps(
-    rows: Sequence[tuple[Any, ...]], since: dt.datetime | None, until: dt.datetime | None
+    rows: Sequence[tuple[Any, ...]],
+    name: str,
+    since: dt.datetime | None,
+    until: dt.datetime | None,
 ) -> tuple[tuple[Gap, ...], dt.datetime | None]:
-    found = (
+    """The gaps of the slot and of the table ``name`` in that time, and since when all are told."""
+    own = [row[:7] for row in rows if row[0] in ("gap", "skipped")]
+    lapses = [row[:7] for row in rows if row[0] == "unpublished"]
+    found = [
         Gap(kind, from_time, at, from_lsn or None, to_lsn or None, why, number)
-        for kind, why, at, from_lsn, to_lsn, number, from_time in rows[:MOST_GAPS]
-    )
-    known_since = rows[MOST_GAPS - 1][2] if len(rows) > MOST_GAPS else None
-    return tuple(gap for gap in found if gap.overlaps(since, until)), known_since
+        for kind, why, at, from_lsn, to_lsn, number, from_time in own[:MOST_GAPS]
+    ]
+    found += _lapses(lapses[:MOST_GAPS], name)
+    cut = [each[MOST_GAPS - 1][2] for each in (own, lapses) if len(each) > MOST_GAPS]
+    told = sorted(found, key=lambda gap: gap.to_time, reverse=True)
+    return tuple(gap for gap in told if gap.overlaps(since, until)), max(cut, default=None)

@@ -49,7 +49,7 @@ class CoverageWords:
 @register.simple_tag
 def coverage_words(coverage: Coverage) -> CoverageWords:
     """The words for an extent of the record."""
-    holes = [gap for gap in coverage.gaps if gap.kind == "gap"]
+    holes = [gap for gap in coverage.gaps if gap.is_time]
     left_out = len(coverage.gaps) - len(holes)
     gap_words = {0: "No gap", 1: "One gap"}.get(len(holes), f"{len(holes)} gaps")
     if coverage.gaps_known_since is not None:

@@ -51,7 +51,7 @@ def test_nothing_fires(sampled: Sampled) -> None:
     assert alerts_page().sentence == Sentence(
         level=Level.OK,
         title="Nothing is firing.",
-        cause="17 rules on, evaluated every five seconds.",
+        cause="18 rules on, evaluated every five seconds.",
     )
     assert alerts_page().worst_url == ""
     assert celery_settings.beat_schedule["do-chores"]["schedule"] == 5.0

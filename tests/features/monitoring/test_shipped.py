@@ -133,6 +133,7 @@ COUNTERPARTS = {
     "long_transaction": "ReplviewLongTransaction", "schema_change": "ReplviewAlert",
     "source_unreachable": "ReplviewSourceUnreachable", "poison_change": "ReplviewAlert",
     "store_size": "ReplviewAlert", "unsafe_failover": "ReplviewAlert",
+    "published_tables": "ReplviewAlert",
 }  # fmt: skip
 
 

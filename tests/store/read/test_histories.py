@@ -6,6 +6,7 @@
 
 import datetime as dt
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from decoder.scalars import LSN
+from replview.acts.publications import look_at_publications
 from replview.runtime.servers.postgres import EmbeddedPostgres
+from replview.store.dsn import set_dsn
 from tests.support.api_program import program as program  # a fixture
 from tests.support.api_program import user as user  # a fixture
 from tests.support.baselines import take
@@ -161,6 +164,52 @@ def _play_with_gap(name: Named, stage: Stage) -> None:
         assert recording.slot.events.filter(kind="gap").count() == 1
         played = answers.played(histories, recording)
         answers.hold_around(answers.Gapped(played, (first, again), inside, at))
+
+
+#: How tables cease to be published, and are published again.
+_LAPSES = (
+    ("DROP TABLES IN SCHEMA public", "ADD TABLES IN SCHEMA public"),
+    ("SET (publish = 'insert')", "SET (publish = 'insert, update, delete, truncate')"),
+    ("SET (publish = 'update')", "SET (publish = 'insert, update, delete, truncate')"),
+    ("SET (publish = 'insert, update')", "SET (publish = 'insert, update, delete, truncate')"),
+)
+
+
+@pytest.mark.parametrize("name", _CASES[::3])
+def test_what_was_not_published_for_a_time_is_unknown_and_nothing_false_is_told(
+    name: Named, stage: Stage
+) -> None:
+    _hold(name, lambda each: _play_with_lapse(each, stage))
+
+
+def _play_with_lapse(name: Named, stage: Stage) -> None:
+    """The tables are not published for a while, or not all of it; it is seen then, or later."""
+    dice = random.Random(f"{name.seed}/lapse")
+    with stage(name) as (histories, recording):
+        set_dsn(recording.slot.source, histories.source.dsn)
+        recording.slot.source.save()
+        look_at_publications(recording.slot.source)
+        histories.play(90)
+        recording.caught_up()
+        look_at_publications(recording.slot.source)
+        first = len(histories.commits)
+        ends, begins_again = dice.choice(_LAPSES)
+        publication = f"ALTER PUBLICATION {recording.slot.name}"
+        histories.source.run(f"{publication} {ends}")
+        if dice.random() < 0.5:
+            look_at_publications(recording.slot.source)
+        histories.play(60)
+        again = len(histories.commits)
+        inside, at = _here(histories.source)
+        histories.source.run(f"{publication} {begins_again}")
+        histories.play(30)
+        look_at_publications(recording.slot.source)
+        histories.play(120)
+        recording.caught_up()
+        recording.end()
+        played = answers.played(histories, recording, range(first, again))
+        lost = (first, again)
+        answers.hold_around_lapse(answers.Gapped(played, lost, inside, at, is_lapse=True))
 
 
 def _here(source: SourceDatabase) -> tuple[int, dt.datetime]:

@@ -251,7 +251,6 @@ class _State:
         self._moment = moment
         self._row = row
         self._shapes = finder.table.shapes
-        self._unpublished = False
         #: What stands between the moment and the next change, and after that.
         self._later = Breaks()
 
@@ -264,7 +263,6 @@ class _State:
         if moment.time is not None:
             self._later = breaks.committed_by(moment.time, after=True)
             breaks = breaks.committed_by(moment.time)
-        self._unpublished = bool(breaks.unpublished)
         replay = Replay(finder, breaks)
         entries = replay.apply_all(finder.steps(past[-LOOK_BACK * 2 :]))
         here: Place = LAST if moment.before == END else moment.before[1:]
@@ -323,8 +321,8 @@ class _State:
 
     def _from_next(self, following: Step, why: str) -> tuple[bool | None, str]:
         """What the next change says of a row of which nothing is known before it."""
-        if why in ("left out", "keyless", "limited") or self._unpublished:
-            return None, why or "unpublished"
+        if why in ("left out", "keyless", "limited", "unpublished"):
+            return None, why
         at = self._moment
         here = FIRST if at.time is not None else at.before[1:]
         there = following.incarnation_id, here, following.place

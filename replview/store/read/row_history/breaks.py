@@ -1,6 +1,7 @@
 """What comes between two changes of a row without naming the row: truncations, changes made while
 the table had no key, transactions that were left out of the record or deleted with the day they
-began on. And baselines, which come between by their position.
+began on, times in which the table was not published, or not all of it. And baselines, which come
+between by their position.
 """
 
 import datetime as dt
@@ -23,7 +24,8 @@ _BREAKS = f"""
                        WHERE v.relation_id = r.id AND v.key_columns <> '[]') AS keyed
     ) k CROSS JOIN LATERAL (
         SELECT CASE WHEN c.op = 'T' THEN 'T' ELSE 'keyless' END, c.relation_id, t.incarnation_id,
-               (t.commit_lsn - '0/0')::bigint, (c.lsn - '0/0')::bigint, c.seq, t.id, t.commit_time
+               (t.commit_lsn - '0/0')::bigint, (c.lsn - '0/0')::bigint, c.seq, t.id, t.commit_time,
+               NULL::timestamptz, ''
         FROM change c JOIN transaction t ON t.id = c.transaction_id
         WHERE c.relation_id = r.id AND c.key_hash IS NULL
           AND (c.op = 'T' OR k.keyed AND c.op <> 'S')
@@ -33,33 +35,37 @@ _BREAKS = f"""
     ) b
     UNION ALL
     SELECT 'left out', 0, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
-           (t.commit_lsn - '0/0')::bigint, 0, t.id, t.commit_time
+           (t.commit_lsn - '0/0')::bigint, 0, t.id, t.commit_time, NULL, ''
     FROM quarantine q JOIN transaction t ON t.xid = q.xid AND t.incarnation_id = q.incarnation_id
     WHERE q.incarnation_id = ANY(%(incarnations)s) AND q.decision = 'skip' AND t.state = 'skipped'
       AND t.commit_lsn IS NOT NULL
     UNION ALL
     SELECT 'left out', 0, (late->>0)::bigint, ((late->>1)::pg_lsn - '0/0')::bigint,
-           ((late->>1)::pg_lsn - '0/0')::bigint, 0, (late->>2)::bigint, (late->>3)::timestamptz
+           ((late->>1)::pg_lsn - '0/0')::bigint, 0, (late->>2)::bigint, (late->>3)::timestamptz,
+           NULL, ''
     FROM setting CROSS JOIN LATERAL jsonb_each(setting.value) AS slot
     CROSS JOIN LATERAL jsonb_array_elements(slot.value->'late') AS late
     WHERE setting.name = 'retention.slots' AND (late->>0)::bigint = ANY(%(incarnations)s)
     UNION ALL
     SELECT 'S', 0, b.incarnation_id, (b.lsn - '0/0')::bigint, (b.lsn - '0/0')::bigint, 0,
-           b.transaction_id, NULL
+           b.transaction_id, NULL, NULL, ''
     FROM baseline b
     WHERE b.incarnation_id = ANY(%(incarnations)s) AND b.state = 'done'
       AND b.transaction_id IS NOT NULL
     UNION ALL
-    SELECT 'unpublished', r.id, 0, 0, 0, 0, 0, NULL
-    FROM relation r CROSS JOIN LATERAL (
-        SELECT look.facts FROM publication_look look WHERE look.slot_id = r.slot_id
-        ORDER BY look.last_seen_at DESC LIMIT 1
-    ) p CROSS JOIN LATERAL jsonb_array_elements(p.facts->'tables') AS told
+    SELECT 'lapse', r.id, i.id,
+           CASE WHEN i.number = l.from_incarnation THEN (l.from_lsn - '0/0')::bigint ELSE 0 END,
+           CASE WHEN i.number = l.to_incarnation THEN (l.to_lsn - '0/0')::bigint
+                ELSE {OPEN_END} END,
+           CASE WHEN i.number < l.over_incarnation OR l.over_lsn IS NULL THEN {OPEN_END}
+                WHEN i.number = l.over_incarnation THEN (l.over_lsn - '0/0')::bigint ELSE 0 END,
+           0, l.from_at, l.to_at, l.operations
+    FROM relation r
+    JOIN publication_lapse l ON l.slot_id = r.slot_id AND l.relation_oid = r.oid
+    JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.id = ANY(%(incarnations)s)
+     AND i.number >= l.from_incarnation
+     AND (l.to_incarnation IS NULL OR i.number <= l.to_incarnation)
     WHERE r.id = ANY(%(relations)s)
-      AND p.facts @? '$.publications[*] ? (@.insert==false||@.update==false||@.delete==false)'
-      AND told->>'schema' = r.schema AND told->>'table' = r."table"
-      AND NOT (told->>'operations' LIKE '%%I%%' AND told->>'operations' LIKE '%%U%%'
-               AND told->>'operations' LIKE '%%D%%')
 """  # noqa: S608 (nothing but this module's own words)
 
 
@@ -73,6 +79,33 @@ class Truncation:
     transaction_id: int
     seq: int
     commit_time: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """A time in which changes of a table may not have been published, in one incarnation."""
+
+    relation_id: int
+    incarnation_id: int
+    #: A change that is missing has an LSN between these.
+    from_lsn: int
+    to_lsn: int
+    #: A change that is recorded beyond this was made after the lapse.
+    over_lsn: int
+    #: None: since ever, or until now.
+    from_time: dt.datetime | None
+    to_time: dt.datetime | None
+    #: What may be missing: of I, U, D and T.
+    operations: str
+
+    def lies_between(self, after: Place, before: Place) -> bool:
+        """Whether some of it lies between two places, each of a change or of a moment."""
+        end = min(self.to_lsn, self.over_lsn) if after[1] == 1 else self.to_lsn
+        return self.from_lsn < _lsn(before) and end > _lsn(after)
+
+
+#: What may end a row that is there, and bring one that is not; None: it is not known to be either.
+_AFFECTING = {True: frozenset("UDT"), False: frozenset("IU"), None: frozenset("IUDT")}
 
 
 @dataclass(slots=True)
@@ -89,8 +122,7 @@ class Breaks:
     _oldest: dict[int, Place] = field(default_factory=dict)
     #: ``{incarnation: [(position, transaction)]}``.
     baselines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    #: Tables of which some operation is not published: their rows change unseen.
-    unpublished: set[int] = field(default_factory=set)
+    lapses: list[Lapse] = field(default_factory=list)
     _truncated: dict[tuple[int, int], list[Place]] = field(default_factory=dict)
 
     def add(self, truncation: Truncation) -> None:
@@ -123,7 +155,12 @@ class Breaks:
 
     def committed_by(self, until: dt.datetime, *, after: bool = False) -> "Breaks":
         """Only of what had committed by then, or of what had not."""
-        found = Breaks(baselines=self.baselines, unpublished=self.unpublished, _oldest=self._oldest)
+        found = Breaks(baselines=self.baselines, _oldest=self._oldest)
+        for lapse in self.lapses:
+            begins = lapse.from_time is None or lapse.from_time <= until
+            ends = lapse.to_time is not None and lapse.to_time <= until
+            if not ends if after else begins:
+                found.lapses.append(lapse)
         for each in self.truncations:
             if each.commit_time is not None and (each.commit_time > until) is after:
                 found.add(each)
@@ -139,17 +176,36 @@ class Breaks:
         return _between(self._truncated.get((relation_id, incarnation), []), after, before)
 
     def unseen_between(
-        self, relation_id: int, incarnation: int, after: Place, before: Place
+        self,
+        relation_id: int,
+        incarnation: int,
+        after: Place,
+        before: Place,
+        *,
+        exists: bool | None = None,
     ) -> str:
         """Why a row of the table may have changed between two places without a word of it: ``left
-        out``, ``keyless``, ``limited``; empty: it has not.
+        out``, ``keyless``, ``limited``, ``unpublished``; empty: it has not. ``exists``: whether it
+        did at the first of them.
         """
         if after < self._oldest.get(relation_id, after):
             return "limited"
         for table, why in ((0, "left out"), (relation_id, "keyless")):
             if _between(self._unseen.get((table, incarnation), []), after, before):
                 return why
+        for lapse in self.lapses:
+            if (
+                (lapse.relation_id, lapse.incarnation_id) == (relation_id, incarnation)
+                and lapse.lies_between(after, before)
+                and not _AFFECTING[exists].isdisjoint(lapse.operations)
+            ):
+                return "unpublished"
         return ""
+
+
+def _lsn(place: Place) -> int:
+    """The LSN of a change, or of a moment between transactions."""
+    return place[2] or place[0]
 
 
 def read_breaks(
@@ -170,7 +226,7 @@ def read_breaks(
         "open": list(open_ids),
     }
     for row in session.prepared_rows(_BREAKS, wanted):
-        kind, relation_id, incarnation, commit, lsn, seq, transaction_id, at = row
+        kind, relation_id, incarnation, commit, lsn, seq, transaction_id, at, until, lacking = row
         commit = OPEN_END if commit is None else commit
         if kind == "T":
             place = (commit, 1, lsn, seq)
@@ -180,7 +236,9 @@ def read_breaks(
         elif kind == "S":
             found.baselines.setdefault(incarnation, []).append((commit, transaction_id))
         else:
-            found.unpublished.add(relation_id)
+            found.lapses.append(
+                Lapse(relation_id, incarnation, commit, lsn, seq, at, until, str(lacking))
+            )
     found.forget_beyond(_MOST)
     return found
 

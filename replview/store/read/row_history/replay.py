@@ -27,8 +27,8 @@ class Known:
     #: The change that left it so.
     last: Step | None = None
     #: Why it does not exist, or cannot be told: ``deleted``, ``truncated``, ``gap``, ``left out``,
-    #: ``keyless``, ``limited``, ``unpublished``, ``table``, or empty where no earlier change is
-    #: recorded.
+    #: ``keyless``, ``limited``, ``unpublished`` (for a time), ``table``, or empty where no earlier
+    #: change is recorded.
     why: str = ""
     #: Columns that are unknown because ALTER TABLE changed them since.
     altered: frozenset[str] = frozenset()
@@ -115,8 +115,6 @@ class Replay:
         last = known.last
         if last is None:
             return known
-        if last.relation_id in self._breaks.unpublished:
-            return Known(None, last=last, why="unpublished")
         spans = [(incarnation_id, last.place, place)]
         if last.incarnation_id != incarnation_id:
             if not self._is_seamless(last.incarnation_id, incarnation_id):
@@ -124,7 +122,8 @@ class Replay:
             spans = [(last.incarnation_id, last.place, LAST), (incarnation_id, FIRST, place)]
         for incarnation, after, before in spans:
             table = last.relation_id
-            if why := self._breaks.unseen_between(table, incarnation, after, before):
+            unseen = self._breaks.unseen_between
+            if why := unseen(table, incarnation, after, before, exists=known.exists):
                 return Known(None, last=last, why=why)
             if known.exists and self._breaks.truncated(table, incarnation, after, before):
                 return Known(False, last=last, why="truncated")

@@ -241,9 +241,8 @@ def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
     table, incarnation = step.relation_id, step.incarnation_id
     if (
         step.op == "D"
-        or table in breaks.unpublished
         or breaks.truncated(table, incarnation, step.place, past.upper)
-        or breaks.unseen_between(table, incarnation, step.place, past.upper)
+        or breaks.unseen_between(table, incarnation, step.place, past.upper, exists=True)
     ):
         return True
     past.last = past.last or step

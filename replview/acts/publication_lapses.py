@@ -1,0 +1,200 @@
+"""Lapses of publication: what two looks at the publications tell of the time between them.
+
+No stream tells that a table was taken out of a publication. A look that finds it gone, narrowed, or
+published by another entry than the look before opens a lapse, from the last look that was right;
+the first look that is right again ends it.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replview.store.models import PublicationLapse, PublicationLook, Slot
+from replview.store.read.lapses import lapse_text
+from replview.store.slot_log import add_line, after_seq
+
+#: Inserts, updates, deletes, truncates.
+_OPERATIONS = "IUDT"
+#: The kind of a line of the slot's log that tells of a lapse.
+LINE = "publication"
+#: More tables than this are not named in one line of the log.
+_NAMED = 5
+#: Nor are more kept in the line's detail.
+_MOST_TABLES = 1000
+_Kind = PublicationLapse.Kind
+_Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a look stood: the number of the slot's incarnation, LSN and time."""
+
+    incarnation: int
+    lsn: int
+    at: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lapse:
+    """What one table lacks between two looks (``is_over``) or from the last of them on."""
+
+    entry: _Entry
+    kind: _Kind
+    operations: str
+    is_over: bool
+    #: It is there since the record began.
+    ever: bool = False
+
+
+def note_lapses(slot: Slot, former: PublicationLook | None, now: PublicationLook) -> None:
+    """Open and end the lapses that a look tells, and write them into the slot's log; ``former``:
+    the look before it, which found something else; None: it is the first. In the caller's store
+    transaction.
+    """
+    before = _Place(0, 0, None)
+    if former is not None:
+        before = _Place(former.incarnation, int(former.last_lsn or 0), former.last_seen_at)
+    here = _Place(now.incarnation, int(now.first_lsn or 0), now.first_seen_at)
+    texts: dict[str, list[str]] = {}
+    for ended in _end(slot, former, now, before, here):
+        texts.setdefault(_text(ended), []).append(_name(ended))
+    for lapse in _found(former, now):
+        begun = _store(slot, lapse, before, here)
+        if not lapse.ever:
+            texts.setdefault(_text(begun), []).append(_name(begun))
+    for text, names in texts.items():
+        _note(slot, text, names, now.first_seen_at)
+
+
+def _found(former: PublicationLook | None, now: PublicationLook) -> Iterator[_Lapse]:
+    """What begins with a look, or lies before it."""
+    known = None if former is None else _by_oid(former)
+    for oid, entry in _by_oid(now).items():
+        was = entry if known is None else known.get(oid)
+        born = former is not None and was is None and _is_born_since(entry, former)
+        missing = _missing(entry)
+        if born or known is None:
+            if missing:
+                yield _Lapse(entry, _Kind.OPERATIONS, missing, is_over=False, ever=True)
+            continue
+        if missing and missing != _missing(was):
+            yield _Lapse(entry, _Kind.OPERATIONS, missing, is_over=False)
+        if was is not None:
+            yield from _between(was, entry)
+    for oid, entry in (known or {}).items():
+        if oid not in _by_oid(now):
+            yield _Lapse(entry, _Kind.UNPUBLISHED, _OPERATIONS, is_over=False)
+
+
+def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
+    """What may have been missing for a moment, of a table that both looks found published."""
+    both = [op for op in _OPERATIONS if op in was["operations"] and op in entry["operations"]]
+    if was["row_filter"] != entry["row_filter"]:
+        filtered = "".join(op for op in both if op != "T")
+        yield _Lapse(entry, _Kind.FILTER, filtered, is_over=True)
+    elif broken := "".join(op for op in both if not _is_unbroken(was, entry, op)):
+        yield _Lapse(entry, _Kind.ALTERED, broken, is_over=True)
+    former = {name for name, _ in was.get("parts") or ()}
+    parts = dict(entry.get("parts") or ())
+    if former - parts.keys() or not all(parts[name] for name in parts.keys() - former):
+        yield _Lapse(entry, _Kind.PARTITIONS, "".join(both), is_over=True)
+
+
+def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
+    """Whether the same rows of the catalog published an operation in both looks."""
+    if "paths" not in was or "paths" not in entry:
+        return True  # from before they were noted
+    former, now = (
+        {(name, row_filter) for name, operations, row_filter in each["paths"] if op in operations}
+        for each in (was, entry)
+    )
+    return former == now or any(row_filter is None for _, row_filter in former & now)
+
+
+def _is_born_since(entry: _Entry, former: PublicationLook) -> bool:
+    """Whether a table was created after a look, and published from then on."""
+    created, rows = entry.get("created"), former.facts.get("rows", ())
+    if created is None or former.next_xid is None:
+        return False
+    if not any(set(needed) <= set(rows) for needed in entry["since_created"]):
+        return False
+    # Transactions are counted in 32 bits there, and come back.
+    return bool((created - former.next_xid) % (1 << 32) < 1 << 31)
+
+
+def _end(
+    slot: Slot, former: PublicationLook | None, now: PublicationLook, before: _Place, here: _Place
+) -> Iterator[PublicationLapse]:
+    """End the lapses that are over; of a table that was never published before, make one."""
+    if former is None:
+        return
+    known = _by_oid(former)
+    open_: dict[int, list[PublicationLapse]] = {}
+    for lapse in PublicationLapse.objects.filter(slot=slot, to_lsn=None):
+        open_.setdefault(lapse.relation_oid, []).append(lapse)
+    for oid, entry in _by_oid(now).items():
+        was = known.get(oid)
+        if _missing(was) == _missing(entry) or (was is None and _is_born_since(entry, former)):
+            continue
+        mine = open_.get(oid, [])
+        if was is None and not mine:
+            mine = [_new(slot, entry, _Kind.UNPUBLISHED, _OPERATIONS, _Place(0, 0, None))]
+        for lapse in mine:
+            lapse.to_incarnation, lapse.to_lsn, lapse.to_at = here.incarnation, here.lsn, here.at
+            if was is None:
+                lapse.over_incarnation, lapse.over_lsn = before.incarnation, before.lsn
+            lapse.save()
+            if lapse.from_at is not None:
+                yield lapse
+
+
+def _store(slot: Slot, lapse: _Lapse, before: _Place, here: _Place) -> PublicationLapse:
+    begin = _Place(0, 0, None) if lapse.ever else before
+    row = _new(slot, lapse.entry, lapse.kind, lapse.operations, begin)
+    if lapse.is_over:
+        row.to_incarnation, row.to_lsn, row.to_at = here.incarnation, here.lsn, here.at
+    row.save()
+    return row
+
+
+def _new(
+    slot: Slot, entry: _Entry, kind: _Kind, operations: str, begin: _Place
+) -> PublicationLapse:
+    return PublicationLapse(
+        slot=slot, relation_oid=entry["oid"], schema=entry["schema"], table=entry["table"],
+        kind=kind, operations=operations, from_incarnation=begin.incarnation, from_lsn=begin.lsn,
+        from_at=begin.at,
+    )  # fmt: skip
+
+
+def _by_oid(look: PublicationLook) -> dict[int, _Entry]:
+    """The entries of a look's tables."""
+    return {entry["oid"]: entry for entry in look.facts["tables"]}
+
+
+def _missing(entry: _Entry | None) -> str:
+    """The operations that are not published."""
+    published = "" if entry is None else entry["operations"]
+    return "".join(op for op in _OPERATIONS if op not in published)
+
+
+def _name(lapse: PublicationLapse) -> str:
+    return f"{lapse.schema}.{lapse.table}"
+
+
+def _text(lapse: PublicationLapse) -> str:
+    return lapse_text(lapse.kind, lapse.operations, lapse.from_at, lapse.to_at)
+
+
+def _note(slot: Slot, text: str, names: list[str], at: dt.datetime) -> None:
+    """Tell the same of several tables: in the slot's log, and in its health."""
+    named = ", ".join(sorted(names)[:_NAMED])
+    more = f" and {len(names) - _NAMED} more tables" if len(names) > _NAMED else ""
+    verb = "were" if len(names) > 1 else "was"
+    message = f"{named}{more} {verb} {text}. Changes of that time are not in the record."
+    Slot.objects.filter(pk=slot.pk).update(lapse_text=message, lapse_noted_at=at)
+    add_line(
+        slot, LINE, message, lsn=slot.checkpoint_lsn, after_commit_seq=after_seq(slot),
+        detail={"tables": sorted(names)[:_MOST_TABLES]},
+    )  # fmt: skip

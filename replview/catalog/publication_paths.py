@@ -1,0 +1,167 @@
+"""The catalog entries by which tables are published, each named by its row's identity.
+
+An entry that was removed and made again has another row, and so another name: two looks tell a
+lapse between them although they find the same publications. Source: PostgreSQL documentation,
+"System Catalogs" (pg_publication, pg_publication_rel, pg_publication_namespace, pg_inherits).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from replview.catalog.connections import Connection, Query
+from replview.catalog.publications import Publication
+
+_PUBLICATIONS = Query(
+    name="publication_rows",
+    about="The row of each publication, by its identity; anyone may read it.",
+    sql="SELECT pubname AS name, oid::bigint AS oid, oid || ':' || xmin AS row FROM pg_publication",
+)
+_MEMBERS = Query(
+    name="publication_member_rows",
+    about="The rows that name a table in a publication, by their identity; anyone may read it.",
+    sql="""
+        SELECT prpubid::bigint AS publication, prrelid::bigint AS of, oid || ':' || xmin AS row,
+               xmin::text::bigint AS xid
+          FROM pg_publication_rel
+    """,
+)
+_SCHEMAS = Query(
+    name="publication_schema_rows",
+    about="The rows that name a schema in a publication, by their identity; 15 and later, anyone "
+    "may read it.",
+    sql="""
+        SELECT pnpubid::bigint AS publication, pnnspid::bigint AS of, oid || ':' || xmin AS row
+          FROM pg_publication_namespace
+    """,
+)
+_TABLES = Query(
+    name="table_rows",
+    about="For each permanent table its schema, the transactions that created it and that put it "
+    "into that schema, and the partitioned table it was attached to, by whom; anyone may read it.",
+    sql="""
+        SELECT c.oid::bigint AS oid, c.relnamespace::bigint AS schema,
+               s.xmin::text::bigint AS created, d.xmin::text::bigint AS placed,
+               i.inhparent::bigint AS parent, i.xmin::text::bigint AS attached
+          FROM pg_class AS c
+          JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'tableoid' AND s.attnum < 0
+          LEFT JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+           AND d.objsubid = 0 AND d.refclassid = 'pg_namespace'::regclass
+          LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND c.relispartition
+         WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    schema: int
+    created: int
+    #: The transaction that put it into its schema; None: not known.
+    placed: int | None
+    #: The partitioned table above it, and the transaction that attached it.
+    parent: int | None
+    attached: int | None
+
+
+@dataclass(slots=True)
+class PublicationPaths:
+    """The rows of the catalog by which tables are published."""
+
+    _publications: dict[str, tuple[int, str]]
+    #: ``{(publication, table): (row, transaction that made it)}``.
+    _members: dict[tuple[int, int], tuple[str, int]]
+    #: ``{(publication, schema): row}``.
+    _schemas: dict[tuple[int, int], str]
+    _tables: dict[int, _Table]
+    _parts: dict[int, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for oid, table in self._tables.items():
+            if table.parent is not None:
+                self._parts.setdefault(table.parent, []).append(oid)
+
+    def facts(
+        self, publications: Sequence[Publication], table: tuple[str, str], oid: int
+    ) -> dict[str, object]:
+        """What tells of one table whether it has been published without a lapse, as
+        ``PublicationLook.facts`` keeps it.
+
+        ``paths``: ``[[name, operations, row filter or null]]``. ``created``: the transaction that
+        created the table; ``since_created``: lists of ``rows_of`` publications, of which it has
+        been published since then where all of one list were there already. ``parts`` of a table
+        that is published under its own name: ``[[name, attached when it was created]]``.
+        """
+        paths: list[list[str | None]] = []
+        since_created: list[list[str]] = []
+        for publication in publications:
+            members = [member for member in publication.tables if member.key == table]
+            for name, rows in self._paths(publication, oid) if members else ():
+                paths.append([name, publication.operations, members[0].row_filter])
+                since_created += [] if rows is None else [rows]
+        known = self._tables.get(oid)
+        return {
+            "paths": sorted(paths, key=str),
+            "created": known.created if known else None,
+            "since_created": since_created,
+            "parts": sorted(self._parts_of(oid)),
+        }
+
+    def rows_of(self, publications: Sequence[Publication]) -> list[str]:
+        """The rows by which tables may be published that are created later."""
+        own = [self._publications[p.name] for p in publications if p.name in self._publications]
+        oids = {of for of, _ in own}
+        rows = [row for _, row in own]
+        rows += [row for (of, _), row in self._schemas.items() if of in oids]
+        rows += [row for (of, at), (row, _) in self._members.items()
+                 if of in oids and at in self._parts]  # fmt: skip
+        return sorted(rows)
+
+    def _paths(self, publication: Publication, oid: int) -> Iterator[tuple[str, list[str] | None]]:
+        """The name of each path, and the rows that must have been there when the table was created,
+        if it has been published since; None: it was not.
+        """
+        of, row = self._publications.get(publication.name, (0, ""))
+        if publication.all_tables:
+            yield f"{row}/all", [row]
+            return
+        way, at, from_birth = row, oid, True
+        while (table := self._tables.get(at)) is not None:
+            if member := self._members.get((of, at)):
+                name, xid = member
+                if at == oid:
+                    yield f"{way}/{name}", [row] if xid == table.created else None
+                else:
+                    yield f"{way}/{name}", [row, name] if from_birth else None
+            if schema := self._schemas.get((of, table.schema)):
+                placed = table.placed
+                is_old = from_birth and placed == table.created
+                yield f"{way}/{schema}:{placed}", [row, schema] if is_old else None
+            if table.parent is None:
+                return
+            way = f"{way}/{table.attached}"
+            from_birth = from_birth and table.attached == table.created
+            at = table.parent
+
+    def _parts_of(self, oid: int) -> Iterator[list[object]]:
+        """All partitions below a table, each with whether it was created as one."""
+        for part in self._parts.get(oid, ()):
+            table = self._tables[part]
+            yield [f"{part}:{table.attached}", table.attached == table.created]
+            yield from self._parts_of(part)
+
+
+def read_publication_paths(connection: Connection) -> PublicationPaths:
+    """Read the rows of the catalog. Raises ``psycopg.Error``."""
+    modern = connection.info.server_version >= 150000
+    return PublicationPaths(
+        {row["name"]: (row["oid"], row["row"]) for row in _PUBLICATIONS.rows(connection)},
+        {
+            (row["publication"], row["of"]): (row["row"], row["xid"])
+            for row in _MEMBERS.rows(connection)
+        },
+        {
+            (row["publication"], row["of"]): row["row"]
+            for row in (_SCHEMAS.rows(connection) if modern else ())
+        },
+        {row.pop("oid"): _Table(**row) for row in _TABLES.rows(connection)},
+    )
