@@ -166,3 +166,11 @@ def test_every_command_is_one_that_there_is() -> None:
         if fault(words)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_form_of_a_value_in_json_is_documented() -> None:
+    from replview.store.read.changes.values import MARKS
+
+    page = (DOCS / "watch-and-audit.md").read_text()
+    missing = [mark for mark in (*MARKS, "$erased") if f'`{{"{mark}": ' not in page]
+    assert not missing, missing
