@@ -348,6 +348,17 @@ def test_the_next_person_under_the_same_key_is_left_alone(clinic) -> None:
 
 
 @pytest.mark.slow
+def test_a_row_is_found_by_every_text_of_its_key(clinic) -> None:
+    clinic.run("CREATE TABLE bill (id numeric PRIMARY KEY, name text)")
+    clinic.run("INSERT INTO bill VALUES (1.10, 'PLANTED'), (1.2, 'Bob')")
+    act = clinic.erase("bill", "1.1")
+    assert act.erased["changes"] == 1
+    texts = orjson.dumps(clinic.recorded()).decode()
+    assert PLANTED not in texts
+    assert "Bob" in texts
+
+
+@pytest.mark.slow
 def test_rows_without_a_key_are_found_by_their_values(clinic, exported) -> None:
     clinic.run(
         "CREATE TABLE heap (mail text, note text)",

@@ -30,7 +30,7 @@ from replview.features.erasure.trails import Key, Span, key_of, spans_of
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
-from replview.store.read.row_history.keys import tables_named
+from replview.store.read.row_history.keys import TableRows, tables_named
 from replview.text.formats import plural
 from replview.text.parsing import table_text
 
@@ -78,7 +78,8 @@ class Act:
                 raise Unerasable(f"table {name} is not recorded any more", "")
             act.tables[name] = ErasedTable(table)
             known = [Span.from_json(span) for span in act.plan["spans"].get(name, [])]
-            asked = [Span(key_of(key)) for other, key in act.plan["pairs"] if other == name]
+            typed = [key for other, key in act.plan["pairs"] if other == name]
+            asked = [Span(each) for key in typed for each in _equal_keys(table, key)]
             act.spans[name] = (*known, *asked)
         act.roots = roots_of(slot, row)
         return act
@@ -395,6 +396,12 @@ _RECORDED = """
 
 def _recorded(slot: Slot, incarnation: int, seqs: Collection[int]) -> set[int]:
     return {row[0] for row in rows(_RECORDED, [slot.pk, incarnation, list(seqs)])}
+
+
+def _equal_keys(table: TableRows, key: dict[str, str | None]) -> dict[Key, None]:
+    """The key, and the keys in the record that equal it as its columns' types compare."""
+    found = (each for _, each in table.recorded(reading_session(), key))
+    return dict.fromkeys(map(key_of, (key, *found)))
 
 
 def _check_findable(unfindable: int) -> None:

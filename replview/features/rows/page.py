@@ -228,7 +228,9 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     actor = str(words["actor"]) if "actor" in words else None
     column = Params(words).text("column", None, strip=False)
     cursor = Params(words).text("cursor", None, strip=False) or None
-    finder = RowFinder(reading_session(), slot, start.table, start.table.hashes(start.key))
+    session = reading_session()
+    recorded = start.table.recorded(session, start.key)
+    finder = RowFinder(session, slot, start.table, recorded)
     change = change_name(str(words.get("row") or ""))
     row = finder.row(change)
     read = partial(

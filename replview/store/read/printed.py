@@ -1,5 +1,5 @@
 """The type of a column as this server knows it; a value of it as somebody types it, and as
-PostgreSQL prints it: the record has the latter.
+PostgreSQL prints it: the record has the latter. Equal values of some types are printed differently.
 """
 
 import re
@@ -16,10 +16,21 @@ from replview.store.read.sql_text import base_type
 FIRST_OWN_OID = 10000
 #: What their values mean, only their own server knows: names of its objects and roles, its money.
 _OF_ITS_SERVER = re.compile(r"_?(reg.*|money|aclitem)")
+#: Types with equal values that are printed differently, and arrays of them: float4, float8, bpchar,
+#: interval, numeric, jsonb, numrange, nummultirange.
+_VARIED = frozenset({700, 701, 1042, 1186, 1700, 3802, 3906, 4532,
+                     1021, 1022, 1014, 1187, 1231, 3807, 3907, 6151})  # fmt: skip
+_VARIED_NAMES = re.compile(
+    r"(real|double precision|character|bpchar|interval.*|numeric|jsonb|num(multi)?range)(\[\])?"
+)
+#: Of these, the types of which a modifier fixes how a value is printed: bpchar and numeric.
+_FIXED_BY_MODIFIER = frozenset({1042, 1014, 1700, 1231})
+#: A numeric is looked for with up to this many more zeros at its end.
+MOST_ZEROS = 100
 
 _TYPE = """
-    SELECT typname::text, format_type(oid, %(typmod)s), typcollation <> 0, typname ~ '^_',
-        typname = 'varchar' OR EXISTS (SELECT FROM pg_opclass o
+    SELECT oid::bigint, typname::text, format_type(oid, %(typmod)s), typcollation <> 0,
+        typname ~ '^_', typname = 'varchar' OR EXISTS (SELECT FROM pg_opclass o
             WHERE o.opcintype = pg_type.oid AND o.opcdefault AND o.opcmethod = 403)
     FROM pg_type WHERE oid < 10000 AND oid = CASE
         WHEN %(array)s THEN (SELECT typarray FROM pg_type WHERE oid = %(oid)s)
@@ -54,6 +65,10 @@ class ColumnType:
     caseless: bool = False
     #: Of an enum, in their order; else None.
     labels: tuple[str, ...] | None = None
+    #: Equal values are printed alike.
+    exact: bool = True
+    #: ``full`` has a length, a scale or a precision.
+    bound: bool = False
 
 
 def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | None:
@@ -66,7 +81,7 @@ def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | Non
         base = column.get("base")
         if base is None:
             return None
-        oid, is_array, typmod = int(base["oid"]), bool(base["array"]), None
+        oid, is_array, typmod = int(base["oid"]), bool(base["array"]), base.get("typmod")
         if base["labels"] is not None:
             return (
                 None
@@ -74,30 +89,90 @@ def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | Non
                 else ColumnType("text", name, ordered=True, labels=tuple(base["labels"]))
             )
         if base["name"] == "citext" and not is_array:
-            return ColumnType("text", name, collatable=True, ordered=True, caseless=True)
+            return ColumnType(
+                "text", name, collatable=True, ordered=True, caseless=True, exact=False
+            )
     values = {"oid": oid, "typmod": -1 if typmod is None else int(typmod), "array": is_array,
               "name": name}  # fmt: skip
     found = session.rows(_TYPE, values)
-    if not found or _OF_ITS_SERVER.fullmatch(found[0][0]):
+    if not found or _OF_ITS_SERVER.fullmatch(found[0][1]):
         return None
-    return ColumnType(f'pg_catalog."{found[0][0]}"', *found[0][1:])
+    found_oid, name, full, collatable, is_array, ordered = found[0]
+    bound = values["typmod"] != -1
+    return ColumnType(
+        f'pg_catalog."{name}"', full, collatable, is_array, ordered,
+        exact=_is_exact(found_oid, bound=bound), bound=bound,
+    )  # fmt: skip
 
 
 def as_printed(session: ReadSession, column: Mapping[str, Any], value: str) -> str:
-    """The value as the server prints one of the column's type: ``2026-1-2`` as ``2026-01-02``.
+    """Return the value as the server prints one of the column's type: ``2026-1-2`` as
+    ``2026-01-02``.
 
-    What is no built-in type is left as it is: the store does not know it. ``column``: as a
-    version's ``columns`` has it. Raises ``NotOfTypeError``.
+    An enum's label, and a value of a type that the store does not know, stay as they are.
+    ``column``: as a version's ``columns`` has it. Raises ``NotOfTypeError``.
     """
-    own = not 0 < int(column.get("type_oid") or 0) < FIRST_OWN_OID
-    kind = None if own else type_of(session, column)
-    if kind is None:
+    if not column.get("type_oid") and not column.get("type"):
+        return value
+    kind = type_of(session, column)
+    return value if kind is None else _printed(session, kind, value)
+
+
+def _printed(session: ReadSession, kind: ColumnType, value: str) -> str:
+    if kind.labels is not None or kind.caseless:
         return value
     # A cast to a length cuts or rounds: what is not the same afterwards is no value of the type.
-    whole = column.get("typmod") in (None, -1)
-    same = "TRUE" if whole else f"typed.value::{kind.sql} = typed.value::{kind.full}"
+    same = "TRUE" if not kind.bound else f"typed.value::{kind.sql} = typed.value::{kind.full}"
     made = f"CASE WHEN {same} THEN format('%%s', typed.value::{kind.full}) END"
     return checked(session, kind.full, made, value)
+
+
+def prints_alike(column: Mapping[str, Any]) -> bool:
+    """Whether equal values of the column surely have the same text; asks no server."""
+    oid, typmod = int(column.get("type_oid") or 0), column.get("typmod")
+    if oid >= FIRST_OWN_OID:
+        base = column.get("base")
+        if base is None or base["labels"] is not None:
+            return True
+        oid, typmod = int(base["oid"]), base.get("typmod")
+        if oid >= FIRST_OWN_OID:
+            return str(base["name"]) != "citext"
+    elif not oid:
+        return not _VARIED_NAMES.fullmatch(base_type(column.get("type")))
+    return _is_exact(oid, bound=typmod not in (None, -1))
+
+
+def _is_exact(oid: int, *, bound: bool) -> bool:
+    """Return whether equal values of a built-in type are printed alike; a modifier gives them all
+    the same scale or length.
+    """
+    return oid not in _VARIED or (oid in _FIXED_BY_MODIFIER and bound)
+
+
+def equal_texts(
+    session: ReadSession, column: Mapping[str, Any], value: str, zeros: int = MOST_ZEROS
+) -> list[str] | None:
+    """Return the texts that the server prints for values equal to this one, as ``1.1``, ``1.10`` …
+    of a numeric, with up to ``zeros`` more zeros; None: there are too many to list.
+
+    Raises ``NotOfTypeError``.
+    """
+    kind = type_of(session, column)
+    if kind is None:
+        return [value]
+    printed = _printed(session, kind, value)
+    if kind.exact:
+        return [printed]
+    if kind.sql in ('pg_catalog."float4"', 'pg_catalog."float8"'):
+        return ["0", "-0"] if printed in ("0", "-0") else [printed]
+    if kind.sql != 'pg_catalog."numeric"':
+        return None
+    if not printed[-1:].isdigit():  # NaN, Infinity
+        return [printed]
+    whole, _, decimals = printed.partition(".")
+    least = decimals.rstrip("0")
+    more = (f"{whole}.{least}{'0' * n}" if least or n else whole for n in range(zeros + 1))
+    return list(dict.fromkeys([printed, *more]))
 
 
 def checked(session: ReadSession, type_name: str, made: str, value: str) -> str:

@@ -81,6 +81,23 @@ def predicate_for(
     return built
 
 
+def equality(
+    session: ReadSession,
+    column: dict[str, Any],
+    text: str,
+    value: str,
+    parameters: dict[str, Any],
+    *,
+    careful: bool = False,
+) -> str:
+    """Return SQL that compares a text (SQL as well) with a value of the column, as its type does;
+    what it needs is added to the parameters. ``careful``: no text makes it fail.
+    """
+    base = column.get("base")
+    bases = {int(column["type_oid"]): base} if base else {}
+    return _Comparing(session, parameters, careful, bases).compared(text, column, "=", value)
+
+
 def _bases(shapes: Iterable[VersionShape]) -> dict[int, dict[str, Any]]:
     """What types of the source's own are made of; of an enum as last read, with most labels."""
     found: dict[int, dict[str, Any]] = {}

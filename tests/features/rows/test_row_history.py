@@ -229,7 +229,7 @@ def test_a_line_opens_without_the_page(signed_in, shop) -> None:
 
 
 def test_it_is_read_in_few_queries(signed_in, shop, django_assert_max_num_queries) -> None:
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(19):
         page(signed_in, shop.slot)
 
 

@@ -167,7 +167,7 @@ class Selection:
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
     ) -> Iterator[Portion]:
         """The row's changes, its truncation the last."""
-        finder = RowFinder(session, self.wanted.slot, table, table.hashes(key))
+        finder = RowFinder(session, self.wanted.slot, table, table.recorded(session, key))
         places = finder.whole(finder.row(self.change))
         asked = self.wanted.filter
         since, until = asked.since_at, asked.until_at

@@ -187,7 +187,7 @@ def row_as_of(
         table = table_of(session, slot, relation_id)
         if table is None:
             raise LookupError(f"relation {relation_id} is not of slot {slot}")
-        finder = RowFinder(session, slot, table, table.hashes(key))
+        finder = RowFinder(session, slot, table, table.recorded(session, key))
     at = moment_of(finder, moment, lsn, before)
     if at.incarnation is None or is_deleted(
         at.incarnation.deleted, at.time, at.lsn, at.incarnation.id

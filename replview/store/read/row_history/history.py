@@ -101,7 +101,7 @@ def row_history(
     if table is None:
         raise LookupError(f"relation {relation_id} is not of slot {slot}")
     return history_of(
-        RowFinder(session, slot, table, table.hashes(key)), change=change, cursor=cursor,
+        RowFinder(session, slot, table, table.recorded(session, key)), change=change, cursor=cursor,
         limit=limit, actor=actor, column=column, budget_seconds=budget_seconds,
     )  # fmt: skip
 

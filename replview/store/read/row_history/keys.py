@@ -12,6 +12,7 @@ import orjson
 from replview.store.read.mask_rules import table_readings
 from replview.store.read.printed import NotOfTypeError, as_printed
 from replview.store.read.relation_shapes import SHAPE_CAME
+from replview.store.read.row_history.recorded_keys import equal_keys, recorded
 from replview.store.read.row_history.shapes import Shapes, Version, key_values
 from replview.store.read.rows import Relation, Slot, signed_hash
 from replview.store.read.seen import withheld_reason
@@ -88,6 +89,20 @@ class TableRows:
         lists = {tuple(v.key_columns) for v in self.shapes.versions.values() if v.key_columns}
         keys = [{n: key[n] for n in names} for names in sorted(lists) if key.keys() == set(names)]
         return list({signed_hash(list(each.values())): each for each in keys}.items())
+
+    def recorded(
+        self, session: ReadSession, key: Mapping[str, str | None]
+    ) -> list[tuple[int, dict[str, str | None]]]:
+        """Return ``(key_hash, key)`` of every key in the record that equals this one as the types
+        of its columns compare; of the key itself where none is recorded. ``key``: see ``printed``.
+        """
+        versions = self.shapes.versions.values()
+        keys = equal_keys(session, versions, self.relation_ids, key)
+        found = [pair for each in keys for pair in self.hashes(each)]
+        if len(keys) == 1:
+            return found
+        known = recorded(session, self.relation_ids, [key_hash for key_hash, _ in found])
+        return list({h: (h, each) for h, each in found if h in known}.values()) or self.hashes(key)
 
 
 @dataclass(slots=True)
