@@ -70,7 +70,7 @@ def _add_row_filters(parser: ArgumentParser) -> None:
         help="on values: 'status = paid and amount > 100', "
         "'status changed', 'status: pending -> paid', 'note ~ urgent', 'note is null'",
     )
-    option("--row", metavar="KEY", help="one row's history: 42 or 'a=1, b=2'; needs --table")
+    option("--row", metavar="KEY", help="one row's history: 42 or \"a=1, b='x, y'\"; needs --table")
 
 
 def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:

@@ -182,3 +182,48 @@ def test_a_key_without_regard_to_case(source_15, record) -> None:
         history, now = history_of(recording, "person", id=typed, n="1")
         assert [entry.after.values["a"] for entry in history.entries] == ["two", "one"]
         assert now.values["a"] == "two"
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "code"),
+    [
+        ("mood", "sad, really", 200),
+        ("mood", "'sad, really'", 200),
+        ("mood", "id='sad, really'", 200),
+        ("mood", "\"id\" = 'sad, really'", 200),
+        ("mood", "id=sad, really", 400),
+        ("pair", "id='sad, really', n=1", 200),
+        ("pair", "'sad, really', 1", 200),
+        ("pair", "n=1, id='sad, really'", 200),
+        ("pair", "n=1, id=sad, really", 400),
+        ("pair", "id=sad, really", 400),
+        ("pair", "sad, really, 1", 400),
+    ],
+)
+def test_a_value_with_a_comma_is_found_or_asked_for_in_quotes(
+    labelled, signed_in, table, key, code
+) -> None:
+    for address in ("/api/v1/rows", "/api/v1/rows/as-of"):
+        words = {"slot": str(labelled), "table": f"public.{table}", "key": key}
+        answer = signed_in.get(address, words)
+        assert answer.status_code == code, answer.json()
+        if code == 400:
+            assert "a value that holds a comma in single quotes" in answer.content.decode()
+        elif address.endswith("as-of"):
+            assert answer.json()["values"]["a"] == "found"
+        else:
+            assert [item["after"]["a"] for item in answer.json()["items"]] == ["found"]
+
+
+@pytest.fixture
+def labelled(source, record):
+    """A slot with two tables whose keys have a label with a comma."""
+    source.run("CREATE TYPE moods AS ENUM ('sad, really', 'ok')")
+    source.run("CREATE TABLE mood (id moods PRIMARY KEY, a text)")
+    source.run("CREATE TABLE pair (id moods, n int, a text, PRIMARY KEY (id, n))")
+    recording = record(source)
+    source.run("INSERT INTO mood VALUES ('sad, really', 'found'), ('ok', 'other')")
+    source.run("INSERT INTO pair VALUES ('sad, really', 1, 'found'), ('ok', 1, 'other')")
+    recording.caught_up()
+    recording.end()
+    return recording.slot

@@ -85,7 +85,7 @@ def rows(
     """Every change of one row, newest first, across moves of its key and versions of its table:
     of the row that has the key, or had it last, or else that the `change` under it is of.
 
-    `key`: `42`, `id=42`, or `a=1, b=2`. `actor`: only theirs; `?`: of nobody named.
+    `key`: `42`, `id=42`, or `a=1, b='x, y'`. `actor`: only theirs; `?`: of nobody named.
     """
     found = slot_named(slot)
     of_table, wanted = _row(found, table, key)
@@ -182,7 +182,8 @@ def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | N
         typed = parse_key(clean_text(key, strip=False), found.key_columns)
         return found, found.printed(reading_session(), typed)
     except KeyProblem as problem:
-        raise BadRequest(str(problem), "write key=42, key=id=42 or key=a=1, b=2") from None
+        remedy = "write key=42, key=id=42 or key=a=1, b='x, y'"
+        raise BadRequest(str(problem), remedy) from None
 
 
 def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[str, object]:

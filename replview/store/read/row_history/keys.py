@@ -26,6 +26,9 @@ KEY_CHARACTERS = 2000
 _PAIR = re.compile(
     r"""\s*(?:"((?:[^"]|"")+)"|([^\s=,"']+))\s*=\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)"""
 )
+#: A column's name with which a key may begin.
+_NAME = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s=,"']+))\s*=""")
+_QUOTE_IT = "a value that holds a comma in single quotes"
 _VALUE = re.compile(r"""\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)""")
 
 
@@ -177,6 +180,10 @@ def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
     pairs = _pairs(text)
     if pairs is not None and any(name in key_columns for name in pairs):
         return _complete(pairs, key_columns)
+    named = _NAME.match(text)
+    if named and (named[2] or named[1].replace('""', '"')) in key_columns:
+        # Commas separate values: what follows the name is not one value.
+        raise KeyProblem(f"the key is not understood: write {_example(key_columns)}, {_QUOTE_IT}")
     if len(key_columns) == 1:
         quoted = len(text) > 1 and text[0] == text[-1] == "'"
         return {key_columns[0]: text[1:-1].replace("''", "'") if quoted else text}
@@ -186,9 +193,13 @@ def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
         if match[0]
     ]
     if len(values) != len(key_columns):
-        wanted = ", ".join(f"{name}=…" for name in key_columns)
-        raise KeyProblem(f"the key has {len(key_columns)} columns: type {wanted}")
+        number, wanted = len(key_columns), _example(key_columns)
+        raise KeyProblem(f"the key has {number} columns: type {wanted}, {_QUOTE_IT}")
     return dict(zip(key_columns, values, strict=True))
+
+
+def _example(key_columns: Sequence[str]) -> str:
+    return ", ".join(f"{name}=…" for name in key_columns)
 
 
 def parse_values(text: str, columns: Sequence[str]) -> dict[str, str | None]:
