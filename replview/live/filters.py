@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replview.live.summaries import Summary
-from replview.text.parsing import clean_text, plain_name
+from replview.text.parsing import clean_text, listed, plain_name, read_table_word
 
 #: Operations in the order the toolbar shows them.
 OPERATIONS = "IUDTM"
@@ -28,7 +28,7 @@ _LIST_LIMIT = 100
 class LiveFilter:
     """An empty filter lets everything through."""
 
-    #: ``schema.table``
+    #: As ``read_table_word`` gives them.
     tables: frozenset[str] = frozenset()
     ops: str = OPERATIONS
     actor: str = ""
@@ -41,7 +41,7 @@ class LiveFilter:
         """Read an address's parameters or a socket's message; unknown words are left out."""
         ops = str(words.get("ops") or OPERATIONS).upper()
         return cls(
-            tables=_names(words.get("tables")),
+            tables=frozenset(map(read_table_word, _names(words.get("tables")))),
             ops="".join(letter for letter in OPERATIONS if letter in ops) or OPERATIONS,
             actor=clean_text(words.get("actor"), _TEXT_LIMIT, strip=False),
             origin=clean_text(words.get("origin"), _TEXT_LIMIT, strip=False),
@@ -81,12 +81,12 @@ class LiveFilter:
         if self.ops == OPERATIONS and not self.tables:
             return True
         if summary.row.state == "snapshot":  # of no operation
-            named = any(name in self.tables for name, *_ in summary.tables)
+            named = any(self._chooses(name) for name, *_ in summary.tables)
             return self.ops == OPERATIONS and named
         if "M" in self.ops and summary.row.messages and not self.tables:
             return True
         for name, *counts in summary.tables:
-            if self.tables and name not in self.tables:
+            if self.tables and not self._chooses(name):
                 continue
             if any(
                 count and letter in self.ops for letter, count in zip("IUDT", counts, strict=True)
@@ -95,9 +95,13 @@ class LiveFilter:
         # A transaction of nothing published is shown while no operation is asked for.
         return self.ops == OPERATIONS and not self.tables
 
+    def _chooses(self, name: str) -> bool:
+        """Whether a table, called as ``table_word`` writes it, is asked for."""
+        return name in self.tables or plain_name(name) in self.tables
+
 
 def _names(words: object) -> frozenset[str]:
-    parts = words.split(",") if isinstance(words, str) else words or ()
+    parts = listed(words) if isinstance(words, str) else words or ()
     if not isinstance(parts, list | tuple):
         return frozenset()
-    return frozenset(plain_name(str(part)) for part in parts[:_LIST_LIMIT] if part)
+    return frozenset(str(part) for part in parts[:_LIST_LIMIT] if part)

@@ -10,6 +10,7 @@ from replview.store.models import Slot
 from replview.store.read import history
 from replview.store.read.changes.of_transaction import messages_of
 from replview.store.read.rows import EventRow, TransactionRow
+from replview.text.parsing import table_word
 
 #: Tables named in a row; the rest is a number.
 _TABLES_SHOWN = 6
@@ -81,7 +82,7 @@ def summarise(
 def _tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[tuple[Any, ...]]:
     tables = (
         (
-            ".".join(names.get(int(key), ("unknown", key))),
+            table_word(*names.get(int(key), ("unknown", key))),
             *((0, 0, 0, 0, counts[0]) if row.state == "snapshot" else counts),
         )
         for key, counts in row.relations.items()

@@ -26,7 +26,7 @@ from replview.parquet.slices import BEFORE, STATES, Masked, Narrowing, Range, Sl
 from replview.parquet.writing import manifests
 from replview.parquet.writing.targets import Target
 from replview.spark.planned_files import PlannedFiles, in_schema
-from replview.text.parsing import whole_number
+from replview.text.parsing import plain_name, read_table_word, whole_number
 
 log = logging.getLogger("replview.spark")
 ROWS_PER_PARTITION = 250_000
@@ -72,7 +72,9 @@ class Options:
         """The slice without the tables and columns that are not to be seen."""
         if self.excluded:
             names = known_tables(connection, part)
-            seen = tuple(name for name in names if name not in self.excluded)
+            # What is excluded may be named without quotes: then every table of that name is.
+            excluded = {*self.excluded, *map(read_table_word, self.excluded)}
+            seen = tuple(n for n in names if not {n, plain_name(n)} & excluded)
             if not seen:
                 raise StoreProblem("every table is excluded", "exclude fewer")
             # That a text is found would tell of a value.

@@ -1,8 +1,11 @@
 """Texts as people and programs send them, read in one way: what cannot be meant is left out."""
 
 import re
+from collections.abc import Collection, Iterable
 
 _QUOTE = '"'
+#: What commas separate; in double quotes they separate nothing.
+_LISTED = re.compile(r'(?:"(?:[^"]|"")*"|[^,])+')
 #: A part of a name in double quotes, whole: a dot or nothing comes after it.
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"(?=\.|\Z)', re.DOTALL)
 
@@ -48,3 +51,43 @@ def table_text(schema: str, table: str) -> str:
     parts = (f'"{part.replace(_QUOTE, _QUOTE * 2)}"' if re.search('[.,"]', part) else part
              for part in (schema, table))  # fmt: skip
     return ".".join(parts)
+
+
+def listed(text: str) -> list[str]:
+    """The names of a list with commas, as they were written."""
+    return [part for part in map(str.strip, _LISTED.findall(text)) if part]
+
+
+def table_word(schema: str, table: str) -> str:
+    """Return the name by which filters choose this table and no other: ``schema.table``, or as
+    ``table_text`` writes it where that may be read as another table's.
+    """
+    plain = f"{schema}.{table}"
+    return table_text(schema, table) if plain.count(".") > 1 or _QUOTE in plain else plain
+
+
+def read_table_word(text: str) -> str:
+    """Return a table's name, as it was typed, as filters have it. A name with several dots and
+    without quotes is left as it is: it chooses every table that it may mean.
+    """
+    first, *rest = name_parts(text)
+    if _QUOTE in text and rest:
+        return table_word(first, ".".join(rest))
+    return plain_name(text)
+
+
+def is_chosen(words: Collection[str], schema: str, table: str) -> bool:
+    """Whether names of a filter choose a table."""
+    plain = f"{schema}.{table}"
+    return table_word(schema, table) in words or (_QUOTE not in plain and plain in words)
+
+
+def chosen_tables(words: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+    """Names of a filter with the schema and table that each means; None: those that it may mean
+    are found by the name.
+    """
+    parted = ((word, name_parts(word) if _QUOTE in word else []) for word in words)
+    return [
+        (word, parts[0], ".".join(parts[1:])) if len(parts) > 1 else (word, None, None)
+        for word, parts in parted
+    ]

@@ -7,7 +7,7 @@ from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
 from replview.store.read.row_history import keys
 from replview.text.addresses import row_url
-from replview.text.parsing import clean_text, table_text
+from replview.text.parsing import clean_text, table_word
 from replview.ui.params import Params
 
 #: Tables offered in the menu.
@@ -55,7 +55,7 @@ class Start:
         """``public.orders``."""
         if self.table is None:
             return self.table_name
-        return f"{self.table.relation.schema}.{self.table.relation.table}"
+        return table_word(self.table.relation.schema, self.table.relation.table)
 
     @property
     def short_name(self) -> str:
@@ -69,7 +69,7 @@ def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
     """The row that these words (an address's) name, or why there is none."""
     start = Start(slot, Params(words).text("table", 300))
     tables = list(Relation.objects.filter(slot=slot).order_by("schema", "table")[:_OFFERED])
-    start.tables = list(dict.fromkeys(table_text(row.schema, row.table) for row in tables))
+    start.tables = list(dict.fromkeys(table_word(row.schema, row.table) for row in tables))
     if not start.table_name:
         return start
     among = tables if len(tables) < _OFFERED else None

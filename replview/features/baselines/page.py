@@ -8,6 +8,7 @@ from django.http import QueryDict
 from replview.features.baselines.text import BaselineForm, BaselineRow, rows_of, sentence
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
+from replview.text.parsing import table_word
 from replview.ui.sentence import BASELINE_COST, Sentence
 
 #: Baselines listed, the newest first.
@@ -46,7 +47,7 @@ def build_form(slot: Slot, query: QueryDict) -> BaselineForm:
     ).values_list("schema", "table")
     return BaselineForm(
         store.tables_of(slot),
-        {f"{schema}.{table}" for schema, table in done},
+        {table_word(schema, table) for schema, table in done},
         set(query.getlist("table")[:MOST_TABLES]),
     )
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from replview.store.models import Baseline, Slot, Transaction
 from replview.text.formats import age_words, count_words, plural
+from replview.text.parsing import table_word
 from replview.ui.sentence import Sentence
 
 #: Rows a second that a form offers; 0: as fast as it goes.
@@ -193,7 +194,7 @@ class BaselineForm:
                 keyless=not table["primary_key"] and table["replica_identity"] != "INDEX",
             )
             for table in self.tables
-            for name in [f"{table['schema']}.{table['table']}"]
+            for name in [table_word(table["schema"], table["table"])]
         ]
 
     @property

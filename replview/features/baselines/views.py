@@ -9,6 +9,7 @@ from replview.features.baselines.page import MOST_TABLES, build_form, build_page
 from replview.features.baselines.text import RATES, BaselineForm
 from replview.jobs import baselines as store
 from replview.store.models import Baseline, Slot
+from replview.text.parsing import is_chosen
 from replview.ui.params import Params, scope_to
 
 
@@ -46,7 +47,7 @@ def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
         return False
     form.chosen = set(sent.getlist("table")[:MOST_TABLES])
     form.rate = next((rate for rate in RATES if str(rate) == sent.get("rate")), -1)
-    chosen = [t for t in form.tables if f"{t['schema']}.{t['table']}" in form.chosen]
+    chosen = [t for t in form.tables if is_chosen(form.chosen, t["schema"], t["table"])]
     if not chosen:
         form.error = "Choose at least one table"
         return False

@@ -25,6 +25,7 @@ from replview.store.models import Erasure, Relation, Slot
 from replview.store.read.row_history import keys
 from replview.store.secrets import seal, unseal
 from replview.store.write.access_record import Action, note
+from replview.text.parsing import table_word
 from replview.text.problem import CodedProblem
 
 MOST_KEYS = 10_000
@@ -75,7 +76,8 @@ def read_erasure_request(
                 raise Unerasable(f"no change of a table {name} is recorded", "See the relations")
             tables[name] = table
         table = tables[name]
-        pair = (str(table.relation), _key(name, table, text))
+        relation = table.relation
+        pair = (table_word(relation.schema, relation.table), _key(name, table, text))
         if pair not in found:
             found.append(pair)
     known = {n for t in tables.values() for v in t.shapes.versions.values() for n in v.kinds()}
@@ -259,5 +261,6 @@ def refuse(row: Erasure, cause: str, remedy: str) -> bool:
 def others_recording(slot: Slot, tables: Sequence[str]) -> list[str]:
     """Other slots of the same server that recorded these tables, too: acts of their own."""
     relations = Relation.objects.filter(slot__source=slot.source_id).exclude(slot=slot)
-    named = [r for r in relations.select_related("slot__source") if str(r) in tables]
+    found = relations.select_related("slot__source")
+    named = [r for r in found if table_word(r.schema, r.table) in tables]
     return sorted({str(relation.slot) for relation in named})

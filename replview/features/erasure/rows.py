@@ -30,6 +30,7 @@ from replview.store.read.row_history.keys import TableRows
 from replview.store.read.rows import NOT_ABORTED, OPEN_END
 from replview.store.read.seen import withheld_reason
 from replview.store.read.visibility import MASKED
+from replview.text.parsing import table_word
 
 #: Changes looked at in one statement.
 PAGE = 1_000
@@ -114,9 +115,10 @@ class ErasedTable:
 
     @property
     def all_names(self) -> list[str]:
-        """``schema.table`` as last seen, and every other name it had."""
-        names = (f"{v.schema}.{v.table}" for v in self.table.shapes.versions.values())
-        return list(dict.fromkeys([str(self.table.relation), *names]))
+        """``schema.table`` as last seen, and every other name it had; as filters have them, too."""
+        now, shapes = self.table.relation, self.table.shapes.versions.values()
+        found = [(now.schema, now.table), *((v.schema, v.table) for v in shapes)]
+        return list(dict.fromkeys(n for each in found for n in (".".join(each), table_word(*each))))
 
     @cached_property
     def names(self) -> list[str]:

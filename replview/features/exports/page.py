@@ -25,7 +25,7 @@ from replview.store.read.transactions.transaction_filter import (
 )
 from replview.targets.policy import Policy, Refused, default_target, read_policy, target_of
 from replview.text.formats import age_words, bytes_words, count_words, plural
-from replview.text.parsing import whole_number
+from replview.text.parsing import table_word, whole_number
 from replview.ui.job_pages import tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, refusal
 
@@ -312,7 +312,7 @@ def _read_target(page: ExportPage) -> None:
 
 def _tables(slot: Slot, chosen: tuple[str, ...]) -> list[str]:
     known = Relation.objects.filter(slot=slot).order_by("schema", "table")[:_TABLES_OFFERED]
-    return sorted({*map(str, known), *chosen})
+    return sorted({*(table_word(row.schema, row.table) for row in known), *chosen})
 
 
 def _operations(chosen: str) -> list[tuple[str, str]]:

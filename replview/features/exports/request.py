@@ -33,6 +33,7 @@ from replview.store.read.transactions.transaction_filter import (
 from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import note
 from replview.targets.policy import Refused, read_policy, target_of
+from replview.text.parsing import table_word
 
 _NEW_NAME = "Export into another folder under another name, or without since-last"
 #: A filter's words an export is narrowed by.
@@ -112,8 +113,9 @@ def _seen_and_hidden(slot: Slot, visibility: Visibility) -> tuple[list[str], set
     """The names of a slot's tables; one that some hidden table has is hidden."""
     relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
     visibility.learn([relation.pk for relation in relations])
-    hidden = {str(relation) for relation in relations if visibility.hides(relation.pk)}
-    return list(dict.fromkeys(str(r) for r in relations if str(r) not in hidden)), hidden
+    words = {relation.pk: table_word(relation.schema, relation.table) for relation in relations}
+    hidden = {word for pk, word in words.items() if visibility.hides(pk)}
+    return list(dict.fromkeys(word for word in words.values() if word not in hidden)), hidden
 
 
 def same_masks(last: Export, part: Slice) -> None:
@@ -352,7 +354,8 @@ def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
         relations = {shape.relation_id for shape in shapes_named(reading_session(), slot, (name,))}
         if not relations:
             raise Refused(f"no change of a table {name} is recorded", "See the relations page")
-        found += map(str, Relation.objects.filter(pk__in=relations).order_by("pk"))
+        rows = Relation.objects.filter(pk__in=relations).order_by("pk")
+        found += (table_word(row.schema, row.table) for row in rows)
     return list(dict.fromkeys(found))
 
 

@@ -8,6 +8,7 @@ from replview.access.visibility import reading_session
 from replview.features.find.page import columns_in, read_page
 from replview.store.read.relation_shapes import shapes_named
 from replview.store.write.search_record import searched_changes
+from replview.text.parsing import read_table_word
 from replview.ui.params import Params, slot_asked_for, slot_of
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import no_record
@@ -36,5 +37,7 @@ def columns(request: HttpRequest) -> HttpResponse:
     """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
     slot = slot_asked_for(request.GET.get("slot", ""))
     table = Params(request.GET).text("table", strip=False)
-    shapes = shapes_named(reading_session(), slot, [table]) if slot and table else []
+    shapes = (
+        shapes_named(reading_session(), slot, [read_table_word(table)]) if slot and table else []
+    )
     return JsonResponse({"columns": columns_in(shapes)})

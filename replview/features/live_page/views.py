@@ -13,6 +13,7 @@ from replview.live.filters import OPERATIONS
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation, Slot, SourceDraft
 from replview.store.write.access_record import Action, note
+from replview.text.parsing import table_word
 from replview.text.problem import split_remedy
 from replview.ui.component_html import OPERATIONS_MANY
 from replview.ui.params import slot_of
@@ -44,7 +45,7 @@ def build_live_page(slot: Slot, *, by: str) -> LivePage:
     tables = Relation.objects.filter(slot=slot).order_by("schema", "table")
     return LivePage(
         slot=slot,
-        tables=list(dict.fromkeys(f"{t.schema}.{t.table}" for t in tables[:_TABLES_OFFERED])),
+        tables=list(dict.fromkeys(table_word(t.schema, t.table) for t in tables[:_TABLES_OFFERED])),
         operations=[(letter, OPERATIONS_MANY[letter]) for letter in OPERATIONS],
         states=_STATES,
         test_statement=statement(by),

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from replview.store.read.changes.of_transaction import ChangeFilter
 from replview.store.read.rows import TransactionRow
+from replview.text.parsing import read_table_word, table_word
 from replview.ui.params import Params
 
 OPERATIONS = "IUDTMS"
@@ -44,7 +45,7 @@ class Shown:
             inline=asked.flag("diff", "inline"),
             all_columns=asked.flag("columns", "all"),
             only_changed=asked.flag("unchanged", "hidden"),
-            table=asked.text("table", strip=False),
+            table=read_table_word(asked.text("table", strip=False)),
             ops=asked.letters("ops", OPERATIONS),
             text=asked.text("q", strip=False),
             after=after if at is None else max(at - 1, 0),
@@ -132,7 +133,7 @@ def table_entries(
     by_size = sorted(row.relations.items(), key=lambda item: (-sum(item[1]), int(item[0])))
     for key, counts in by_size:
         schema, table = names.get(int(key), ("unknown", f"relation {key}"))
-        value = f"{schema}.{table}"
+        value = table_word(schema, table)
         table_counts = [("S", counts[0])] if row.state == "snapshot" else _counts(counts)
         entries.append(
             TableEntry(table, value, schema, table_counts, shown.table == value,

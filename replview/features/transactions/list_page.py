@@ -28,7 +28,7 @@ from replview.store.read.transactions.transaction_filter import (
     read_time,
 )
 from replview.store.write.search_record import searched_transactions
-from replview.text.parsing import whole_number
+from replview.text.parsing import table_word, whole_number
 from replview.ui.changes.transaction_lines import (
     MarkerLine,
     TransactionLine,
@@ -218,7 +218,7 @@ def read_page(words: QueryDict, slot: Slot | None, several: bool) -> Transaction
         slot=slot,
         lines=[*lines],
         found=found,
-        tables=sorted({f"{schema}.{table}" for schema, table in names.values()} | {*wanted.tables}),
+        tables=sorted({table_word(*name) for name in names.values()} | {*wanted.tables}),
         several=several,
         words=filter_text(wanted),
         more_set=sum(1 for name in MORE_WORDS if wanted.words().get(name)),

@@ -12,7 +12,7 @@ from replview.jobs import baselines
 from replview.management.instance import BY, InstanceCommand, find_slot, table_of
 from replview.store.models import Baseline, Slot
 from replview.store.read.mask_rules import table_readings
-from replview.text.parsing import plain_name
+from replview.text.parsing import is_chosen, plain_name, read_table_word
 from replview.ui.sentence import BASELINE_COST
 
 _TURN_SECONDS = 0.5
@@ -73,10 +73,10 @@ class Command(InstanceCommand):
         self.say(table_of(lines))
 
     def _cancel(self, slot: Slot, names: list[str]) -> None:
-        found = baselines.rows
+        found, words = baselines.rows, [read_table_word(name) for name in names]
         gone = 0
         for row in found.rows(found.unended, slot=slot).select_related("slot__source"):
-            meant = not names or f"{row.schema}.{row.table}" in names
+            meant = not names or is_chosen(words, row.schema, row.table)
             if meant and found.cancel(row.pk):
                 baselines.note_act(row, "cancelled")
                 gone += 1

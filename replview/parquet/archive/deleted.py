@@ -33,6 +33,7 @@ from replview.parquet.writing.manifests import asks_the_same, deleted, manifests
 from replview.parquet.writing.problems import TargetProblem, raising_problems
 from replview.parquet.writing.targets import Target
 from replview.store.read.days import is_deleted
+from replview.text.parsing import is_chosen
 
 #: In the place of a manifest: neither the store nor the archive has it.
 LOST = ""
@@ -217,7 +218,7 @@ def _files(
     """
     document, named = _manifest(target, path), names_by_oid(connection, part)
     oids = [table.oid] if table else [oid for oid, shapes in named.items()
-                                      if ".".join(shapes[max(shapes)]) in part.tables]  # fmt: skip
+                                      if is_chosen(part.tables, *shapes[max(shapes)])]  # fmt: skip
     for file in document["files"]:
         oid, events = changes.oid_of(document, file), file["kind"] == "events"
         where = _where(part, events=events)

@@ -13,6 +13,7 @@ from replview.store.read import history_places, rows
 from replview.store.read.seen import TextLimits
 from replview.store.read.transactions.conditions import limited_conditions
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
+from replview.text.parsing import chosen_tables
 
 #: The time and LSN of a transaction that has none of its own (a message): of its record.
 PLACED_TIME = sql.SQL(history_places.PLACED_TIME)
@@ -28,7 +29,9 @@ NOT_ABORTED = sql.SQL(rows.NOT_ABORTED)
 
 _IN_TABLES = """
     AND (c.relation_id IS NULL OR c.relation_id IN (
-        SELECT r.id FROM relation r WHERE r.schema || '.' || r."table" = ANY(%(searched)s::text[])))
+        SELECT r.id FROM relation r WHERE r.schema || '.' || r."table" = ANY(%(searched)s::text[])
+            OR (r.schema, r."table") IN (
+                SELECT * FROM unnest(%(searched_schemas)s::text[], %(searched_names)s::text[]))))
 """
 _NOT_MASKED = """
     AND NOT coalesce(jsonb_exists(%(masked)s::jsonb -> (
@@ -107,12 +110,18 @@ def _limits(part: Slice) -> TextLimits:
     """No masked value is found, and nothing of a table that may not be looked into."""
     asked = part.narrowed
     in_tables = "" if asked.searched is None else _IN_TABLES
+    searched = chosen_tables(asked.searched or ())
     in_messages = "" if asked.in_messages else " AND c.op::text <> 'M'"
     masked = orjson.dumps({name: list(columns) for name, columns in part.masked}).decode()
     return TextLimits(
         of_change=in_tables + in_messages,
         of_value=_NOT_MASKED if part.masked else "",
-        parameters={"searched": list(asked.searched or ()), "masked": masked},
+        parameters={
+            "searched": [word for word, schema, _ in searched if schema is None],
+            "searched_schemas": [schema for _, schema, _ in searched if schema is not None],
+            "searched_names": [name for _, _, name in searched if name is not None],
+            "masked": masked,
+        },
     )
 
 

@@ -31,6 +31,7 @@ from replview.parquet.slices import (
     TableVersion,
 )
 from replview.store.read.relation_shapes import SHAPE_CAME
+from replview.text.parsing import is_chosen, read_table_word, table_word
 
 _SHOWN = 20
 _INCARNATIONS = """
@@ -219,9 +220,9 @@ def _before(connection: Connection, incarnation_id: int, first: int, last: int, 
 #: So few tables are all counted, whether the slice has changes of them or not.
 _FEW = 8
 _RELATIONS = f"""
-    SELECT r.id, r.schema || '.' || r."table" FROM relation r
+    SELECT r.id, r.schema, r."table" FROM relation r
     JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.system_identifier = r.system_identifier
-    WHERE i.id = %s ORDER BY 2, {SHAPE_CAME} NULLS FIRST, 1
+    WHERE i.id = %s ORDER BY r.schema || '.' || r."table", {SHAPE_CAME} NULLS FIRST, 1
 """  # noqa: S608 (of a constant)
 _VERSIONS = """
     SELECT r.id, r.oid, v.schema, v."table", v.id, v.number, v.columns, v.key_columns,
@@ -242,19 +243,22 @@ def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
     """The store's identifiers of the slice's tables; None: all of them. Raises ``StoreProblem``."""
     if not part.tables:
         return None
-    known: dict[str, list[int]] = {}
-    for identifier, name in connection.execute(_RELATIONS, [part.incarnation_id]):
-        known.setdefault(name, []).append(identifier)
+    rows = connection.execute(_RELATIONS, [part.incarnation_id]).fetchall()
+    found: dict[int, None] = {}
     for name in part.tables:
-        if name not in known:
-            raise _no_table(name, list(known), f"{part.source}/{part.slot}")
-    return [identifier for name in part.tables for identifier in known[name]]
+        word = read_table_word(name)
+        mine = [row[0] for row in rows if is_chosen([word], row[1], row[2])]
+        if not mine:
+            known = list(dict.fromkeys(table_word(*row[1:]) for row in rows))
+            raise _no_table(name, known, f"{part.source}/{part.slot}")
+        found |= dict.fromkeys(mine)
+    return list(found)
 
 
 def known_tables(connection: Connection, part: Slice) -> list[str]:
     """Every table of the slice's incarnation, by its present name, each once."""
     rows = connection.execute(_RELATIONS, [part.incarnation_id])
-    return list(dict.fromkeys(name for _, name in rows))
+    return list(dict.fromkeys(table_word(schema, table) for _, schema, table in rows))
 
 
 def _no_table(name: str, known: list[str], slot: str) -> StoreProblem:

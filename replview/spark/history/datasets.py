@@ -22,6 +22,7 @@ from replview.parquet.writing.targets import Target
 from replview.spark.history.engines import DataFrame, Expression, F, ParquetFiles, Session, made
 from replview.spark.history.roots import DatasetRoot, as_one, merged
 from replview.spark.sessions import SparkProblem
+from replview.text.parsing import plain_name
 
 
 @dataclass(frozen=True)
@@ -306,7 +307,8 @@ class Dataset:
         """Whether a slice of these tables has it: a name that others had, too, may mean these."""
         others = {name for each in self.incarnation.tables if each.oid != self.oid
                   for name in each.names}  # fmt: skip
-        return self.name in names or not {*self.names}.difference(others).isdisjoint(names)
+        plain = {plain_name(name) for name in names}
+        return self.name in plain or not {*self.names}.difference(others).isdisjoint(plain)
 
     @property
     def columns(self) -> list[Column]:

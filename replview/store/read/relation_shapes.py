@@ -8,6 +8,7 @@ import orjson
 
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
+from replview.store.read.table_names import CHOSEN, chosen_values, is_chosen_sql
 
 #: Of ``relation r``: when its shape came last. Of those of one name the last one has it.
 SHAPE_CAME = """(SELECT v.intervals->-1->>'at' FROM relation_version v
@@ -55,7 +56,9 @@ def _is_same(one: Sequence[int], two: Sequence[int]) -> bool:
     return one[1] == two[1] or one[2] == two[2] != 0
 
 
-def _read(session: ReadSession, where: str, parameters: list[Any]) -> list[VersionShape]:
+def _read(
+    session: ReadSession, where: str, parameters: list[Any] | dict[str, Any]
+) -> list[VersionShape]:
     rows = session.rows(f"{_SHAPES} WHERE {where} ORDER BY v.relation_id, v.number", parameters)
     lists = (map(orjson.loads, (row[7] or "[]", row[8] or "[]")) for row in rows)
     return [VersionShape(*row[:7], *last) for row, last in zip(rows, lists, strict=True)]
@@ -71,12 +74,14 @@ def shapes_of_slot(session: ReadSession, slot: Slot) -> list[VersionShape]:
 
 
 def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> list[VersionShape]:
-    """All versions of the tables that have one of these names (``schema.table``), or had it."""
+    """All versions of the tables that have one of these names, as ``read_table_word`` gives them,
+    or had it.
+    """
     if not names:
         return []
-    named = """
-        r.slot_id = %s AND (r.schema || '.' || r."table" = ANY(%s)
-            OR EXISTS (SELECT FROM relation_version n WHERE n.relation_id = r.id
-                       AND n.schema || '.' || n."table" = ANY(%s)))
-    """
-    return _read(session, named, [slot.pk, list(names), list(names)])
+    named = f"""
+        r.slot_id = %(slot)s AND EXISTS (SELECT FROM {CHOSEN} WHERE {is_chosen_sql("r")}
+            OR EXISTS (SELECT FROM relation_version o
+                       WHERE o.relation_id = r.id AND {is_chosen_sql("o")}))
+    """  # noqa: S608 (our own columns)
+    return _read(session, named, {"slot": slot.pk, **chosen_values(names)})

@@ -1,8 +1,9 @@
 """The names that tables had in the record."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from replview.store.read.session import ReadSession
+from replview.text.parsing import chosen_tables
 
 _NAMES = """
     WITH mine AS (
@@ -15,15 +16,35 @@ _NAMES = """
     UNION
     SELECT schema, "table" FROM relation_version WHERE relation_id IN (SELECT id FROM mine)
 """
-_UNKNOWN = """
-    SELECT n.name FROM unnest(%(names)s::text[]) AS n (name) WHERE NOT EXISTS (
+#: Names of a filter with the schema and table of those that mean one.
+CHOSEN = """unnest(%(tables)s::text[], %(table_schemas)s::text[], %(table_names)s::text[])
+    AS n (word, schema, name)"""
+
+
+def is_chosen_sql(row: str) -> str:
+    """The condition that a name of ``CHOSEN`` chooses a row with ``schema`` and ``"table"``."""
+    return (
+        f"CASE WHEN n.schema IS NULL THEN n.word = {row}.schema || '.' || {row}.\"table\" "
+        f'ELSE n.schema = {row}.schema AND n.name = {row}."table" END'
+    )
+
+
+def chosen_values(words: Iterable[str]) -> dict[str, list[str | None]]:
+    """The parameters of ``CHOSEN``."""
+    found = chosen_tables(words)
+    names = ("tables", "table_schemas", "table_names")
+    return {name: [one[place] for one in found] for place, name in enumerate(names)}
+
+
+_UNKNOWN = f"""
+    SELECT n.word FROM {CHOSEN} WHERE NOT EXISTS (
         SELECT FROM relation r JOIN slot s ON s.id = r.slot_id JOIN source o ON o.id = s.source_id
         WHERE (%(slot)s = '' OR (o.name = %(source)s AND s.name = %(name)s))
           AND (%(seen)s::bigint[] IS NULL OR o.id = ANY(%(seen)s::bigint[]))
-          AND (n.name = r.schema || '.' || r."table" OR EXISTS (
+          AND ({is_chosen_sql("r")} OR EXISTS (
               SELECT FROM relation_version v
-              WHERE v.relation_id = r.id AND n.name = v.schema || '.' || v."table")))
-"""
+              WHERE v.relation_id = r.id AND {is_chosen_sql("v")})))
+"""  # noqa: S608 (our own columns)
 
 
 def names_had(
@@ -35,13 +56,13 @@ def names_had(
 
 
 def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "") -> list[str]:
-    """Of these tables (``schema.table``) those of which a slot (``source/name``; empty: every one)
-    has no change, under any name they had.
+    """Return the tables, of those that a filter names, of which a slot (``source/name``; empty:
+    every one) has no change, under any name they had.
     """
     if not names:
         return []
     source, _, name = slot.rpartition("/")
-    wanted = {"names": list(names), "slot": slot, "source": source, "name": name,
+    wanted = {**chosen_values(names), "slot": slot, "source": source, "name": name,
               "seen": session.source_ids()}  # fmt: skip
     return [row[0] for row in session.rows(_UNKNOWN, wanted)]
 

@@ -4,6 +4,7 @@ own ``format('%I.%I')`` is what everything must read.
 
 import json
 from io import StringIO
+from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow.parquet as pq
@@ -14,9 +15,14 @@ from django.test import Client
 
 from replview.access.visibility import reading_session
 from replview.access.withheld import Withheld
+from replview.features.erasure.queue import read_erasure_request
+from replview.features.exports.request import _tables
 from replview.features.relations.tags import find_changes, transactions_touching
+from replview.live.filters import LiveFilter
+from replview.live.summaries import Summary
 from replview.parquet.erasure.finding import FileErasure
 from replview.parquet.erasure.roots import Root
+from replview.parquet.reading.resolving import relation_ids
 from replview.parquet.slice_schemas import slice_columns, table_schema
 from replview.store.models import Relation, RelationVersion
 from replview.store.read.changes.wanted import WantedChanges
@@ -27,7 +33,8 @@ from replview.store.read.transactions.transaction_filter import TransactionFilte
 from replview.store.read.visibility import Grants, Visibility
 from replview.store.retention.tidy import make_partitions
 from replview.text.addresses import row_url
-from replview.text.parsing import table_text
+from replview.text.parsing import table_text, table_word
+from replview.ui.row_start import read_start
 from tests.support.history_rows import History
 
 NAMES = [
@@ -96,10 +103,56 @@ def test_two_tables_of_one_plain_name_are_told_apart_by_quotes(
     program: Client, record: History, number: int
 ) -> None:
     """``"odd.schema".orders`` is not ``odd."schema.orders"``."""
-    name = as_in_sql(*NAMES[number])
+    name, slot = as_in_sql(*NAMES[number]), "shop/replview"
     rows = program.get("/api/v1/rows", {"table": name, "key": str(number)})
     assert rows.status_code == 200, rows.content
     assert len(rows.json()["items"]) == 1, rows.json()
+    for address in ("changes", "history"):
+        answer = program.get(f"/api/v1/{address}", {"tables": name, "slot": slot}).json()
+        assert [(c["schema"], c["table"]) for c in answer["items"]] == [NAMES[number]]
+    found = program.get("/api/v1/transactions", {"tables": name, "slot": slot}).json()
+    assert len(found["items"]) == 1
+    out = StringIO()
+    call_command("changes", "--slot", slot, "--table", name, stdout=out)
+    assert [json.loads(line)["new"]["id"] for line in out.getvalue().splitlines()] == [str(number)]
+    relation = Relation.objects.get(schema=NAMES[number][0], table=NAMES[number][1])
+    wanted = TransactionFilter.from_words({"tables": name})
+    exported = SimpleNamespace(
+        tables=_tables(record.slot, wanted.tables), incarnation_id=record.slot.incarnation_id
+    )
+    assert relation_ids(connection.connection, exported) == [relation.pk]
+    asked = read_erasure_request(record.slot, [(name, str(number))])
+    (erased, _), *_ = asked.pairs
+    of_table = tables_named(reading_session(), record.slot, erased)
+    assert of_table is not None
+    assert of_table.relation.pk == relation.pk
+
+
+@pytest.mark.parametrize(("schema", "table"), NAMES)
+def test_a_row_s_page_goes_on_with_the_very_table(record: History, schema: str, table: str) -> None:
+    start = read_start(record.slot, {"table": as_in_sql(schema, table)})
+    again = read_start(record.slot, {"table": start.name})
+    assert again.table is not None
+    assert (again.table.relation.schema, again.table.relation.table) == (schema, table)
+    assert start.name in start.tables
+
+
+def test_a_plain_name_chooses_every_table_that_it_may_mean(
+    program: Client, record: History
+) -> None:
+    words = {"tables": "odd.schema.orders", "slot": "shop/replview"}
+    answer = program.get("/api/v1/changes", words).json()
+    assert sorted((c["schema"], c["table"]) for c in answer["items"]) == sorted(NAMES[:2])
+
+
+@pytest.mark.parametrize(("schema", "table"), NAMES)
+def test_the_live_page_shows_the_very_table(record: History, schema: str, table: str) -> None:
+    wanted = LiveFilter.from_words({"tables": as_in_sql(schema, table)})
+    row, others = SimpleNamespace(state="committed", messages=0), []
+    for other in NAMES:
+        summary = Summary(row=row, tables=[(table_word(*other), 1, 0, 0, 0)], data={})  # type: ignore[arg-type]
+        others += [other] if wanted._lets_operations_through(summary) else []
+    assert others == [(schema, table)]
 
 
 @pytest.mark.parametrize("number", range(len(NAMES)))
@@ -120,8 +173,6 @@ def test_links_lead_to_the_very_table(record: History, number: int) -> None:
     found = tables_named(reading_session(), record.slot, rows["table"])
     assert found is not None
     assert found.relation.pk == relation.pk
-    if "schema.orders" in f"{schema}.{table}":
-        return  # A filter has names as the record has them: these two are one.
     for link in (find_changes(record.slot, relation), transactions_touching(record.slot, relation)):
         wanted = WantedChanges.from_words(record.slot, words(link))
         assert wanted.relation_ids(reading_session()) == [relation.pk]
@@ -149,7 +200,7 @@ def test_a_file_without_its_dataset_s_schema_is_of_the_very_table(
 def test_a_filter_s_words_say_the_same_again(db, schema: str, table: str) -> None:
     words = {"tables": f"{as_in_sql(schema, table)},public.plain"}
     wanted = TransactionFilter.from_words(words)
-    assert wanted.tables == (f"{schema}.{table}", "public.plain")
+    assert wanted.tables == (table_word(schema, table), "public.plain")
     assert TransactionFilter.from_words(wanted.words()) == wanted
 
 

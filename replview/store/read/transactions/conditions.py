@@ -19,6 +19,7 @@ from replview.store.read.seen import (
     text_limits,
 )
 from replview.store.read.session import ReadSession
+from replview.store.read.table_names import CHOSEN, chosen_values, is_chosen_sql
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
     OPERATIONS,
@@ -40,10 +41,10 @@ TEXT_CHANGES = 200
 
 # Resolved by the statement itself, once, before it looks at any row.
 # A table is looked for under all names it had.
-_NAMED = (
-    "SELECT id FROM relation WHERE schema || '.' || \"table\" = ANY(%(tables)s) UNION "
-    "SELECT relation_id FROM relation_version WHERE schema || '.' || \"table\" = ANY(%(tables)s)"
-)
+_NAMED = f"""
+    SELECT r.id FROM relation r JOIN {CHOSEN} ON {is_chosen_sql("r")}
+    UNION SELECT v.relation_id FROM relation_version v JOIN {CHOSEN} ON {is_chosen_sql("v")}
+"""  # noqa: S608 (our own columns)
 _HOLDING = "SELECT id::text FROM relation WHERE schema || '.' || \"table\" ILIKE %(pattern)s"
 _KEYS = f"ARRAY(SELECT id::text FROM ({_NAMED}) named)"  # noqa: S608
 _OF_ACTOR = (
@@ -190,7 +191,7 @@ def _tables(found: Conditions, wanted: TransactionFilter) -> None:
     """Tables and operations: something that is asked for, done to what is asked for."""
     ops = "" if wanted.ops == OPERATIONS else wanted.ops
     if wanted.tables:
-        found.values["tables"] = list(wanted.tables)
+        found.values |= chosen_values(wanted.tables)
         _operations_on_tables(found, ops)
     elif ops:
         done = [f"b.{_COUNTERS[one]}" for one in ops if one in _COUNTERS]

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from decoder.scalars import LSN
-from replview.text.parsing import clean_text, plain_name, whole_number
+from replview.text.parsing import (
+    clean_text,
+    listed,
+    name_parts,
+    plain_name,
+    read_table_word,
+    whole_number,
+)
 
 #: In the order toolbars show them: inserts, updates, deletes, truncates, messages, snapshots.
 OPERATIONS = "IUDTMS"
@@ -26,8 +33,6 @@ STATES = (*OPEN_STATES, *PLACED_STATES, *ENDED_STATES)
 
 _TEXT_LIMIT = 200
 _LIST_LIMIT = 100
-#: What commas part; in double quotes they part nothing.
-_LISTED = re.compile(r'(?:"(?:[^"]|"")*"|[^,])+')
 _NUMBER_LIMIT = (1 << 62) - 1
 _TIME_OF_DAY = re.compile(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 _RELATIVE = re.compile(r"(\d{1,6})\s*(s|min|m|h|d|w)", re.ASCII)
@@ -41,7 +46,7 @@ class TransactionFilter:
 
     #: ``source/name``; empty: all slots.
     slot: str = ""
-    #: ``schema.table`` as last seen; a transaction that touched one of them passes.
+    #: As ``read_table_word`` gives them; a transaction that touched one of them passes.
     tables: tuple[str, ...] = ()
     #: Some of ``OPERATIONS``; with tables, done to one of them.
     ops: str = OPERATIONS
@@ -71,7 +76,7 @@ class TransactionFilter:
         given = {name: _clean(words.get(name)) for name in WORDS}
         read: dict[str, Any] = {
             "slot": given["slot"],
-            "tables": tuple(dict.fromkeys(map(plain_name, _names(given["tables"])))),
+            "tables": tuple(dict.fromkeys(map(read_table_word, _names(given["tables"])))),
             "ops": "".join(one for one in OPERATIONS if one in given["ops"].upper()) or OPERATIONS,
             "states": tuple(one for one in _names(given["states"]) if one in (*STATES, OPEN)),
             "actor": given["actor"],
@@ -155,8 +160,7 @@ def _clean(word: object) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    parts = [part.strip() for part in _LISTED.findall(text)][:_LIST_LIMIT]
-    return tuple(dict.fromkeys(part for part in parts if part))
+    return tuple(dict.fromkeys(listed(text)[:_LIST_LIMIT]))
 
 
 def _lsn(text: str) -> LSN | None:
@@ -171,6 +175,8 @@ def _word(value: object) -> str:
 
 
 def _listed(name: str) -> str:
-    """A name as ``_names`` and ``plain_name`` read it."""
+    """A name as ``_names`` and ``read_table_word`` read it."""
+    if '"' in name and len(name_parts(name)) > 1:
+        return name
     is_plain = "," not in name and plain_name(name) == name
     return name if is_plain else '"' + name.replace('"', '""') + '"'
