@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from replview.access import rights
+from replview.access.enum_labels import labels_now
 from replview.access.rights import Visitor
 from replview.store.django_session import DjangoSession, nobodys, rows
 from replview.store.read.mask_rules import Rule, rules_of_rows
@@ -19,7 +20,9 @@ def current_visibility() -> Visibility:
 
 def reading_session() -> DjangoSession:
     """A session of the record for whoever asks here."""
-    return DjangoSession(current_visibility())
+    session = DjangoSession(current_visibility())
+    session.read_labels = labels_now
+    return session
 
 
 def visibility_for(user: Visitor) -> Visibility:

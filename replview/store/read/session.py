@@ -8,7 +8,7 @@ plain psycopg connection; what has Django's connection makes a ``DjangoSession``
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,8 @@ from psycopg.types.string import TextLoader
 from replview.store.read.visibility import Visibility, nobodys_visibility
 
 Parameters = Sequence[Any] | Mapping[str, Any]
+#: ``labels(relation, type's oid, enum's name)``: None where they cannot be read.
+LabelReader = Callable[[int, int, str], Sequence[str] | None]
 
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|(s)|(%))")
 #: Session → the statements prepared in it.
@@ -56,6 +58,8 @@ class ReadSession:
     #: What a failing statement raises, and one that fails for a value it read.
     database_error: type[Exception] = psycopg.Error
     data_error: type[Exception] = psycopg.DataError
+    #: Reads the labels that an enum has on its source now; None: the source cannot be reached here.
+    read_labels: LabelReader | None = None
 
     def __init__(
         self, connection: psycopg.Connection[Any] | None, visibility: Visibility | None = None

@@ -55,8 +55,21 @@ def predicate_for(
     what to compare with is no value of any type the column has, and where PostgreSQL, or the store,
     cannot compare values of a type.
     """
-    built = Predicate("")
-    comparing = _Comparing(session, built.parameters, careful, _bases(shapes))
+    bases, relations = _bases(shapes), _relations(shapes)
+    while True:
+        comparing = _Comparing(session, {}, careful, bases, relations)
+        try:
+            return _predicate(comparing, where, shapes)
+        except _LabelsReadError as error:
+            # Every condition on the enum compares by the labels that it has now.
+            bases[error.type_oid] = {**bases[error.type_oid], "labels": error.labels}
+            del relations[error.type_oid]
+
+
+def _predicate(
+    comparing: "_Comparing", where: ValueFilter, shapes: Sequence[VersionShape]
+) -> Predicate:
+    built = Predicate("", comparing.parameters)
     groups: dict[str, list[int]] = {}
     trouble: WhereProblem | None = None
     for shape in shapes:
@@ -106,6 +119,12 @@ def _bases(shapes: Iterable[VersionShape]) -> dict[int, dict[str, Any]]:
         if len(base["labels"] or ()) >= len(found.get(oid, base)["labels"] or ()):
             found[oid] = base
     return found
+
+
+def _relations(shapes: Iterable[VersionShape]) -> dict[int, int]:
+    """A table that has a column of each of the source's own types: ``{type's oid: relation}``."""
+    own = ((column, shape) for shape in shapes for column in shape.columns if column.get("base"))
+    return {int(column["type_oid"]): shape.relation_id for column, shape in own}
 
 
 def _no_column(where: ValueFilter, shapes: Iterable[VersionShape]) -> str:
@@ -191,6 +210,15 @@ class _NoValueOfType(WhereProblem):
     """What to compare with is no value of the column's type."""
 
 
+class _LabelsReadError(Exception):
+    """An enum has labels on its source that the record does not know."""
+
+    def __init__(self, type_oid: int, labels: Sequence[str]) -> None:
+        super().__init__(type_oid)
+        self.type_oid = type_oid
+        self.labels = labels
+
+
 @dataclass(slots=True)
 class _Comparing:
     """Comparisons as SQL, for all conditions and shapes: each type is looked at once."""
@@ -199,6 +227,8 @@ class _Comparing:
     parameters: dict[str, Any]
     careful: bool
     bases: dict[int, dict[str, Any]]
+    #: Where the labels of an enum may be read again: its type's oid with a table that has it.
+    relations: dict[int, int] = field(default_factory=dict)
     _types: dict[tuple[object, ...], ColumnType | None] = field(default_factory=dict)
     _made: dict[tuple[object, ...], str | _NoValueOfType] = field(default_factory=dict)
 
@@ -222,6 +252,7 @@ class _Comparing:
             except NotOfTypeError:
                 known = ""
                 if kind.labels is not None:
+                    self._read_labels(oid)
                     known = f": when it was last read from the source, it had {_some(kind.labels)}"
                 self._made[key] = _NoValueOfType(
                     f"{column['name']} is of type {kind.full}, and {value} is no value of it{known}"
@@ -230,6 +261,15 @@ class _Comparing:
         if isinstance(made, _NoValueOfType):
             raise made
         return made
+
+    def _read_labels(self, oid: int) -> None:
+        """Raise ``_LabelsReadError`` where the enum has other labels now."""
+        read = self.session.read_labels
+        if read is None or oid not in self.relations:
+            return
+        labels = read(self.relations[oid], oid, str(self.bases[oid]["name"]))
+        if labels is not None and list(labels) != self.bases[oid]["labels"]:
+            raise _LabelsReadError(oid, labels)
 
     def _parameter(self, value: object) -> str:
         name = next((n for n, known in self.parameters.items() if known == value), None)
