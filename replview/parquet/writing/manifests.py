@@ -17,6 +17,7 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part, Written
 from replview.parquet.writing.targets import Target
 from replview.store.read.lapses import lapse_text
+from replview.text.parsing import is_chosen
 
 _SKIPPED = """
     SELECT commit_seq, commit_lsn::text FROM transaction
@@ -37,14 +38,15 @@ _HOLES = """
               UNION ALL SELECT %(through)s + 1) AS stored
     ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1
 """
-# A lapse is the slot's: it may begin before this incarnation, or go on after it.
+# A lapse is the slot's: it may begin before this incarnation, or go on after it. Whatever was never
+# published before is no gap.
 _LAPSES = """
     SELECT l.relation_oid, l.schema, l."table", l.kind, l.operations,
            l.from_lsn::text, l.to_lsn::text, l.from_at, l.to_at
     FROM slot_incarnation i
     JOIN publication_lapse l ON l.slot_id = i.slot_id AND l.from_incarnation <= i.number
      AND (l.to_incarnation IS NULL OR l.to_incarnation >= i.number)
-    WHERE i.id = %(incarnation_id)s
+    WHERE i.id = %(incarnation_id)s AND l.from_at IS NOT NULL
       AND (l.to_lsn IS NULL OR l.to_incarnation > i.number OR l.to_lsn > coalesce((
                SELECT commit_lsn FROM transaction
                WHERE incarnation_id = %(incarnation_id)s AND commit_seq <= %(after)s
@@ -301,7 +303,7 @@ def _lapses(connection: Connection, part: Slice) -> Iterator[dict[str, Any]]:
         _LAPSES, ends
     ):
         name = f"{schema}.{table}"
-        if not part.tables or name in part.tables:
+        if not part.tables or is_chosen(part.tables, schema, table):
             yield {
                 "kind": "unpublished", "table": name, "oid": oid, "operations": operations,
                 "from_lsn": from_lsn, "to_lsn": to_lsn,

@@ -17,7 +17,7 @@ from replview.parquet.reading import connect
 from replview.parquet.slices import Slice
 from replview.parquet.writing.manifests import gaps_of
 from replview.store.connecting import store_conninfo
-from replview.store.models import Export, SlotEvent, Transaction
+from replview.store.models import Export, PublicationLapse, SlotEvent, Transaction
 from tests.features.exports.conftest import ids
 from tests.support.commands import an_instance as an_instance  # a fixture
 from tests.support.commands import run as run  # a fixture
@@ -115,6 +115,44 @@ def test_a_gap_is_named_and_nothing_is_written_unless_it_is_allowed(
     assert "over a gap" in run("export", allow_gaps=True, **words)
     assert Export.objects.latest("pk").slice["incarnation"] == 2
     history.commit(insert(9))
+    assert "1 rows in" in run("export", **words)
+
+
+def test_a_time_without_publication_is_a_gap(
+    history: History, run: Callable[..., str], tmp_path: Path
+) -> None:
+    words = {"slot": SLOT, "name": "nightly", "since_last": True, "to": str(tmp_path)}
+    run("export", **words)
+    history.commit(insert(5))
+    last = Transaction.objects.latest("commit_seq")
+    assert last.commit_lsn is not None
+    lapse = PublicationLapse(
+        slot=history.slot, relation_oid=16384, schema="public", table="orders", kind="unpublished",
+        operations="IUDT", from_incarnation=1, from_lsn=LSN(int(last.commit_lsn) - 1), from_at=WHEN,
+        to_incarnation=1, to_lsn=last.commit_lsn, to_at=at(1),
+    )  # fmt: skip
+    lapse.save()
+    why = f"public.orders was not published from {WHEN:%Y-%m-%d %H:%M:%S} UTC to"
+
+    assert why in ended(run, 3)
+    assert f"over a gap: {why}" in run("export", allow_gaps=True, **words)
+    [manifest] = [
+        document for path in tmp_path.rglob("_manifests/*.json")
+        if (document := orjson.loads(path.read_bytes()))["slice"]["through_seq"] == last.commit_seq
+    ]  # fmt: skip
+    [gap] = manifest["gaps"]
+    assert (gap["kind"], gap["table"], gap["operations"]) == (
+        "unpublished",
+        "public.orders",
+        "IUDT",
+    )
+    # It is over, and concerns no later slice.
+    history.commit(insert(6))
+    assert "1 rows in" in run("export", **words)
+    # Nor does that a table was never published before it was added.
+    lapse.from_at, lapse.from_lsn, lapse.to_lsn = None, LSN(0), LSN(1 << 40)
+    lapse.save()
+    history.commit(insert(7))
     assert "1 rows in" in run("export", **words)
 
 
