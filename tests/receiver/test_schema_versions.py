@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from replview.access.visibility import forget
+from replview.access.visibility import forget, reading_session
 from replview.catalog.connections import connected
 from replview.catalog.published import publication_facts, read_published
 from replview.catalog.tables import read_tables
@@ -26,11 +26,15 @@ from replview.store.models import (
     RelationVersion,
     SlotEvent,
 )
+from replview.store.read.changes.of_transaction import changes_of
+from replview.store.read.row_history.as_of import RowState, row_as_of
+from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import signed_hash
 from replview.store.sums.activity import roll
 from replview.store.sums.relation_sums import RelationSum, sums_of_slot
 from replview.ui.versions import shape_of, summary
 from tests.support.people import make_user
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -39,6 +43,8 @@ ORDERS = """
     CREATE DOMAIN positive AS integer CHECK (VALUE > 0);
     CREATE TABLE orders (id int PRIMARY KEY, status text, memo text, total numeric(10,2));
 """
+#: Every change is streamed at once (PostgreSQL 16).
+IMMEDIATE = "debug_logical_replication_streaming = immediate"
 
 
 def history_of(table: str) -> SchemaHistory:
@@ -405,3 +411,82 @@ def test_the_source_now_shows_no_value_of_a_masked_column(source, record, page: 
     assert "4815" not in shown
     assert "no right to see values" in shown
     forget()
+
+
+@pytest.mark.pg(14)
+@pytest.mark.parametrize("before", [False, True], ids=["first recorded", "recorded before"])
+@pytest.mark.parametrize("end", ["COMMIT", "PREPARE TRANSACTION 'it'"])
+@pytest.mark.parametrize(
+    ("alters", "after", "v"),
+    [
+        (["ALTER v TYPE text USING 'T' || v", "ADD w int DEFAULT 5"], "", "Tc"),
+        (["DROP v, ADD v text DEFAULT 'dflt'"], "INSERT INTO ty VALUES (11, 'd')", "dflt"),
+        (["DROP v"], "", None),
+        (["ADD w int DEFAULT 5", "ALTER v SET NOT NULL"], "", "c"),
+    ],
+    ids=["rewritten", "replaced", "dropped", "as it was"],
+)
+def test_a_row_that_its_transaction_alters_after_it_was_streamed(
+    source, record, alters: list[str], after: str, v: str | None, end: str, before: bool
+) -> None:
+    """What came of the table while its transaction was in progress was described before it was
+    altered, and nothing describes it again.
+    """
+    source.run("CREATE TABLE ty (id int PRIMARY KEY, v text)")
+    many = "INSERT INTO ty SELECT g, 'many' FROM generate_series(100, 2000) g"
+    if source.version >= 16:
+        many = ""
+        source.run(f"ALTER DATABASE {source.name} SET {IMMEDIATE}")
+    recording = record(source)
+    if before:
+        source.run("INSERT INTO ty VALUES (1, 'c')")
+        recording.caught_up()
+    with source.connect() as session:
+        session.execute(f"BEGIN; INSERT INTO ty VALUES (10, 'c'); {many}")
+        # What is in progress is sent once it is flushed, which a commit does at once.
+        source.run("COMMENT ON SCHEMA public IS 'flushed'")
+        wait_for(lambda: recording.transactions(state="streaming"), 20)
+        session.execute("; ".join([*(f"ALTER TABLE ty {each}" for each in alters), after]))
+        session.execute(end)
+    recording.caught_up()
+    relation = Relation.objects.get(slot=recording.slot, table="ty")
+
+    def row(number: int) -> RowState:
+        return row_as_of(reading_session(), recording.slot, relation.pk, {"id": str(number)})
+
+    if end != "COMMIT":
+        source.run("COMMIT PREPARED 'it'")
+        recording.caught_up()
+    for number in (10, *([1] if before else [])):
+        is_kept = v == "c"
+        assert row(number).values == {"id": str(number), **({"v": "c"} if is_kept else {})}
+        assert row(number).unknown.get("v") == (None if is_kept else "altered")
+    # The next change of the table is of its present shape.
+    source.run("UPDATE ty SET id = id")
+    recording.caught_up()
+    recording.end()
+    assert row(10).values.get("v") == v
+    update = recording.transactions()[-1]
+    changes = changes_of(reading_session(), update.pk)
+    image = before_images(reading_session(), changes[:1])[update.pk, changes[0].seq].image
+    assert image.get("v") in (None, v)
+
+
+@pytest.mark.pg(16)
+def test_a_savepoint_alters_what_one_inside_of_it_has_changed(source, record) -> None:
+    """Its identifier is the smaller one."""
+    source.run(f"ALTER DATABASE {source.name} SET {IMMEDIATE}")
+    source.run("CREATE TABLE ty (id int PRIMARY KEY, v text)", "CREATE TABLE other (n int)")
+    recording = record(source, start=False)
+    with source.connect() as session:
+        session.execute("BEGIN; INSERT INTO other VALUES (1); SAVEPOINT a")
+        session.execute("INSERT INTO other VALUES (2); SAVEPOINT b")
+        session.execute("INSERT INTO ty VALUES (10, 'c'); RELEASE b")
+        session.execute("ALTER TABLE ty ALTER v TYPE text USING 'T' || v; COMMIT")
+    recording.start()
+    recording.caught_up()
+    recording.end()
+
+    relation = Relation.objects.get(slot=recording.slot, table="ty")
+    found = row_as_of(reading_session(), recording.slot, relation.pk, {"id": "10"})
+    assert (found.values, found.unknown) == ({"id": "10"}, {"v": "altered"})

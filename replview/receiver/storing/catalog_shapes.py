@@ -56,8 +56,10 @@ class CatalogShapes:
         now, mine = self._columns_made(relation.oid, top) if relation.oid else None, {xid, top}
         if now is None or xid is None:
             return now.columns if now else {}, mine, False
+        # One savepoint may be older than another and alter what that one changed.
+        first = xid if top is None else top
         later = {made[1] for made in now.columns.values()
-                 if is_later(made[1], xid, following=now.following)}  # fmt: skip
+                 if is_later(made[1], first, following=now.following)}  # fmt: skip
         mine |= later & {now.created}
         told = {n: made[:2] if made[1] in later - mine else made for n, made in now.columns.items()}
         for name, made in told.items():

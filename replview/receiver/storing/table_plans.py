@@ -15,6 +15,7 @@ from decoder.messages import NoValue, Relation, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
 from replview.receiver.storing.catalog_shapes import CatalogShapes, unknown
 from replview.store.read.mask_rules import NamedColumn
+from replview.store.read.relation_shapes import made_anew
 from replview.store.write.copy_rows import row_table
 from replview.store.write.shapes import (
     Made,
@@ -105,8 +106,8 @@ class TablePlan:
 
 @dataclass(slots=True)
 class _Unsettled:
-    """A shape that came while its transaction was in progress: it may be rolled back, and where it
-    holds the table, the catalog did not tell yet what it altered.
+    """A shape that came while its transaction was in progress: it may be rolled back, and the
+    catalog did not tell yet what the transaction altered, or was still to alter.
     """
 
     plan: TablePlan
@@ -116,10 +117,18 @@ class _Unsettled:
     xid: int | None
     #: How the catalog told that the columns were made when it came.
     made: Made
+    #: The shape came into force with it.
+    in_force: bool = False
+    #: It held the table, so that the catalog did not show what it had altered.
     held: bool = False
     transaction_id: int | None = None
     #: All that have sent this shape: (transaction, subtransaction).
     senders: set[tuple[int, int | None]] = field(default_factory=set)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the version itself is in doubt, and not only what is altered after it."""
+        return self.held or self.in_force
 
 
 class TablePlans:
@@ -229,12 +238,18 @@ class TablePlans:
         """Have the end of a transaction waited for that is in progress."""
         if transaction is None:
             return
-        in_force = one.stored.former != one.stored.version_id
-        for other in (one, *(each for waiting in self.unsettled.values() for each in waiting)):
+        one.in_force = one.stored.former != one.stored.version_id
+        waiting = self.unsettled.get(transaction.xid, [])
+        for other in (one, *(each for some in self.unsettled.values() for each in some)):
             if other.stored.version_id == one.stored.version_id:
                 other.senders.add((transaction.xid, one.xid))
-        if held or (in_force and transaction.kind == "streamed"):
-            one.held = held
+        one.held = held
+        if not (held or one.in_force):
+            # It is waited for only because what the transaction alters may be still to come: once.
+            one.xid = transaction.xid
+            if any(each.stored.version_id == one.stored.version_id for each in waiting):
+                return
+        if held or transaction.kind == "streamed":
             self.unsettled.setdefault(transaction.xid, []).append(one)
 
     def settle(
@@ -251,13 +266,14 @@ class TablePlans:
         waiting = self.unsettled.pop(top, []) if top is not None else []
         for one in waiting:
             one.transaction_id = transaction_id or one.transaction_id
-            self._current.pop(_table(one.plan.relation), None)
+            if one.is_open:
+                self._current.pop(_table(one.plan.relation), None)
         gone = self._rolled_back(connection, waiting, top, state)
         for one in reversed(waiting):
             if {sender[1] for sender in one.senders} <= gone:
                 take_shape_back(connection, one.stored)
         for one in waiting:
-            if one.held and one.xid not in gone:
+            if one.xid not in gone:
                 self._ask_again(connection, one, waiting, top, state)
         if state == "prepared" and waiting and top is not None:
             self.unsettled[top] = waiting
@@ -285,18 +301,31 @@ class TablePlans:
             if not held:
                 break
             time.sleep(_LOOK_SECONDS)
+        asked = sum(_table(o.plan.relation) == _table(relation) and o.is_open for o in waiting)
         if held:
             made = unknown(relation)
-        elif sum(_table(other.plan.relation) == _table(relation) for other in waiting) > 1:
+        elif asked > 1:
             # Altered between them, perhaps.
             made = _altered_again(made, mine)
+        if not one.held and not made_anew(one.made, made):
+            return
+        one.held = one.held or held
+        self._current.pop(_table(relation), None)
         if one.stored.is_new:
             note_made(connection, former, made)
             return
-        withdraw_shape(connection, one.stored)
-        shape = self._catalog.shape(relation, one.xid)
-        at = one.stored.at
-        stored = self._store(connection, shape, lsn=0, xid=one.xid, made=made, at=at)
+        self._store_again(connection, one, made)
+
+    def _store_again(
+        self, connection: psycopg.Connection[Any], one: "_Unsettled", made: Made
+    ) -> None:
+        """Give its changes the shape that its transaction made."""
+        plan, former = one.plan, one.plan.version_id
+        in_force = withdraw_shape(connection, one.stored)
+        shape = self._catalog.shape(plan.relation, one.xid)
+        stored = self._store(
+            connection, shape, lsn=0, xid=one.xid, made=made, at=one.stored.at, in_force=in_force
+        )
         one.stored = replace(stored, former=one.stored.former)
         if stored.version_id != former:
             self._move(connection, one, stored)

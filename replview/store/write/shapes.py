@@ -172,10 +172,14 @@ def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) ->
         connection.execute(_NEVER, [stored.at, stored.version_id])
 
 
-def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> None:
-    """Which version came into force is asked for once more: so far none did."""
-    connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
+def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> bool:
+    """Take a version out of force, because the source is asked once more which one came. Return
+    whether it was in force: another one may have come since.
+    """
+    back = [stored.former, stored.relation_id, stored.version_id]
+    was_in_force = connection.execute(_BACK, back).rowcount == 1
     connection.execute(_WITHDRAWN, [stored.at, stored.version_id])
+    return was_in_force
 
 
 def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) -> Made:
