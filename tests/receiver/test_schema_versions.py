@@ -490,3 +490,64 @@ def test_a_savepoint_alters_what_one_inside_of_it_has_changed(source, record) ->
     relation = Relation.objects.get(slot=recording.slot, table="ty")
     found = row_as_of(reading_session(), recording.slot, relation.pk, {"id": "10"})
     assert (found.values, found.unknown) == ({"id": "10"}, {"v": "altered"})
+
+
+#: How an identity is switched: the key's column and the identity before and after, and meanwhile.
+SWITCHES = [("id", "DEFAULT", "u", "USING INDEX riu"), ("u", "USING INDEX riu", "id", "DEFAULT")]
+
+
+@pytest.mark.parametrize(
+    ("mine", "now", "other", "meanwhile"), SWITCHES, ids=["to an index", "to the key"]
+)
+@pytest.mark.parametrize(
+    "how", ["in one", "in several", pytest.param("streamed", marks=pytest.mark.pg(16))]
+)
+@pytest.mark.parametrize(
+    ("change", "there"),
+    [
+        ("UPDATE k SET {mine} = 4 WHERE {mine} = 3", {4: "x"}),
+        ("UPDATE k SET v = 'y' WHERE {mine} = 3", {3: "y"}),
+        ("DELETE FROM k WHERE {mine} = 3", {}),
+        ("DELETE FROM k WHERE {mine} = 3; INSERT INTO k VALUES (3, 3, 'n')", {3: "n"}),
+    ],
+    ids=["moved", "changed", "deleted", "another"],
+)
+def test_what_became_of_a_row_while_the_identity_had_other_columns_is_unknown(
+    source, record, mine: str, now: str, other: str, meanwhile: str,
+    change: str, there: dict[int, str], how: str,
+) -> None:  # fmt: skip
+    """Nothing tells then which key the row had before, and two keys may have the same values."""
+    source.run(f"CREATE TABLE k ({mine} int NOT NULL, {other} int NOT NULL, v text)",
+               "ALTER TABLE k ADD PRIMARY KEY (id)", "CREATE UNIQUE INDEX riu ON k (u)",
+               "INSERT INTO k VALUES (3, 30, 'a'), (5, 50, 'b')",
+               f"ALTER TABLE k REPLICA IDENTITY {now}")  # fmt: skip
+    if how == "streamed":
+        source.run(f"ALTER DATABASE {source.name} SET {IMMEDIATE}")
+    recording = record(source)
+    source.run(f"UPDATE k SET v = 'x' WHERE {mine} = 3")
+    recording.caught_up()
+    switched = [f"ALTER TABLE k REPLICA IDENTITY {meanwhile}", change.format(mine=mine),
+                f"ALTER TABLE k REPLICA IDENTITY {now}"]  # fmt: skip
+    if how != "in several":
+        whole = ["BEGIN", "SAVEPOINT s", *switched, "RELEASE s", "COMMIT"]
+        switched = ["; ".join(whole if how == "streamed" else [whole[0], *switched, whole[-1]])]
+    source.run(*switched)
+    source.run(f"UPDATE k SET v = 'z' WHERE {mine} = 5")
+    recording.caught_up()
+    relation = Relation.objects.get(slot=recording.slot, table="k")
+
+    def row(number: int) -> RowState:
+        return row_as_of(reading_session(), recording.slot, relation.pk, {mine: str(number)})
+
+    assert [row(number).exists for number in (3, 4, 5)] == [None, None, True]
+    assert row(5).values == {mine: "5", other: "50", "v": "z"}
+    # What comes of a row afterwards is known again, but not what it was before.
+    source.run(f"UPDATE k SET v = 'last' WHERE {mine} <= 4")
+    recording.caught_up()
+    recording.end()
+    for number, v in there.items():
+        state, update = row(number), recording.transactions()[-1]
+        assert (state.exists, state.values["v"]) == (True, "last")
+        [changed] = changes_of(reading_session(), update.pk)
+        before = before_images(reading_session(), [changed]).get((update.pk, changed.seq))
+        assert before is None or before.image.get("v") in (None, v)

@@ -30,7 +30,7 @@ WHY = {
     "before the record": "the record begins later",
     "gap": "there is a gap in the record, and no change since that tells",
     "left out": "a transaction was left out of the record, which may have changed the row",
-    "keyless": "the table was changed while its rows had no key",
+    "keyless": "the table was changed while its rows had no key, or another one",
     "unpublished": "not every operation of the table is published: it may have changed unseen",
     "table": "another table took the name of its table",
     "limited": "it has more changes under its keys than are looked at",

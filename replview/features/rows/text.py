@@ -27,7 +27,7 @@ _ROUTINE = ("updated_at", "modified_at", "updated", "modified", "changed_at", "v
 UNKNOWN_WHY = {
     "gap": "the gap",
     "left out": "a transaction was left out",
-    "keyless": "the table was changed while its rows had no key",
+    "keyless": "the table was changed while its rows had no key, or another one",
     "limited": "earlier changes of the table were not looked at",
     "unpublished": "the table was not published for a time, or not all of it",
     "table": "the table was made anew",

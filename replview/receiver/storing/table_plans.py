@@ -21,6 +21,7 @@ from replview.store.write.shapes import (
     Made,
     Shape,
     StoredShape,
+    leave_in_force,
     note_made,
     now_text,
     store_shape,
@@ -209,7 +210,9 @@ class TablePlans:
                 return plan, stored
             made = again
         shape = self._catalog.shape(relation, xid)
-        stored = self._store(connection, shape, lsn=lsn, xid=xid, in_force=in_force, made=made)
+        stored = self._store(
+            connection, shape, lsn=lsn, xid=xid, top=top, in_force=in_force, made=made
+        )
         if held and stored.is_new:
             made = note_made(connection, stored.version_id, unknown(relation))
         names = connection.execute(_NAMES, [stored.relation_id]).fetchall()
@@ -314,18 +317,20 @@ class TablePlans:
         if one.stored.is_new:
             note_made(connection, former, made)
             return
-        self._store_again(connection, one, made)
+        self._store_again(connection, one, top, made)
 
     def _store_again(
-        self, connection: psycopg.Connection[Any], one: "_Unsettled", made: Made
+        self, connection: psycopg.Connection[Any], one: "_Unsettled", top: int | None, made: Made
     ) -> None:
         """Give its changes the shape that its transaction made."""
         plan, former = one.plan, one.plan.version_id
-        in_force = withdraw_shape(connection, one.stored)
+        since = withdraw_shape(connection, one.stored)
         shape = self._catalog.shape(plan.relation, one.xid)
         stored = self._store(
-            connection, shape, lsn=0, xid=one.xid, made=made, at=one.stored.at, in_force=in_force
+            connection, shape, lsn=0, xid=one.xid, top=top, made=made, at=one.stored.at
         )
+        if since is not None:
+            leave_in_force(connection, stored, since)
         one.stored = replace(stored, former=one.stored.former)
         if stored.version_id != former:
             self._move(connection, one, stored)

@@ -101,6 +101,7 @@ _BACK = """
     FROM (VALUES (%s::bigint)) AS former (id) LEFT JOIN relation_version v USING (id)
     WHERE r.id = %s AND r.current_version_id = %s
 """
+_IN_FORCE = "SELECT current_version_id FROM relation WHERE id = %s"
 _NEVER = """
     UPDATE relation_version SET intervals = (
         SELECT jsonb_agg(CASE WHEN each->'at' = to_jsonb(%s::text)
@@ -126,6 +127,7 @@ def store_shape(
     *,
     lsn: int,
     xid: int | None,
+    top: int | None = None,
     in_force: bool = True,
     made: Made | None = None,
     at: str | None = None,
@@ -134,14 +136,14 @@ def store_shape(
     read apart from the stream), under the lock of the slot's row, so that no two can race.
 
     ``made``: how the catalog says that its columns were made. A shape that looks as it did but has
-    a column that was made anew is another version. ``at``: when it came; None: now.
+    a column that was made anew is another version. ``at``: when it came; None: now. ``top``: the
+    transaction of ``xid``.
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
     alike = connection.execute(_ALIKE, [relation_id, digest]).fetchall()
     found = next((row for row in alike if not made_anew(row[2] or {}, made or {})), None)
-    at = at or now_text()
-    interval = Jsonb([{"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}])
+    interval = _interval(lsn, xid, top, at := at or now_text())
     if found is not None:
         if in_force:
             # Back in force only if another version was in force in between.
@@ -160,6 +162,12 @@ def store_shape(
     return StoredShape(relation_id, version, number, is_new=found is None, former=former, at=at)
 
 
+def _interval(lsn: int, xid: int | None, top: int | None, at: str) -> Jsonb:
+    """Return since when a version is in force, as the list that is appended to its others."""
+    since = {"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}
+    return Jsonb([since if top in (None, xid) else {**since, "top": top}])
+
+
 def now_text() -> str:
     """When a shape comes that comes now: ``StoredShape.at``."""
     return dt.datetime.now(tz=dt.UTC).isoformat()
@@ -172,14 +180,22 @@ def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) ->
         connection.execute(_NEVER, [stored.at, stored.version_id])
 
 
-def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> bool:
+def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> int | None:
     """Take a version out of force, because the source is asked once more which one came. Return
-    whether it was in force: another one may have come since.
+    the version that came since and is in force; None: there is none.
     """
-    back = [stored.former, stored.relation_id, stored.version_id]
-    was_in_force = connection.execute(_BACK, back).rowcount == 1
+    found = connection.execute(_IN_FORCE, [stored.relation_id]).fetchone()
+    connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
     connection.execute(_WITHDRAWN, [stored.at, stored.version_id])
-    return was_in_force
+    current = found[0] if found else None
+    return None if current in (stored.version_id, stored.former) else current
+
+
+def leave_in_force(
+    connection: psycopg.Connection[Any], stored: StoredShape, version_id: int
+) -> None:
+    """Have a version in force that came after the one just stored."""
+    connection.execute(_BACK, [version_id, stored.relation_id, stored.version_id])
 
 
 def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) -> Made:

@@ -15,6 +15,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.days import IDS_PER_HOUR
 from replview.store.read.row_history.breaks import Breaks, read_breaks
+from replview.store.read.row_history.other_keys import OtherKeys, read_other_keys
 from replview.store.read.row_history.row_past import (
     MANY,
     EarlierPlaces,
@@ -221,6 +222,7 @@ def _look_back(
     """Round by round, until of each enough is known or there is no more."""
     many = sum(not past.ended for past in pasts) >= MANY
     places = EarlierPlaces(session) if many else None
+    others = _other_keys(session, pasts, shapes)
     breaks = None
     first = _ROUNDS_OF_MANY if many else _ROUNDS
     for number, limit in enumerate(chain(first, repeat(_LATER_ROUNDS))):
@@ -234,7 +236,18 @@ def _look_back(
         if number == 0:
             _read_overlapping(session, asked, breaks)
         for past, is_all in zip(asked, exhausted, strict=True):
-            follow(past, shapes, breaks, is_all=is_all)
+            names = shapes.versions[past.change.version_id].key_columns
+            follow(past, shapes, others.added_to(breaks, names), is_all=is_all)
+
+
+def _other_keys(session: ReadSession, pasts: Sequence[RowPast], shapes: Shapes) -> OtherKeys:
+    return read_other_keys(
+        session,
+        shapes,
+        {past.change.relation_id for past in pasts},
+        {past.change.incarnation_id for past in pasts},
+        {past.change.transaction_id for past in pasts if past.change.commit_lsn is None},
+    )
 
 
 def _is_derivable(change: ChangeRow) -> bool:

@@ -38,6 +38,8 @@ _TRANSACTION = f"""
     LEFT JOIN transaction t ON t.id = c.transaction_id
          AND t.state IN ('committed', 'snapshot') AND {QUICKLY_NOT_ABORTED}
 """
+#: Without changes of rows that were known by other columns: their values may be the same.
+_KNOWN_SO = "WHERE %(versions)s::bigint[] IS NULL OR c.version_id = ANY(%(versions)s)"
 # Of each table the newest changes under the key, and those that moved a row away from it; what was
 # rolled back has no incarnation, and counts among those read.
 _EVENTS = f"""
@@ -46,7 +48,7 @@ _EVENTS = f"""
     CROSS JOIN LATERAL (
         SELECT k.*, count(*) OVER () AS number, min(k.lsn) OVER () AS low FROM (
             SELECT c.transaction_id, c.seq, c.lsn, c.op, c.key_hash, c.old_key_hash,
-                   c.relation_id, c.subxid
+                   c.relation_id, c.subxid, c.version_id
             FROM change c
             WHERE c.relation_id = w.relation_id AND c.key_hash = %(hash)s
               AND c.lsn < %(below)s::pg_lsn
@@ -54,18 +56,19 @@ _EVENTS = f"""
         UNION ALL
         SELECT k.*, count(*) OVER () AS number, min(k.lsn) OVER () AS low FROM (
             SELECT c.transaction_id, c.seq, c.lsn, c.op, c.key_hash, c.old_key_hash,
-                   c.relation_id, c.subxid
+                   c.relation_id, c.subxid, c.version_id
             FROM change c
             WHERE c.relation_id = w.relation_id AND c.old_key_hash = %(hash)s
               AND c.key_hash IS DISTINCT FROM %(hash)s AND c.lsn < %(below)s::pg_lsn
             ORDER BY c.lsn DESC, c.seq DESC LIMIT %(most)s) k
-    ) c {_TRANSACTION}
+    ) c {_TRANSACTION} {_KNOWN_SO}
 """  # noqa: S608 (nothing but the store's own columns)
 # Changes by their names.
 _NAMED = f"""
     {_EVENT}
     FROM unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (transaction_id, seq)
     JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq {_TRANSACTION}
+    {_KNOWN_SO}
 """
 # All changes under a key as the index alone has them (change_row_history), and which of them may
 # not count (transaction_uncounted, tombstone_unswept); and some of those that moved any key.
@@ -226,13 +229,17 @@ def read_events(
     numbers: Mapping[int, int],
     below: int = OPEN_END,
     cuts: Cuts | None = None,
+    versions: Sequence[int] | None = None,
 ) -> KeyEvents:
     """The newest changes under a key below an LSN; ``numbers`` of the slot's incarnations.
 
     ``cuts``: rows have the key one after another, in the order of LSNs. Then of many changes only
-    those are read with which a row may have come or left, and their neighbours.
+    those are read with which a row may have come or left, and their neighbours. ``versions``:
+    those of the table in which its rows were known by these columns; None: all.
     """
-    reader = _KeyReader(session, list(relation_ids), key_hash, key, numbers, str(LSN(below)))
+    reader = _KeyReader(
+        session, list(relation_ids), key_hash, key, numbers, str(LSN(below)), versions
+    )
     found = reader.newest(min(AT_FIRST, MOST_EVENTS)) if cuts else KeyEvents(limited=True)
     if not found.limited:
         return found
@@ -255,6 +262,7 @@ class _KeyReader:
     key: Key
     numbers: Mapping[int, int]
     below: str
+    versions: Sequence[int] | None
 
     def newest(self, most: int) -> KeyEvents:
         """So many of them."""
@@ -318,7 +326,10 @@ class _KeyReader:
         return KeyEvents(found)
 
     def _rows(self, statement: str, **more: object) -> list[tuple[Any, ...]]:
-        of_key = {"relations": self.relation_ids, "hash": self.key_hash, "names": list(self.key)}
+        of_key = {
+            "relations": self.relation_ids, "hash": self.key_hash, "names": list(self.key),
+            "versions": None if self.versions is None else list(self.versions),
+        }  # fmt: skip
         return self.session.prepared_rows(statement, {**of_key, **more})
 
     def _counted(self, row: Sequence[Any]) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from replview.store.read.row_history.events import (
     read_events,
 )
 from replview.store.read.row_history.keys import TableRows
+from replview.store.read.row_history.other_keys import keyed_otherwise, read_other_keys
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
 from replview.store.read.row_history.spans import Span, UnsureError, spans_of
 from replview.store.read.rows import OPEN_END, Slot, Step
@@ -196,10 +197,18 @@ class RowFinder(SoughtRow):
     def _read(self, key_hash: int, below: int, cuts: Cuts | None) -> None:
         key, at = self._keys.get(key_hash, {}), (key_hash, below)
         self._known[at] = known = read_events(
-            self.session, self.relation_ids, key_hash, key, self.numbers, below, cuts
-        )
+            self.session, self.relation_ids, key_hash, key, self.numbers, below, cuts,
+            self._versions_of(key),
+        )  # fmt: skip
         truncations = self._truncations(known.events)
         self._spans[at] = spans_of(key_hash, key, known.events, truncations, self._tell)
+
+    def _versions_of(self, key: Key) -> list[int] | None:
+        """The versions in which rows were known by the columns of a key; None: in all."""
+        shapes = self.table.shapes
+        if not keyed_otherwise(shapes, self.relation_ids):
+            return None
+        return [v.id for v in shapes.versions.values() if key.keys() == {*v.key_columns}]
 
     def _truncations(self, events: Sequence[Event]) -> Mapping[int, Sequence[Cut]]:
         found: dict[int, list[Cut]] = {}
@@ -229,13 +238,19 @@ class RowFinder(SoughtRow):
         low = 0 if is_keyed else min((event.lsn for event in events), default=0)
         if self._breaks is None or low < self._breaks_low:
             ids = {each.id for each in self.incarnations}
-            self._breaks = read_breaks(self.session, self.table.relation_ids, ids, low, OPEN_END)
+            tables = self.table.relation_ids
+            breaks = read_breaks(self.session, tables, ids, low, OPEN_END)
+            others = read_other_keys(self.session, self.table.shapes, tables, ids)
+            names = {name for _, key in self.keys for name in key}
+            self._breaks = others.added_to(breaks, names)
             self._breaks_low = low
         return self._breaks
 
     @property
     def is_keyless(self) -> bool:
-        """Whether the table was changed while its rows had no key: of any of them, perhaps."""
+        """Whether the table was changed while its rows had no key, or another one than this row is
+        sought by: of any of them, perhaps.
+        """
         return bool(self.breaks(()).keyless)
 
     def steps(self, events: Iterable[Event]) -> list[Step]:

@@ -225,8 +225,8 @@ def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> No
             past.steps = [*steps, step]
             break
         past.looked_at += 1
-        # The same hash can be another key's.
-        if shapes.key_after(step) == past.key:
+        # The same hash can be another key's, and the same values those of other columns.
+        if shapes.key_after(step) == past.key and shapes.have_one_key(step, past.change):
             past.ended = _take(past, step, shapes, breaks)
             if not past.ended and step.old_key_hash is not None:
                 _move(past, step, shapes)

@@ -79,6 +79,12 @@ class Shapes:
         """The key's values that the row had before a step."""
         return self._key(step, (step.old, step.new))
 
+    def have_one_key(self, step: Step, other: Step) -> bool:
+        """Whether two steps name their rows by the same columns."""
+        versions = (self.versions.get(each.version_id) for each in (step, other))
+        names = [set(version.key_columns) for version in versions if version is not None]
+        return len(names) == 2 and names[0] == names[1]
+
     def _key(
         self, step: Step, images: Iterable[Mapping[str, Any] | None]
     ) -> tuple[Any, ...] | None:

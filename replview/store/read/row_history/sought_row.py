@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from replview.store.read.row_history.keys import KeyProblem, TableRows
+from replview.store.read.row_history.other_keys import keyed_otherwise
 from replview.store.read.rows import Slot, Step
 from replview.store.read.session import ReadSession
 
@@ -84,8 +85,8 @@ class SoughtRow:
     def is_serial(self) -> bool:
         """Whether one row after another has a key, in the order of LSNs, in all of the record: the
         identity is a unique index that nothing defers, so that a row is changed, or another one
-        gets its key, only after whoever changed it before has committed; and the LSNs are of one
-        timeline.
+        gets its key, only after whoever changed it before has committed; it was never another one;
+        and the LSNs are of one timeline.
         """
         mine = (
             v for v in self.table.shapes.versions.values() if v.relation_id in self.relation_ids
@@ -94,6 +95,7 @@ class SoughtRow:
         begun = [each.started_lsn or 0 for each in self.incarnations]
         return (
             all(version.replica_identity in ("DEFAULT", "INDEX") for version in mine)
+            and not keyed_otherwise(self.table.shapes, self.relation_ids)
             and len(timelines) == 1
             and begun == sorted(begun, reverse=True)
         )

@@ -1,0 +1,114 @@
+"""Changes that name their rows by other columns than the ones a row is sought by.
+
+A table's replica identity can be switched from one unique index to another and back, between
+transactions or within one. A change that was made meanwhile does not tell the key of the row as it
+is known before and after: such a row may have changed there, unseen.
+"""
+
+import datetime as dt
+from collections.abc import Collection
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from replview.store.read.row_history.breaks import Breaks
+from replview.store.read.row_history.shapes import Shapes
+from replview.store.read.rows import OPEN_END, Place
+from replview.store.read.session import ReadSession
+
+# The first and the last change of each time in which a version was in force; the last one may be of
+# the transaction that brought the next version, or come before it.
+_TIMES = """
+    SELECT s.relation_id, s.id, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
+           (c.lsn - '0/0')::bigint, c.seq, t.commit_time
+    FROM (
+        SELECT v.id, v.relation_id, each,
+               lead(each) OVER (PARTITION BY v.relation_id ORDER BY each->>'at') AS next
+        FROM relation_version v CROSS JOIN jsonb_array_elements(v.intervals) AS each
+        WHERE v.relation_id = ANY(%(relations)s) AND each->'rolled_back' IS NULL
+    ) s
+    CROSS JOIN LATERAL (VALUES (1, s.each), (-1, s.next)) AS e (way, told)
+    JOIN transaction t ON t.xid = coalesce(e.told->'top', e.told->'xid')::bigint
+         AND t.incarnation_id = ANY(%(incarnations)s)
+         AND (t.state = 'committed' OR t.id = ANY(%(open)s))
+    LEFT JOIN LATERAL (
+        SELECT c.lsn, c.seq FROM change c
+        WHERE c.transaction_id = t.id AND c.relation_id = s.relation_id AND c.version_id = s.id
+        ORDER BY c.seq * e.way LIMIT 1
+    ) c ON true
+    WHERE jsonb_typeof(coalesce(e.told->'top', e.told->'xid')) = 'number'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change whose row is named by these columns, and others between it and the next such."""
+
+    relation_id: int
+    incarnation_id: int
+    place: Place
+    commit_time: dt.datetime | None
+    key_columns: frozenset[str]
+
+
+@dataclass(slots=True)
+class OtherKeys:
+    """Where changes of some tables name their rows by one key or another."""
+
+    _changes: list[_Change] = field(default_factory=list)
+    _with: dict[tuple[int, frozenset[str]], tuple[Breaks, Breaks]] = field(default_factory=dict)
+
+    def added_to(self, breaks: Breaks, key_columns: Collection[str]) -> Breaks:
+        """Return the breaks of rows that are sought by these columns."""
+        if not self._changes:
+            return breaks
+        of = id(breaks), frozenset(key_columns)
+        if of not in self._with:
+            # The breaks are kept too, so that no others get their id().
+            self._with[of] = breaks, self._added(breaks, of[1])
+        return self._with[of][1]
+
+    def _added(self, breaks: Breaks, key_columns: frozenset[str]) -> Breaks:
+        found = deepcopy(breaks)
+        for each in self._changes:
+            if each.key_columns != key_columns:
+                at = each.relation_id, each.incarnation_id, each.place, each.commit_time
+                found.add_unseen(*at)
+        return found
+
+
+def keyed_otherwise(shapes: Shapes, relation_ids: Collection[int]) -> set[int]:
+    """Return those of the tables whose rows were known by several keys, one after another."""
+    keys: dict[int, set[frozenset[str]]] = {}
+    for version in shapes.versions.values():
+        if version.relation_id in relation_ids and version.key_columns:
+            keys.setdefault(version.relation_id, set()).add(frozenset(version.key_columns))
+    return {relation_id for relation_id, each in keys.items() if len(each) > 1}
+
+
+def read_other_keys(
+    session: ReadSession,
+    shapes: Shapes,
+    relation_ids: Collection[int],
+    incarnations: Collection[int],
+    open_ids: Collection[int] = (),
+) -> OtherKeys:
+    """Read where the keys of these tables were switched; ``open_ids``: transactions that count
+    although still open.
+    """
+    wanted = keyed_otherwise(shapes, relation_ids)
+    if not wanted:
+        return OtherKeys()
+    asked = {
+        "relations": sorted(wanted),
+        "incarnations": list(incarnations),
+        "open": list(open_ids),
+    }
+    changes = []
+    for row in session.prepared_rows(_TIMES, asked):
+        relation_id, version_id, incarnation, commit, lsn, seq, time = row
+        version = shapes.versions.get(version_id)
+        if version is not None and version.key_columns:
+            place = (OPEN_END if commit is None else commit, 1, lsn or 0, seq or 0)
+            key = frozenset(version.key_columns)
+            changes.append(_Change(relation_id, incarnation, place, time, key))
+    return OtherKeys(changes)
