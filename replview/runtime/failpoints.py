@@ -30,6 +30,8 @@ Action = Callable[[], object]
 class Point(StrEnum):
     """The points that there are."""
 
+    #: A batch with ended transactions is about to be stored; no store transaction has begun.
+    BEFORE_STORE = "before_store"
     #: A batch with changes is about to be copied into the store.
     BEFORE_COPY = "before_copy"
     #: Its changes are copied; the store transaction is not committed.

@@ -161,6 +161,8 @@ class WritingThread:
             portion.checkpoint_lsn = idle_lsn
             self._recorder.checkpoint_lsn = idle_lsn
         self._check(max(portion.checkpoint_lsn, batch.server_lsn))
+        if portion.committed:
+            failpoint(Point.BEFORE_STORE)
         self.desired = self._writer.write(portion, batch.server_lsn)
         if portion.committed:
             failpoint(Point.BEFORE_CONFIRM)
