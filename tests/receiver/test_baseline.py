@@ -349,6 +349,7 @@ def test_a_new_incarnation_of_the_slot_ends_it(source: SourceDatabase, record) -
     )
     recording.start()
     wait_for(lambda: recording.slot.incarnations.count() == 2)
+    Baseline.objects.update(rows_per_second=None)
     thread.join(60)
 
     assert failed == ["life_ended"]
