@@ -5,9 +5,13 @@ import threading
 
 import pytest
 
+from decoder.scalars import LSN
+from replview.receiver.sessions.pacing import Feedback
+from replview.runtime.failpoints import FailpointReached, Point
 from replview.store.connecting import connect_store
 from tests.receiver.conftest import BOTH_INTERFACES
 from tests.support.copied_clusters import copied
+from tests.support.failpoints import armed
 from tests.support.recording import store_hangs
 from tests.support.source_databases import SOURCE_SETTINGS, SourceDatabase
 from tests.support.waiting import wait_for
@@ -53,6 +57,47 @@ def test_keepalives_are_answered_while_the_store_hangs(
 
     assert not recording.slot.events.filter(kind="disconnected").exists()
     assert [t.commit_seq for t in recording.transactions()] == [1]
+
+
+@BOTH_INTERFACES
+def test_the_slot_is_advanced_only_once_stored(source: SourceDatabase, record, monkeypatch) -> None:
+    turns: list[int] = []
+    looked_at: list[LSN] = []
+    stored = Feedback.stored
+
+    def noting(self: Feedback, lsn: int) -> None:
+        turns.append(lsn)
+        stored(self, lsn)
+
+    def look_and_fail() -> None:
+        """Read the slot's position before the COMMIT; fail the first of two store transactions."""
+        # A receiver that confirms too early does it meanwhile, or when it closes its session.
+        enough = len(turns) + 6
+        wait_for(lambda: len(turns) >= enough)
+        looked_at.append(_confirmed(source, recording.slot.name))
+        if len(looked_at) == 1:
+            raise FailpointReached(Point.AFTER_COPY)
+
+    monkeypatch.setattr(Feedback, "stored", noting)
+    source.run(TABLE)
+    recording = record(source)
+    recording.caught_up()
+    with armed(Point.AFTER_COPY, look_and_fail):
+        source.run("INSERT INTO t SELECT generate_series(1, 10)")
+        recording.caught_up()
+
+    [transaction] = recording.transactions()
+    assert transaction.inserts == 10
+    assert len(looked_at) == 2
+    assert max(looked_at) < transaction.end_lsn
+    wait_for(lambda: _confirmed(source, recording.slot.name) >= transaction.end_lsn)
+
+
+def _confirmed(source: SourceDatabase, slot: str) -> LSN:
+    query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+    with source.connect() as session:
+        [text] = session.execute(query, [slot]).fetchone()
+    return LSN.parse(text)
 
 
 @BOTH_INTERFACES

@@ -13,7 +13,7 @@ from replview.receiver.sessions import pacing
 from replview.store.connecting import connect_store
 from replview.store.models import Transaction, Transition
 from tests.support.pooler import pooler
-from tests.support.recording import Recording, store_hangs
+from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
 
@@ -179,38 +179,6 @@ def test_a_large_transaction_that_commits_while_left_out_on_the_server_replaces_
     small, large = recording.transactions()
     assert (small.inserts, large.inserts, large.streamed) == (1, 6000, True)
     assert len(recording.changes(large)) == 6000
-
-
-@pytest.mark.slow
-def test_the_slot_is_advanced_only_once_stored(source: SourceDatabase, record, monkeypatch) -> None:
-    turns: list[int] = []
-    stored = pacing.Feedback.stored
-
-    def noting(self: pacing.Feedback, lsn: int) -> None:
-        turns.append(lsn)
-        stored(self, lsn)
-
-    monkeypatch.setattr(pacing.Feedback, "stored", noting)
-    source.run(TABLE)
-    recording = record(source)
-    recording.caught_up()
-    with connect_store() as blocker:
-        blocker.execute("BEGIN")
-        blocker.execute("SELECT FROM slot WHERE id = %s FOR UPDATE", [recording.slot.pk])
-        with source.connect() as connection:
-            [before] = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-        source.run(ROWS.format(1, 10))
-        wait_for(lambda: store_hangs(blocker))
-        # The receiver has looked several times since whether there is anything to confirm.
-        enough = len(turns) + 4
-        wait_for(lambda: len(turns) >= enough)
-        assert store_hangs(blocker)
-        assert _confirmed(recording) <= LSN.parse(before)
-        blocker.execute("ROLLBACK")
-    recording.caught_up()
-
-    [transaction] = recording.transactions()
-    wait_for(lambda: _confirmed(recording) >= transaction.end_lsn)
 
 
 def test_what_another_reader_took_is_a_gap_that_is_named(source: SourceDatabase, record) -> None:
