@@ -2,7 +2,8 @@
 
 import ast
 import sys
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -76,7 +77,18 @@ AT_THE_ROOT = {"__init__", "settings", "urls", "asgi", "celery", "cli"}
 MOUNTS = ("replview.management", "replview.demo")
 
 
-@lru_cache
+@dataclass(frozen=True)
+class _Module:
+    """What the tests ask of a module, found in one reading of it."""
+
+    #: All that it imports, late and under ``TYPE_CHECKING`` too. The name of a relative import
+    #: begins with its dots.
+    imports: frozenset[str]
+    #: Its functions of more than 40 lines, each with its length.
+    long_functions: tuple[str, ...]
+
+
+@cache
 def _modules() -> dict[str, Path]:
     found = {}
     for package in ("decoder", "replview"):
@@ -86,25 +98,29 @@ def _modules() -> dict[str, Path]:
     return found
 
 
-@lru_cache
-def _imports(module: str) -> frozenset[str]:
-    """Return all that a module imports, late and under ``TYPE_CHECKING`` too.
-
-    The name of a relative import begins with its dots.
-    """
-    found: set[str] = set()
+@cache
+def _read(module: str) -> _Module:
+    """Parse a module. Each is parsed once: there are hundreds."""
+    imports: set[str] = set()
+    long: list[str] = []
     for node in ast.walk(ast.parse(_modules()[module].read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            if node.level or not node.module:
-                found.add("." * node.level + (node.module or ""))
-                continue
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & _modules().keys()) or {node.module}
-            if not names <= _modules().keys():
-                found.add(node.module)
-    return frozenset(found - {module})
+            imports |= _imported_from(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > 40:
+                long.append(f"{module}.{node.name}: {lines} lines")
+    return _Module(frozenset(imports - {module}), tuple(long))
+
+
+def _imported_from(node: ast.ImportFrom) -> set[str]:
+    if node.level or not node.module:
+        return {"." * node.level + (node.module or "")}
+    names = {f"{node.module}.{alias.name}" for alias in node.names}
+    found = (names & _modules().keys()) or {node.module}
+    return found if names <= _modules().keys() else found | {node.module}
 
 
 def _within(name: str, package: str) -> bool:
@@ -137,7 +153,7 @@ def test_imports_follow_the_table() -> None:
     forbidden = [
         f"{module} must not import {name}"
         for module in _modules()
-        for name in sorted(_imports(module))
+        for name in sorted(_read(module).imports)
         if not _is_permitted(module, name)
     ]
     assert not forbidden, "\n".join(forbidden)
@@ -159,14 +175,7 @@ def _is_permitted(module: str, name: str) -> bool:
 
 
 def test_no_function_is_longer_than_forty_lines() -> None:
-    long = [
-        f"{module}.{node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for module, path in _modules().items()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno >= 40
-    ]
+    long = [function for module in _modules() for function in _read(module).long_functions]
     assert long == []
 
 
@@ -175,7 +184,7 @@ def test_nothing_else_stands_at_the_root() -> None:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    graph = {m: {i for i in _imports(m) if i in _modules()} for m in _modules()}
+    graph = {m: {i for i in _read(m).imports if i in _modules()} for m in _modules()}
     assert [circle for circle in _circles(graph) if len(circle) > 1] == []
 
 

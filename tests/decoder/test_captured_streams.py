@@ -89,6 +89,15 @@ def first_of_each_kind(captured: Capture) -> list[tuple[bytes, bool]]:
     return found
 
 
+def is_refused(payload: bytes, *, in_stream: bool, parallel: bool) -> bool:
+    """Return whether decoding raises ``ProtocolError``; pytest.raises would take far longer."""
+    try:
+        decode_message(payload, in_stream=in_stream, parallel=parallel)
+    except ProtocolError:
+        return True
+    return False
+
+
 def test_a_message_cut_anywhere_is_refused(subtests: pytest.Subtests) -> None:
     for name in names():
         with subtests.test(name):
@@ -96,8 +105,8 @@ def test_a_message_cut_anywhere_is_refused(subtests: pytest.Subtests) -> None:
             parallel = captured.streaming == "parallel"
             for payload, in_stream in first_of_each_kind(captured):
                 for size in range(len(payload)):
-                    with pytest.raises(ProtocolError):
-                        decode_message(payload[:size], in_stream=in_stream, parallel=parallel)
+                    cut = payload[:size]
+                    assert is_refused(cut, in_stream=in_stream, parallel=parallel), cut
 
 
 def test_a_message_with_a_byte_too_many_is_refused(subtests: pytest.Subtests) -> None:
@@ -106,8 +115,8 @@ def test_a_message_with_a_byte_too_many_is_refused(subtests: pytest.Subtests) ->
             captured = capture(name)
             parallel = captured.streaming == "parallel"
             for payload, in_stream in first_of_each_kind(captured):
-                with pytest.raises(ProtocolError):
-                    decode_message(payload + b"\0", in_stream=in_stream, parallel=parallel)
+                longer = payload + b"\0"
+                assert is_refused(longer, in_stream=in_stream, parallel=parallel), longer
 
 
 @pytest.mark.parametrize("name", ["pg18/01_identity.v1t", "pg18/01_identity.v4b"])
