@@ -147,5 +147,5 @@ def test_whoever_starts_with_the_store_waits_for_it(settings, monkeypatch) -> No
         return answer
 
     monkeypatch.setattr(identity, "_digest", digest)
-    monkeypatch.setattr(identity, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(identity, "AGAIN_SECONDS", 0)
     assert identity.awaited_redis_prefix() == "replview-abc"

@@ -30,7 +30,7 @@ stopping = threading.Event()
 #: An announcement that nobody has read by then is of no use: the sweep has been.
 _EXPIRES_SECONDS = 15.0
 #: A job may fail at once, and be given back: the next is not begun faster than that.
-_PAUSE_SECONDS = 0.5
+PAUSE_SECONDS = 0.5
 
 Claimed = TypeVar("Claimed")
 _kinds: list["Kind[Any]"] = []
@@ -100,7 +100,7 @@ class Kind(Generic[Claimed]):
             self._log(error, "left to another worker")
         finally:
             self._free.release()
-        if self._again and not stopping.wait(_PAUSE_SECONDS):
+        if self._again and not stopping.wait(PAUSE_SECONDS):
             try:
                 self.serve()
             except Exception as error:

@@ -24,7 +24,7 @@ _IDENTITY = """
 """
 #: A process that starts together with the store waits for it so long.
 _WAIT_SECONDS = 60.0
-_AGAIN_SECONDS = 1.0
+AGAIN_SECONDS = 1.0
 
 
 def redis_prefix() -> str:
@@ -45,7 +45,7 @@ def awaited_redis_prefix() -> str:
             if time.monotonic() > deadline:
                 raise
             log.warning("waiting for the store")
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(AGAIN_SECONDS)
 
 
 @cache

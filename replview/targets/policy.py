@@ -40,7 +40,7 @@ _LONGEST = 1000
 _PLACES = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority")
 _BUCKETS = ("s3", "s3a", "gs", "gcs")
 #: A server that takes longer does not answer; what asks it waits for minutes.
-_TRIAL_SECONDS = 20.0
+TRIAL_SECONDS = 20.0
 #: Words of an address's query that carry secrets.
 _SECRETS = re.compile(r"(?i)(secret|password|token|key|sig|signature)=")
 
@@ -183,11 +183,11 @@ def try_target(target: str) -> None:
     folder = Path(__file__).parents[2]
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+            command, cwd=folder, capture_output=True, timeout=TRIAL_SECONDS, check=False
         )
         problem = orjson.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        cause = f"it did not answer within {_TRIAL_SECONDS:.0f} s"
+        cause = f"it did not answer within {TRIAL_SECONDS:.0f} s"
         raise Refused(cause, "See whether it can be reached from here, or choose another") from None
     except orjson.JSONDecodeError:
         raise Refused("trying it ended without an answer", "Try again; see the log") from None

@@ -85,7 +85,7 @@ def test_a_failing_slot_leaves_no_publication_behind(shop) -> None:
 
 
 def test_waiting_for_an_open_transaction_is_told_and_can_be_stopped(shop, monkeypatch) -> None:
-    monkeypatch.setattr("replview.catalog.plan.carrying_out._PROGRESS_SECONDS", 0.2)
+    monkeypatch.setattr("replview.catalog.plan.carrying_out.PROGRESS_SECONDS", 0.2)
     # It waits longer than for any lock: the transaction may take its time.
     monkeypatch.setattr("replview.catalog.connections.LOCK_TIMEOUT_MS", 50)
     stop = threading.Event()

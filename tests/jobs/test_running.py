@@ -53,7 +53,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event = threading.Event()
     monkeypatch.setattr(running, "stopping", event)
     monkeypatch.setattr(running, "_kinds", [])
-    monkeypatch.setattr(running, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(running, "PAUSE_SECONDS", 0.01)
     yield event
     event.set()
     wait_for(lambda: not threads())

@@ -27,7 +27,7 @@ def store(store_dsn):
 
 def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, monkeypatch) -> None:
     recording = write_awkward(source, record)
-    monkeypatch.setattr(batching, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(batching, "BATCH_ROWS", 7)
 
     whole = reading.resolve(store, slot=recording.slot.name)
     assert Slice.from_json(whole.to_json()) == whole
@@ -71,8 +71,8 @@ def test_every_awkward_value_is_read_as_it_was_recorded(source, record, store, m
         read_as_recorded()
     with monkeypatch.context() as patch:
         # As large transactions are, and such as lie scattered.
-        patch.setattr(transactions, "_GROUP_CHANGES", 0)
-        patch.setattr(transactions, "_SPARSE", 0)
+        patch.setattr(transactions, "GROUP_CHANGES", 0)
+        patch.setattr(transactions, "SPARSE", 0)
         read_as_recorded()
 
     # What a number's text would never hold.

@@ -210,7 +210,7 @@ def test_slices_stand_side_by_side_but_never_twice(whole, store_dsn, tmp_path, m
         assert estimated.transactions == whole.through_seq
         assert [each.table for each in estimated.tables] == ["Awkward", "other"]
         assert (estimated.bytes > 0, estimated.nearest) == (True, None)
-        monkeypatch.setattr(planning, "_DERIVED_PER_SECOND", 1.0)
+        monkeypatch.setattr(planning, "DERIVED_PER_SECOND", 1.0)
         derived = estimate(store, replace(whole, before="derived"))
         assert (derived.rows, derived.seconds > estimated.seconds) == (estimated.rows, True)
         later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
@@ -225,7 +225,7 @@ def test_row_groups_end_by_their_values_alone(seed, monkeypatch) -> None:
     """Spark gives other batches, with the same values."""
     chance = random.Random(seed)
     monkeypatch.setattr(files, "GROUP_ROWS", chance.randrange(5, 80))
-    monkeypatch.setattr(files, "_GROUP_BYTES", chance.choice([1, 500, 3000]))
+    monkeypatch.setattr(files, "GROUP_BYTES", chance.choice([1, 500, 3000]))
     text = [None, "", "x" * chance.randrange(50)]
     rows = [
         {"text": chance.choice(text), "number": chance.choice([None, 7]),

@@ -31,7 +31,7 @@ def small_blocks(monkeypatch):
     """Ten places a block, two blocks at once."""
     monkeypatch.setattr(activity, "BLOCK", 10)
     monkeypatch.setattr("replview.store.read.history_places.BLOCK", 10)
-    monkeypatch.setattr(activity, "_TOGETHER", 2)
+    monkeypatch.setattr(activity, "BLOCKS_TOGETHER", 2)
 
 
 def soon() -> float:

@@ -324,8 +324,8 @@ def test_many_rows_together_are_what_each_is_by_itself(shop, monkeypatch) -> Non
     assert len(singly) > 50
     assert before_images(reading_session(), changes) == singly
     # Where one row has too many changes, it is looked for by itself.
-    monkeypatch.setattr("replview.store.read.row_history.row_past._PLACES_A_ROW", 0)
-    monkeypatch.setattr("replview.store.read.row_history.row_past._PLACES_MORE", 3)
+    monkeypatch.setattr("replview.store.read.row_history.row_past.PLACES_A_ROW", 0)
+    monkeypatch.setattr("replview.store.read.row_history.row_past.PLACES_MORE", 3)
     assert before_images(reading_session(), changes) == singly
 
 

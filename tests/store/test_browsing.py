@@ -238,8 +238,8 @@ def pages(wanted: TransactionFilter, *, backwards: bool, limit: int, **more) -> 
 def test_paging_gives_what_a_filter_of_all_rows_gives(seed: int, monkeypatch) -> None:
     record = RandomRecord(seed, monkeypatch)
     # Some of it summed up, some not; looked through in small steps.
-    monkeypatch.setattr(browsing_streams, "_FIRST_CHUNK", record.dice.choice([7, 50]))
-    monkeypatch.setattr(browsing_streams, "_SMALLEST_CHUNK", 3)
+    monkeypatch.setattr(browsing_streams, "FIRST_CHUNK", record.dice.choice([7, 50]))
+    monkeypatch.setattr(browsing_streams, "SMALLEST_CHUNK", 3)
     if seed % 3:
         activity.roll(time.monotonic() + (60 if seed % 3 == 1 else 0.05))
     for _ in range(8):

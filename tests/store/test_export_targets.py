@@ -88,7 +88,7 @@ def test_servers_that_an_address_names_are_under_the_allow_list(
 
 
 def test_a_server_that_does_not_answer_is_given_up(monkeypatch) -> None:
-    monkeypatch.setattr(targets, "_TRIAL_SECONDS", 3.0)
+    monkeypatch.setattr(targets, "TRIAL_SECONDS", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         began = time.monotonic()

@@ -121,7 +121,7 @@ def test_what_a_subtransaction_took_back_was_not_done(history) -> None:
 
 
 def test_a_search_that_runs_out_of_time_says_how_far_it_came(history, monkeypatch) -> None:
-    monkeypatch.setattr("replview.store.read.transactions.streams._FIRST_CHUNK_OF_VALUES", 10)
+    monkeypatch.setattr("replview.store.read.transactions.streams.FIRST_CHUNK_OF_VALUES", 10)
     wanted = TransactionFilter(text="nowhere to be found")
 
     found = find_transactions(reading_session(), wanted, budget_seconds=0)

@@ -53,7 +53,7 @@ def test_tables_and_sizes_are_summed_up_once(made) -> None:
 
 
 def test_it_goes_on_piece_by_piece(made, monkeypatch) -> None:
-    monkeypatch.setattr(relation_minutes, "_TOGETHER", 2)
+    monkeypatch.setattr(relation_minutes, "TRANSACTIONS_TOGETHER", 2)
     for _ in range(5):
         commit(made, (1, 1))
     assert roll() == 5

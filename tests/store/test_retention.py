@@ -227,7 +227,7 @@ def test_lists_and_filters_answer_over_what_is_left(history: Days) -> None:
 
 
 def test_it_goes_on_after_a_crash(history: Days, monkeypatch) -> None:
-    monkeypatch.setattr(retention, "_TOGETHER", 3)
+    monkeypatch.setattr(retention, "TRANSACTIONS_TOGETHER", 3)
     assert retention.drop_day(the(4), deadline=time.monotonic() - 1) is None
     assert retention.is_under_way()
     assert left().count(4) == 1
@@ -248,7 +248,7 @@ def test_it_goes_on_after_a_crash(history: Days, monkeypatch) -> None:
 def test_a_crash_between_any_two_steps_ends_as_no_crash_would(
     history: Days, monkeypatch, where: str, call: int
 ) -> None:
-    monkeypatch.setattr(retention, "_TOGETHER", 3)
+    monkeypatch.setattr(retention, "TRANSACTIONS_TOGETHER", 3)
     real, calls = getattr(retention, where), []
 
     def crashes(*given):

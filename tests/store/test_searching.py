@@ -350,7 +350,7 @@ def test_a_large_transaction_is_read_in_windows(history, monkeypatch) -> None:
 def test_a_page_finds_what_a_walk_that_asks_for_every_before_image_finds(
     history, monkeypatch, seed, where
 ) -> None:
-    monkeypatch.setattr("replview.store.read.changes.batches._UNSURE_AT_FIRST", 2)
+    monkeypatch.setattr("replview.store.read.changes.batches.UNSURE_AT_FIRST", 2)
     # Looked for row by row, or all rows together.
     monkeypatch.setattr(
         "replview.store.read.row_history.before_images.MANY", 1 if seed % 2 else 1000

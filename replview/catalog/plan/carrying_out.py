@@ -16,7 +16,7 @@ from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceProblem, explain, first_line
 
 #: How often to say what slot creation is still waiting for.
-_PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 2.0
 _STOPPED = SourceProblem("stopped", "stopped before it was done", "Try again")
 Say = Callable[[str], None]
 #: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
@@ -130,7 +130,7 @@ def _watch(running: Future[Any], conninfo: str, say: Say, stop: threading.Event)
     while not running.done():
         if stop.wait(0.05):
             raise _STOPPED.anew()
-        if time.monotonic() - spoke_at >= _PROGRESS_SECONDS:
+        if time.monotonic() - spoke_at >= PROGRESS_SECONDS:
             spoke_at = time.monotonic()
             say(waiting_for(conninfo))
 

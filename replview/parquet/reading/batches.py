@@ -25,7 +25,7 @@ from replview.parquet.reading.typed_query import Cells
 
 #: A batch is about so large as CSV, and has no more rows than this.
 _BATCH_BYTES = 8 * 1024 * 1024
-_BATCH_ROWS = 32_768
+BATCH_ROWS = 32_768
 
 
 def copied(
@@ -42,7 +42,7 @@ def copied(
     for row in _rows(connection.pgconn, statement.as_bytes(connection)):
         waiting.append(row)
         size += len(row)
-        if size >= _BATCH_BYTES or len(waiting) >= _BATCH_ROWS:
+        if size >= _BATCH_BYTES or len(waiting) >= BATCH_ROWS:
             yield _parsed(b"".join(waiting), fields)
             waiting, size = [], 0
     if waiting:

@@ -29,10 +29,10 @@ _PAGE = 20_000
 #: Read together: transactions, their changes, and the bytes of those in the stream. A transaction
 #: that has more is a group of its own.
 _GROUP = 5_000
-_GROUP_CHANGES = 32_768
+GROUP_CHANGES = 32_768
 _GROUP_BYTES = 16 * 1024 * 1024
 #: Transactions are read by a range where at least one of so many in it is wanted.
-_SPARSE = 4
+SPARSE = 4
 #: Where identifiers fall more often than once in so many transactions, the server sorts.
 _SHORT_RUN = 50
 
@@ -85,7 +85,7 @@ class Group:
         rows = self.rows
         return bool(
             pc.sum(rows["bytes"]).as_py() <= _GROUP_BYTES
-            and pc.sum(rows["changes"]).as_py() <= _GROUP_CHANGES
+            and pc.sum(rows["changes"]).as_py() <= GROUP_CHANGES
         )
 
     @property
@@ -125,7 +125,7 @@ def _page(
 
 def _looked_at(connection: Connection, group: Group) -> Group:
     ends = pc.min_max(group.rows["id"])
-    most = group.rows.num_rows * _SPARSE
+    most = group.rows.num_rows * SPARSE
     asked = {"first": ends["min"].as_py(), "last": ends["max"].as_py(), "most": most + 1}
     [(count, aborted)] = connection.execute(_BETWEEN, asked).fetchall()
     among = count if group.ascending and count <= most else None
@@ -195,7 +195,7 @@ def _cut(rows: pa.Table) -> Iterator[tuple[int, int]]:
     while begin < end:
         stop = min(
             begin + _GROUP,
-            bisect_right(changes, changes[begin] + _GROUP_CHANGES) - 1,
+            bisect_right(changes, changes[begin] + GROUP_CHANGES) - 1,
             bisect_right(sizes, sizes[begin] + _GROUP_BYTES) - 1,
         )
         yield begin, max(stop, begin + 1)

@@ -34,7 +34,7 @@ from replview.parquet.writing.targets import Target
 from replview.runtime.failpoints import Point, failpoint
 
 GROUP_ROWS = 131_072
-_GROUP_BYTES = 64 * 1024 * 1024
+GROUP_BYTES = 64 * 1024 * 1024
 #: Batches that may wait.
 _DEPTH = 2
 _END = object()
@@ -74,13 +74,13 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
         sizes, begin, before = _sizes(batch), 0, 0
         while begin < batch.num_rows:
             full = bisect_left(
-                range(batch.num_rows), _GROUP_BYTES - size + before, key=lambda n: sizes[n].as_py()
+                range(batch.num_rows), GROUP_BYTES - size + before, key=lambda n: sizes[n].as_py()
             )
             end = min(begin + GROUP_ROWS - rows, full + 1, batch.num_rows)
             waiting.append(batch.slice(begin, end - begin))
             rows, size = rows + end - begin, size + sizes[end - 1].as_py() - before
             begin, before = end, sizes[end - 1].as_py()
-            if rows >= GROUP_ROWS or size >= _GROUP_BYTES:
+            if rows >= GROUP_ROWS or size >= GROUP_BYTES:
                 yield pa.Table.from_batches(waiting, schema).combine_chunks()
                 waiting, rows, size = [], 0, 0
     if rows:

@@ -204,7 +204,7 @@ _ROWS_PER_SECOND = 150_000.0
 _STREAM_BYTES_PER_SECOND = 30_000_000.0
 _SPARK_SECONDS = 6.0
 #: Changes whose row before is looked up in the record.
-_DERIVED_PER_SECOND = 2_500.0
+DERIVED_PER_SECOND = 2_500.0
 
 _NEAREST = """
     (SELECT {time}, {lsn}::text FROM transaction t
@@ -248,7 +248,7 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
     rows = sum(table.rows or 0 for table in tables)
     streamed = rows * sizes.bytes_per_change / _STREAM_BYTES_PER_SECOND
     seconds = _BEGIN_SECONDS + max(rows / _ROWS_PER_SECOND, streamed)
-    seconds += _looked_up(connection, part) / _DERIVED_PER_SECOND
+    seconds += _looked_up(connection, part) / DERIVED_PER_SECOND
     spark = spark_writes(rows)
     return Estimate(
         rows=rows,

@@ -50,7 +50,7 @@ from replview.store.sums.activity import recount
 log = logging.getLogger(__name__)
 
 #: Transactions of one piece.
-_TOGETHER = 2000
+TRANSACTIONS_TOGETHER = 2000
 #: Dropping a partition locks its parent: who writes waits for us no longer than that. More than
 #: deadlock_timeout (1 s by default), after which an autovacuum of the partition gives way.
 _LOCK_TIMEOUT = "1500ms"
@@ -301,12 +301,12 @@ def _place(incarnation: int, lsn: str) -> tuple[int, int]:
 def _delete_some(low: int, high: int) -> bool:
     """A piece of a day's rows; False: that was the last."""
     ids = Transaction.objects.filter(pk__gte=low, pk__lt=high).order_by("pk")
-    piece = list(ids.values_list("pk", flat=True)[:_TOGETHER])
-    until = piece[-1] + 1 if len(piece) == _TOGETHER else high
+    piece = list(ids.values_list("pk", flat=True)[:TRANSACTIONS_TOGETHER])
+    until = piece[-1] + 1 if len(piece) == TRANSACTIONS_TOGETHER else high
     for belonging in (Transition, AbortedSubtransaction, LargeValue, Baseline):
         belonging.objects.filter(transaction_id__gte=low, transaction_id__lt=until).delete()
     Transaction.objects.filter(pk__gte=low, pk__lt=until).delete()
-    return len(piece) == _TOGETHER
+    return len(piece) == TRANSACTIONS_TOGETHER
 
 
 def _drop_partition(day: dt.date) -> bool:

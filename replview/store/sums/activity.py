@@ -18,7 +18,7 @@ from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, Rel
 from replview.store.read.history_places import BLOCK, next_block
 
 #: Blocks of one store transaction, where so many wait: actors' sums are then written once for all.
-_TOGETHER = 10
+BLOCKS_TOGETHER = 10
 
 # Incarnations with a whole block that is not in the sums yet, but of no slot that is being removed.
 _BEHIND = """
@@ -248,7 +248,7 @@ def _roll_some(incarnation: int) -> int:
         if taken is None:
             return 0
         first = next_block(taken[0])
-        count = min((taken[1] + 1) // BLOCK - first, _TOGETHER)
+        count = min((taken[1] + 1) // BLOCK - first, BLOCKS_TOGETHER)
         if count <= 0:
             return 0
         values = values_of(incarnation, first, first + count - 1)

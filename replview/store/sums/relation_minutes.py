@@ -13,7 +13,7 @@ from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMin
 from replview.store.sums.activity import roll_incarnations, take_mark
 
 #: Transactions of one store transaction.
-_TOGETHER = 5000
+TRANSACTIONS_TOGETHER = 5000
 KEPT_DAYS = 30
 
 _BEHIND = """
@@ -100,7 +100,7 @@ def _roll_some(incarnation: int) -> int:
         taken = take_mark(cursor, "minute_mark", incarnation)
         if taken is None or taken[1] <= taken[0]:
             return 0
-        low, high = taken[0], min(taken[1], taken[0] + _TOGETHER)
+        low, high = taken[0], min(taken[1], taken[0] + TRANSACTIONS_TOGETHER)
         values = {"incarnation": incarnation, "low": low, "high": high}
         cursor.execute(_ADD_TABLES, values)
         cursor.execute(_ADD_SIZES, values)

@@ -28,7 +28,7 @@ _UNSURE_AT_ONCE = 2000
 #: A read that leaves more than this is followed by smaller ones.
 _MUCH_UNSURE = 1000
 #: The same where only the first are wanted: few at first, and more while nothing is found.
-_UNSURE_AT_FIRST = 60
+UNSURE_AT_FIRST = 60
 
 #: In the text of a row, as JSONB writes it: within a value the quotes would be escaped.
 _MASKED = '{"$masked": true}'
@@ -163,7 +163,7 @@ class ChangeReader:
         #: What several reads' before images share, and those asked for (None: nothing is known).
         self.shared = Shared()
         self.before: dict[tuple[int, int], Before | None] = {}
-        self._at_once = _UNSURE_AT_FIRST
+        self._at_once = UNSURE_AT_FIRST
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
         #: Not all changes of the transactions that are read are of one actor.

@@ -21,8 +21,8 @@ from replview.store.read.session import ReadSession, array_text
 MANY = 100
 #: Places read for a row, on average: where rows have more (changed thousands of times), the newest
 #: few of each are found sooner one by one.
-_PLACES_A_ROW = 20
-_PLACES_MORE = 1000
+PLACES_A_ROW = 20
+PLACES_MORE = 1000
 
 _PLACES = """
     SELECT c.relation_id, c.key_hash, (c.lsn - '0/0')::bigint, c.seq, c.transaction_id
@@ -95,7 +95,7 @@ class EarlierPlaces:
         missing = {lookup.row for lookup in lookups} - self._known.keys()
         if not missing:
             return True
-        most = _PLACES_A_ROW * len(missing) + _PLACES_MORE
+        most = PLACES_A_ROW * len(missing) + PLACES_MORE
         relation_ids, hashes = ({row[part] for row in missing} for part in (0, 1))
         last = str(LSN(max(lookup.until[0] for lookup in lookups)))
         read = self._session.prepared_rows(

@@ -18,10 +18,10 @@ LONG_AGO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Range = tuple[int, int]
 
 #: How much of history one statement looks through at first, then by how long that took.
-_FIRST_CHUNK = 16 * BLOCK
-_FIRST_CHUNK_OF_VALUES = 500
+FIRST_CHUNK = 16 * BLOCK
+FIRST_CHUNK_OF_VALUES = 500
 _LARGEST_CHUNK = 1000 * BLOCK
-_SMALLEST_CHUNK = 50
+SMALLEST_CHUNK = 50
 _WANTED_SECONDS = 0.06
 #: Ranges of one statement.
 _RANGES = 200
@@ -74,7 +74,7 @@ class PlacedStream(Stream):
     #: Places not looked at yet.
     low: int = 1
     high: int = 0
-    chunk: int = _FIRST_CHUNK
+    chunk: int = FIRST_CHUNK
 
     def __post_init__(self) -> None:
         self.high = self.incarnation.commit_seq
@@ -86,9 +86,9 @@ class PlacedStream(Stream):
 
     def begin(self, *, reads_values: bool, indexed: bool) -> None:
         if reads_values:
-            self.chunk = _FIRST_CHUNK_OF_VALUES
+            self.chunk = FIRST_CHUNK_OF_VALUES
         elif indexed:
-            self.chunk = 12 * _FIRST_CHUNK
+            self.chunk = 12 * FIRST_CHUNK
 
     def next_ranges(self, wanted: int) -> list[Range]:
         """What to look through next, in reading order, where so many rows are wanted."""
@@ -168,7 +168,7 @@ class PlacedStream(Stream):
     def pace(self, seconds: float) -> None:
         """The last statement took so long: the next looks through more, or less."""
         factor = min(max(_WANTED_SECONDS / max(seconds, 0.001), 0.25), 16.0)
-        self.chunk = int(min(max(self.chunk * factor, _SMALLEST_CHUNK), _LARGEST_CHUNK))
+        self.chunk = int(min(max(self.chunk * factor, SMALLEST_CHUNK), _LARGEST_CHUNK))
 
     @property
     def next_cut(self) -> int:
