@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the job that a file describes; returns the exit status."""
     path, stopped = begin(arguments)
     try:
-        say(_run(orjson.loads(path.read_bytes()), stopped))
+        say(write_slice(orjson.loads(path.read_bytes()), stopped))
     except Cancelled:
         log.info("stopped")
         return STOPPED
@@ -127,7 +127,11 @@ def _where(spark: str | None, wanted: Slice) -> str | None:
     return spark if spark_writes(rows) else None
 
 
-def _run(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
+def write_slice(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
+    """Write the slice that ``job`` describes, and count what is there.
+
+    Raises ``TargetProblem``, and ``Cancelled`` once ``stopped`` is set.
+    """
     wanted, target = Slice.from_json(job["slice"]), Target.of(job["target"])
     log.info("%s/%s, %s…%s", wanted.source, wanted.slot, wanted.after_seq + 1, wanted.through_seq)
     left = abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])

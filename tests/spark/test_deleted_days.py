@@ -13,7 +13,6 @@ from pyspark.errors import PySparkException
 from replview.features.archive import job as archiving
 from replview.parquet import reading
 from replview.parquet.reading import StoreProblem
-from replview.spark import archive_job as job
 from replview.spark.data_source import ReplviewDataSource
 from replview.store import instance_settings
 from replview.store.models import Change, MaskRule, Transaction
@@ -23,6 +22,7 @@ from replview.store.retention.deletion import drop_day
 from replview.store.write.partitions import ensure_partitions
 from tests.spark.awkward import write_awkward
 from tests.spark.streaming import stream_into
+from tests.support.archive_here import archive_here
 
 pytestmark = pytest.mark.slow
 
@@ -60,16 +60,13 @@ def archived(tmp_path: Path, monkeypatch, store_dsn: str) -> Callable[[], str]:
     """Archives all that is old enough, in this process; gives the archive's root."""
     root = str(tmp_path / "archive")
 
-    def written(step: archive.Step, stop: threading.Event) -> tuple[int, dict[str, object]]:
-        return 0, job._run({"slice": archiving._slice(step), "target": step.target}, stop)
-
     def run() -> str:
         instance_settings.write("archive.target", root, "somebody")
         assert archiving.work_off(threading.Event())
         return root
 
     monkeypatch.setenv("REPLVIEW_STORE_URL", store_dsn)
-    monkeypatch.setattr(archiving, "_written", written)
+    archive_here(monkeypatch)
     return run
 
 

@@ -57,7 +57,7 @@ def compact(stop: threading.Event, *, all_of_it: bool = False) -> tuple[list[int
     for mark in archive.marks():
         while all_of_it or _compacted.get(mark.pk) != mark.through_seq:
             try:
-                status, result = _process(COMPACTING, _compacting(mark, fast=all_of_it), stop)
+                status, result = run_process(COMPACTING, _compacting(mark, fast=all_of_it), stop)
             except OSError as error:
                 status, result = 1, {"problem": f"the job cannot be started: {error.strerror}"}
             if stop.is_set():
@@ -121,12 +121,16 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
     # Not as for exports: an archive is written every few hours, and a JVM is nobody's wish.
     order = {"slice": _slice(step), "target": step.target, "abandoned": left,
              "spark": os.environ.get("REPLVIEW_SPARK") or None}  # fmt: skip
-    return _process(MODULE, order, stop)
+    return run_process(MODULE, order, stop)
 
 
-def _process(
+def run_process(
     module: str, job: Mapping[str, object], stop: threading.Event
 ) -> tuple[int, Mapping[str, Any]]:
+    """Run a job in a process of its own. Returns its exit status and its result.
+
+    Raises ``OSError`` where it cannot be started.
+    """
     folder = log_path().parent
     folder.mkdir(parents=True, exist_ok=True)
     if log_path().exists() and log_path().stat().st_size > _LOG_BYTES:

@@ -10,13 +10,12 @@ from django.test import Client
 
 from replview.acts.sources import rename_source
 from replview.features.archive import job as archiving
-from replview.spark import archive_job as job
 from replview.store import instance_settings
-from replview.store.connecting import store_conninfo
 from replview.store.models import Transaction
 from replview.store.read.rows import signed_hash
 from replview.store.retention import deletion as retention
 from replview.store.write.partitions import ensure_partitions
+from tests.support.archive_here import archive_here
 from tests.support.days import Days, days_ago, row, the, today
 from tests.support.people import make_user
 
@@ -42,15 +41,7 @@ def deleted(transactional_db, tmp_path: Path, monkeypatch) -> Days:
     history.slot.save()
     instance_settings.write("archive.target", str(tmp_path / "archive"), "somebody")
     instance_settings.write("archive.after_hours", 0, "somebody")
-    monkeypatch.setenv("REPLVIEW_STORE_URL", store_conninfo())
-    monkeypatch.setattr(
-        archiving,
-        "_written",
-        lambda step, stop: (
-            0,
-            job._run({"slice": archiving._slice(step), "target": step.target}, stop),
-        ),
-    )
+    archive_here(monkeypatch)
     assert archiving.work_off(threading.Event()) == 1
     return history
 

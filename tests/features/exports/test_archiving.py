@@ -1,7 +1,6 @@
 """What is due goes to the archive by job processes, is counted there, and can be gone on with."""
 
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ from replview.features.archive import job as archiving
 from replview.parquet.slices import Slice
 from replview.parquet.writing import exporting, manifests
 from replview.parquet.writing.targets import Target
-from replview.spark import archive_job as job
 from replview.store import instance_settings
+from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark, SlotEvent, Transaction
 from replview.store.retention import archive
+from tests.support.archive_here import archive_here
 from tests.support.digests import digests
 from tests.support.history_rows import WHEN, History, insert
 
@@ -31,26 +31,10 @@ def archived(history: History, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def within(monkeypatch, store_dsn_of_test: str) -> None:
-    """The job in this process: a process of its own takes a second to start."""
-
-    def written(step: archive.Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
-        order = {"slice": archiving._slice(step), "target": step.target}
-        try:
-            return 0, job._run(order, stop)
-        except job.TargetProblem as error:
-            return 1, {"problem": error.cause, "remedy": error.remedy}
-
-    monkeypatch.setenv("REPLVIEW_STORE_URL", store_dsn_of_test)
-    monkeypatch.setattr(archiving, "_written", written)
+def within(monkeypatch) -> None:
+    """Archive in this process, and compact nothing."""
+    archive_here(monkeypatch)
     monkeypatch.setattr(archiving, "compact", lambda stop: None)
-
-
-@pytest.fixture
-def store_dsn_of_test() -> str:
-    from replview.store.connecting import store_conninfo
-
-    return store_conninfo()
 
 
 def work_off_once() -> bool:
@@ -181,34 +165,34 @@ def test_what_is_counted_is_what_stands_there(archived: Path, within: None, monk
 
 
 def test_slices_of_somebody_else_are_none_of_the_archive(
-    archived: Path, within: None, history: History, store_dsn_of_test: str
+    archived: Path, within: None, history: History
 ) -> None:
     part = Slice(
         source="shop", slot="replview", incarnation_id=history.incarnation.pk, incarnation=1,
         after_seq=0, through_seq=2, operations=("insert",),
     )  # fmt: skip
-    exporting.export(part, Target.of(str(archived)), dsn=store_dsn_of_test)
+    exporting.export(part, Target.of(str(archived)), dsn=store_conninfo())
     assert work_off() == 0
     assert "another slice of the same transactions" in ArchiveMark.objects.get().problem
 
 
 def test_slices_that_spark_wrote_are_taken_as_its_own(
-    archived: Path, within: None, history: History, store_dsn_of_test: str
+    archived: Path, within: None, history: History
 ) -> None:
     part = Slice(
         source="shop", slot="replview", incarnation_id=history.incarnation.pk, incarnation=1,
         after_seq=0, through_seq=2,
     )  # fmt: skip
-    exporting.export(part, Target.of(str(archived)), dsn=store_dsn_of_test)
+    exporting.export(part, Target.of(str(archived)), dsn=store_conninfo())
     assert work_off() == 2
     assert ArchiveMark.objects.get().through_seq == 3
     assert [row["id"] for row in rows(archived)] == ["1", "2", "3", "3"]
 
 
-def test_only_one_archives(archived: Path, within: None, store_dsn_of_test: str) -> None:
+def test_only_one_archives(archived: Path, within: None) -> None:
     import psycopg
 
-    with psycopg.connect(store_dsn_of_test, autocommit=True) as other:
+    with psycopg.connect(store_conninfo(), autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(%s)", [archive._LOCK])
         assert work_off() == 0
         other.execute("SELECT pg_advisory_unlock_all()")

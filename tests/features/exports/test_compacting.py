@@ -284,7 +284,6 @@ def test_a_worker_does_it_by_the_way_and_a_command_at_once(
     monkeypatch.setattr("replview.store.retention.archive.MOST_TRANSACTIONS", 5)
     Transaction.objects.update(stored_at=WHEN)
     stop = threading.Event()
-    monkeypatch.setattr(archiving, "_compacted", {})
     assert archiving.work_off(stop) > 2
     assert len(manifests(target, FOLDER)) == 1
     assert ArchiveMark.objects.get().size_bytes == size_bytes(target)
