@@ -1,6 +1,7 @@
 """The transactions page: its filters as links and menus, its list, and what it says of them."""
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -17,7 +18,7 @@ from replview.access.page import GET, VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
 from replview.store.fields import LSN
 from replview.store.models import Slot, Transaction
-from replview.store.read.coverage import coverage_of
+from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.days import last_deleted_day
 from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
 from replview.store.read.table_names import unknown_tables
@@ -107,8 +108,36 @@ class Place:
     choose_first: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationLink:
+    """A letter of the segment of operations."""
+
+    letter: str
+    name: str
+    #: Whether its changes are shown.
+    on: bool
+    #: Pressing the first leaves it alone, pressing more adds them.
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingFound:
+    """What the record says where the list is empty."""
+
+    #: Tables of the filter of which there is no change, under any name they had.
+    unknown_tables: list[str]
+    #: What the record of the slot vouches for; None where no slot is chosen.
+    coverage: Coverage | None
+    #: The last day that was deleted, with all before it.
+    deleted_until: dt.date | None
+    #: The nearest transaction before the time asked for that passes all the rest.
+    nearest: TransactionLine | None
+
+
 @dataclass(slots=True, kw_only=True)
 class TransactionsPage:
+    """A part of the list of transactions, and what narrows it."""
+
     wanted: TransactionFilter
     place: Place
     slot: Slot | None
@@ -117,11 +146,14 @@ class TransactionsPage:
     tables: list[str]
     #: More than one slot is in view: each row says whose it is.
     several: bool
-    #: Where nothing of the time asked for passes: the nearest that does.
-    nearest: TransactionLine | None = None
+    operations: list[OperationLink]
     words: str = ""
     more_set: int = 0
-    operations: list[dict[str, Any]] = field(default_factory=list)
+    #: None where the list has lines.
+    nothing: NothingFound | None = None
+    #: The slots to choose from, ``source/name`` and address, *all* first; empty where there is one.
+    slots: list[tuple[str, str]] = field(default_factory=list)
+    states: tuple[str, ...] = STATES
 
     def url(self, **changes: str) -> str:
         return list_url(self.wanted, **changes)
@@ -143,6 +175,10 @@ class TransactionsPage:
     @property
     def clear_url(self) -> str:
         return list_url(TransactionFilter(slot=self.wanted.slot))
+
+    @property
+    def download_query(self) -> str:
+        return urlencode(self.wanted.words() | {"slot": str(self.slot or "")}, safe="/,")
 
     @property
     def at_newest(self) -> bool:
@@ -196,7 +232,25 @@ def _jump(at: str, slot: str) -> Place:
     return Place(cursor=cursor, at=at, chosen=row.pk)
 
 
-def read_page(words: QueryDict, slot: Slot | None, several: bool) -> TransactionsPage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """The transactions that a search leads to, where it may mean several."""
+
+    text: str
+    found: list[Transaction]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more."""
+        return len(self.found) == MOST_MATCHES
+
+
+def read_page(
+    words: QueryDict, slot: Slot | None, several: bool, names: Sequence[str] = ()
+) -> TransactionsPage:
+    """Read what the address asks for. ``names`` are the slots to choose from, where there are
+    several.
+    """
     wanted = wanted_of(words)
     place = place_of(words, wanted.slot)
     found = listing.find_transactions(
@@ -208,40 +262,50 @@ def read_page(words: QueryDict, slot: Slot | None, several: bool) -> Transaction
         budget_seconds=_BUDGET_SECONDS,
         tables_most=_TABLES_LIMIT,
     )
-    names = found.tables
     if place.choose_first and found.rows:
         place.chosen = found.rows[0].id
-    lines = transaction_lines(found.rows, found.slots, names, place.chosen)
+    lines = transaction_lines(found.rows, found.slots, found.tables, place.chosen)
     page = TransactionsPage(
         wanted=wanted,
         place=place,
         slot=slot,
         lines=[*lines],
         found=found,
-        tables=sorted({table_word(*name) for name in names.values()} | {*wanted.tables}),
+        tables=sorted({table_word(*name) for name in found.tables.values()} | {*wanted.tables}),
         several=several,
+        operations=[_operation(wanted, letter) for letter in OPERATIONS],
         words=filter_text(wanted),
         more_set=sum(1 for name in MORE_WORDS if wanted.words().get(name)),
+        slots=[(name, list_url(wanted, slot=name)) for name in ("", *names)] if names else [],
     )
-    page.operations = [_operation(wanted, letter) for letter in OPERATIONS]
     if slot is not None and lines:
         page.lines = with_markers(lines, slot.pk, newest=page.at_newest)
-    elif not lines and found.complete:
-        page.nearest = _nearest(wanted)
+    if not lines:
+        page.nothing = _nothing_found(wanted, slot, complete=found.complete)
     return page
 
 
-def _operation(wanted: TransactionFilter, letter: str) -> dict[str, object]:
-    """A letter of the segment: pressing the first leaves it alone, pressing more adds them."""
+def _nothing_found(wanted: TransactionFilter, slot: Slot | None, *, complete: bool) -> NothingFound:
+    """Read what the record vouches for, which is told where it is asked for: nothing was found."""
+    session = reading_session()
+    return NothingFound(
+        unknown_tables=unknown_tables(session, wanted.tables, str(slot or "")),
+        coverage=None if slot is None else coverage_of(session, slot),
+        deleted_until=last_deleted_day(session),
+        nearest=_nearest(wanted) if complete else None,
+    )
+
+
+def _operation(wanted: TransactionFilter, letter: str) -> OperationLink:
     everything = wanted.ops == OPERATIONS
     chosen = "" if everything else wanted.ops
     turned = chosen.replace(letter, "") if letter in chosen else chosen + letter
-    return {
-        "letter": letter,
-        "name": OPERATIONS_MANY[letter],
-        "on": letter in wanted.ops,
-        "url": list_url(wanted, ops="".join(one for one in OPERATIONS if one in turned)),
-    }
+    return OperationLink(
+        letter=letter,
+        name=OPERATIONS_MANY[letter],
+        on=letter in wanted.ops,
+        url=list_url(wanted, ops="".join(one for one in OPERATIONS if one in turned)),
+    )
 
 
 def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
@@ -278,25 +342,10 @@ def transactions(request: HttpRequest) -> HttpResponse:
         slot = views[0].slot
         # The header's scope is the slot that is shown, chosen or not.
         scope_to(request, slot)
-    page = read_page(request.GET, slot, several=slot is None)
+    names = sorted(str(view.slot) for view in views) if len(views) > 1 else []
+    page = read_page(request.GET, slot, several=slot is None, names=names)
     searched_transactions(page.wanted, None if slot is None else slot.source_id)
-    names = ["", *sorted(str(view.slot) for view in views)] if len(views) > 1 else []
-    content = {
-        "page": page,
-        "wanted": page.wanted,
-        "slot": slot,
-        "slots": [(name, list_url(page.wanted, slot=name)) for name in names],
-        "states": STATES,
-        "saved": saved_filters(request, "transactions"),
-        "download_query": urlencode(page.wanted.words() | {"slot": str(slot or "")}, safe="/,"),
-    }
-    if not page.lines:
-        content["unknown_tables"] = unknown_tables(
-            reading_session(), page.wanted.tables, str(slot or "")
-        )
-        # What the record vouches for is told where it is asked for: where nothing was found.
-        content["coverage"] = None if slot is None else coverage_of(reading_session(), slot)
-        content["deleted_until"] = last_deleted_day(reading_session())
+    content = {"page": page, "saved": saved_filters(request, "transactions")}
     return render(request, "transactions/transactions.html", content)
 
 
@@ -314,9 +363,14 @@ def search(request: HttpRequest) -> HttpResponse:
     if len(found) == 1:
         return redirect("transaction", transaction_id=found[0].pk)
     if found:
-        page = {"text": text, "found": found, "is_cut": len(found) == MOST_MATCHES}
-        return render(request, "transactions/search/several.html", page)
+        matches = Matches(text=text, found=found)
+        return render(request, "transactions/search/several.html", {"page": matches})
     if not text.isdigit() and read_time(text) is not None:
         query = urlencode({**({"slot": slot} if slot else {}), "at": text}, safe="/:")
         return redirect(f"{reverse('transactions')}?{query}")
-    return render(request, "transactions/search/nothing.html", {"text": text}, status=404)
+    return render(
+        request,
+        "transactions/search/nothing.html",
+        {"page": Matches(text=text, found=[])},
+        status=404,
+    )

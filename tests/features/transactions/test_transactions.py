@@ -9,7 +9,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from replview.features.transactions.list_page import TransactionsPage
 from replview.store.models import Relation, SavedFilter, SlotEvent, Transaction
+from replview.ui.changes.transaction_lines import MarkerLine, TransactionLine
 from tests.support.history_rows import WHEN, History, insert
 from tests.support.page_elements import EVIL, plain, text_of
 from tests.support.people import make_user
@@ -35,35 +37,51 @@ def history(db) -> History:
     return made
 
 
-def xids(response) -> list[int]:
+def shown(client: Client, query: str | dict[str, str] = "") -> TransactionsPage:
+    """Return the data of the page at an address."""
+    address = query if isinstance(query, str) and query.startswith("/") else "/transactions/"
+    answer = client.get(address, query if isinstance(query, dict) else {})
+    assert isinstance(answer.context["page"], TransactionsPage)
+    return answer.context["page"]
+
+
+def xids(page: TransactionsPage) -> list[int | None]:
     """The transactions shown, in order."""
-    return [int(xid) for xid in re.findall(r'data-copy="(\d+)" data-tip', text_of(response))]
-
-
-def link(response, word: str) -> str:
-    """Where the link of that word leads."""
-    found = re.search(rf'href="([^"]+)"[^>]*>(?:<svg.*?</svg>)?{word}</a>', text_of(response))
-    assert found, word
-    return found[1].replace("&amp;", "&")
+    return [line.row.xid for line in page.lines if isinstance(line, TransactionLine)]
 
 
 def test_the_newest_stand_first_and_links_lead_through_all_and_back(signed_in, history) -> None:
-    first = signed_in.get("/transactions/")
-    second = signed_in.get(link(first, "Older"))
-    third = signed_in.get(link(second, "Older"))
+    first = shown(signed_in)
+    second = shown(signed_in, first.older_url)
+    third = shown(signed_in, second.older_url)
 
     assert xids(first) + xids(second) + xids(third) == list(range(830, 700, -1))
-    assert "This is the beginning of the record" in plain(third)
-    assert xids(signed_in.get(link(third, "Newer"))) == xids(second)
-    assert xids(signed_in.get(link(third, "Newest"))) == xids(first)
-    assert xids(signed_in.get(link(first, "Oldest"))) == list(range(750, 700, -1))
+    assert (first.newer_url, first.at_newest, third.older_url) == (None, True, None)
+    assert xids(shown(signed_in, third.newer_url)) == xids(second)
+    assert xids(shown(signed_in, third.url())) == xids(first)
+    assert xids(shown(signed_in, first.oldest_url)) == list(range(750, 700, -1))
+
+
+def test_the_page_renders(signed_in, history) -> None:
+    first = signed_in.get("/transactions/?slot=shop/replview&actor=alice")
+    last = signed_in.get(first.context["page"].older_url)
+    data = last.context["page"]
+
+    assert "of shop/replview by alice, newest first" in plain(first)
+    rows = re.findall(r'data-copy="(\d+)" data-tip', text_of(last))
+    assert [int(xid) for xid in rows] == xids(data)
+    html = text_of(last).replace("&amp;", "&")
+    for address in (data.newer_url, data.url(), data.clear_url, *(o.url for o in data.operations)):
+        assert f'href="{address}"' in html
+    assert f"/download/?{data.download_query}&format=csv" in html
+    assert "This is the beginning of the record for these filters" in plain(last)
 
 
 def test_filters_narrow_the_list_and_are_told(signed_in, history) -> None:
-    answer = signed_in.get("/transactions/?slot=shop/replview&actor=alice&origin=berlin")
+    page = shown(signed_in, "/transactions/?slot=shop/replview&actor=alice&origin=berlin")
 
-    assert xids(answer) == list(range(830, 700, -10))
-    assert "of shop/replview by alice, from berlin, newest first" in plain(answer)
+    assert xids(page) == list(range(830, 700, -10))
+    assert (str(page.slot), page.words) == ("shop/replview", "by alice, from berlin")
     for query, number in (
         ("q=alice", 50),
         ("tables=public.orders&tables=public.none&ops=I", 50),
@@ -74,7 +92,17 @@ def test_filters_narrow_the_list_and_are_told(signed_in, history) -> None:
         ("id=777", 1),
         ("since=2026-11-20T07:59:15Z&until=2026-11-20T07:59:17Z", 2),
     ):
-        assert len(xids(signed_in.get(f"/transactions/?{query}"))) == number, query
+        assert len(xids(shown(signed_in, f"/transactions/?{query}"))) == number, query
+
+
+def test_pressing_a_letter_leaves_it_alone_and_more_are_added(signed_in, history) -> None:
+    letters = {one.letter: one for one in shown(signed_in).operations}
+    assert all(one.on for one in letters.values())
+    assert parse_qs(urlsplit(letters["I"].url).query)["ops"] == ["I"]
+
+    letters = {one.letter: one for one in shown(signed_in, letters["I"].url).operations}
+    assert [one.letter for one in letters.values() if one.on] == ["I"]
+    assert parse_qs(urlsplit(letters["D"].url).query)["ops"] == ["ID"]
 
 
 def test_what_is_not_understood_is_told_and_nothing_breaks(signed_in, history) -> None:
@@ -105,27 +133,27 @@ def test_one_jumps_to_a_time_an_lsn_an_xid_or_a_gid(signed_in, history, at) -> N
     row = Transaction.objects.get(xid=777)
     row.gid = "pay_1"
     row.save()
-    shown = signed_in.get("/transactions/", {"at": at})
+    page = shown(signed_in, {"at": at})
 
-    first = 760 if "T" in at else 777
-    rows = re.findall(r'data-tx="(\d+)"', text_of(shown))
-    assert int(rows[0]) == Transaction.objects.get(xid=first).pk
-    assert signed_in.get(link(shown, "Newer")).status_code == 200
+    assert xids(page)[0] == (760 if "T" in at else 777)
+    assert not page.at_newest
+    assert signed_in.get(page.newer_url).status_code == 200
 
 
 def test_one_jumps_to_the_commit_an_lsn_falls_into(signed_in, history) -> None:
     lsn = str(Transaction.objects.get(xid=777).commit_lsn)
-    shown = signed_in.get("/transactions/", {"at": lsn})
+    answer = signed_in.get("/transactions/", {"at": lsn})
 
-    assert xids(shown)[0] == 777
-    assert "From " in plain(shown)
+    assert xids(answer.context["page"])[0] == 777
+    assert "From " in plain(answer)
 
 
 def test_a_jump_to_nothing_says_so(signed_in, history) -> None:
     answer = signed_in.get("/transactions/?at=no_such_gid")
 
+    assert not answer.context["page"].place.found
     assert "No stored transaction is or has “no_such_gid”" in plain(answer)
-    assert xids(answer)[0] == 830
+    assert xids(answer.context["page"])[0] == 830
 
 
 def test_the_slots_log_stands_between_the_transactions(signed_in, history) -> None:
@@ -134,14 +162,19 @@ def test_the_slots_log_stands_between_the_transactions(signed_in, history) -> No
         message="gap: the slot was lost", at=WHEN + timedelta(seconds=125),
         after_commit_seq=125, detail={},
     )  # fmt: skip
-    said = plain(signed_in.get("/transactions/?slot=shop/replview"))
+    answer = signed_in.get("/transactions/?slot=shop/replview")
 
+    assert xids(answer.context["page"])[:6] == [830, 829, 828, 827, 826, 825]
+    assert isinstance(answer.context["page"].lines[5], MarkerLine)
+    said = plain(answer)
     assert said.index(" 826 ") < said.index("Gap : the slot was lost") < said.index(" 825 ")
 
 
 def test_nothing_in_a_time_names_the_nearest_before(signed_in, history) -> None:
     answer = signed_in.get("/transactions/?since=2027-01-01&actor=alice")
 
+    nothing = answer.context["page"].nothing
+    assert (nothing.nearest.row.xid, nothing.unknown_tables) == (830, [])
     assert "Nothing passes these filters" in plain(answer)
     assert "The nearest before that time: 830," in plain(answer)
 
@@ -174,8 +207,8 @@ def test_a_filter_is_saved_under_a_name_for_oneself_and_forgotten(signed_in, his
     answer = signed_in.post("/saved/transactions/", {"name": " Hers ", "query": query})
 
     assert answer.url == "/transactions/?actor=alice&slot=shop/replview"
-    shown = text_of(signed_in.get(answer.url))
-    assert 'aria-current="true"> <span class="cut">Hers</span>' in shown
+    page = text_of(signed_in.get(answer.url))
+    assert 'aria-current="true"> <span class="cut">Hers</span>' in page
     other = Client()
     other.force_login(make_user("bob"))
     saved = SavedFilter.objects.get()
@@ -221,9 +254,11 @@ def test_a_table_is_found_under_a_former_name_and_one_that_never_was_is_told(
     signed_in, history
 ) -> None:
     Relation.objects.filter(table="orders").update(table="sales")
-    former = signed_in.get("/transactions/?slot=shop/replview&tables=public.orders")
-    nothing = signed_in.get("/transactions/?slot=shop/replview&tables=public.ordres")
+    former = shown(signed_in, "/transactions/?slot=shop/replview&tables=public.orders")
+    answer = signed_in.get("/transactions/?slot=shop/replview&tables=public.ordres")
 
     assert xids(former) == list(range(830, 780, -1))
-    assert "shop/replview has no change of a table public.ordres" in plain(nothing)
-    assert "The whole record was looked through" not in plain(nothing)
+    assert former.nothing is None
+    assert answer.context["page"].nothing.unknown_tables == ["public.ordres"]
+    assert "shop/replview has no change of a table public.ordres" in plain(answer)
+    assert "The whole record was looked through" not in plain(answer)
