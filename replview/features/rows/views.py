@@ -1,6 +1,6 @@
 """One row's history, and the row as of a moment."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -8,11 +8,14 @@ from django.shortcuts import render
 from replview.access.page import GET, ROWS, VIEWER, Nav, page
 from replview.access.visibility import reading_session
 from replview.features.rows.page import read_page
-from replview.store.models import SlotIncarnation, Transaction
+from replview.store.models import Slot, SlotIncarnation, Transaction
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.history import transaction_by_id
+from replview.store.read.rows import TransactionRow
 from replview.store.write.access_record import viewed
+from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
+from replview.ui.page_fields import named_fields
 from replview.ui.row_start import read_start
 from replview.ui.shell import no_slot, slot_view_of
 
@@ -47,13 +50,27 @@ def rows(request: HttpRequest) -> HttpResponse:
     return render(request, "rows/history.html", content)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedChange:
+    """A change in full, for the line of a history that is opened."""
+
+    slot: Slot
+    row: TransactionRow
+    block: Block
+
+
 @page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def change(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
-    """One change in full, for a line that is opened."""
+    """Show one change in full, for a line that is opened."""
+    opened = read_change(transaction_id, seq)
+    return render(request, "rows/_change.html", named_fields(opened))
+
+
+def read_change(transaction_id: int, seq: int) -> OpenedChange:
+    """Read one change of a transaction. Raises ``Http404`` where there is none."""
     found = changes_of(reading_session(), transaction_id, seq - 1, 1)
     row = transaction_by_id(reading_session(), transaction_id)
     if row is None or not found or found[0].seq != seq:
         raise Http404("there is no such change, or it was received anew")
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=row.incarnation_id)
-    page: dict[str, Any] = {"slot": incarnation.slot, "row": row, "block": blocks_of(found)[0]}
-    return render(request, "rows/_change.html", page)
+    return OpenedChange(slot=incarnation.slot, row=row, block=blocks_of(found)[0])

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from replview.features.rows.page import Page, read_page
+from replview.features.rows.views import read_change
 from replview.store.models import Slot, Transaction
 from replview.store.write.partitions import ensure_partitions
 from replview.text.addresses import row_url
@@ -221,9 +222,11 @@ def test_a_long_history_comes_a_page_at_a_time(signed_in, shop) -> None:
 def test_a_line_opens_without_the_page(signed_in, shop) -> None:
     entry = page(signed_in, shop.slot).context["page"].history.entries[1]
     place = [entry.step.transaction_id, entry.step.seq]
+    opened = read_change(*place)
     answer = signed_in.get(reverse("row-history-change", args=place))
 
-    assert answer.status_code == 200
+    assert (opened.slot, opened.row.id) == (shop.slot, entry.step.transaction_id)
+    assert (opened.block.seq, opened.block.before) == (entry.step.seq, "derived")
     assert "before derived" in answer.content.decode()
     assert signed_in.get(reverse("row-history-change", args=[1, 1])).status_code == 404
 
