@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -21,6 +20,7 @@ from replview.health.watched import OtherView
 from replview.text.addresses import in_flight_url, of_slot, slot_page_url, stream_url
 from replview.text.formats import bytes_words, rate_words
 from replview.ui.params import scope_to
+from replview.ui.shell_parts import NavGroup, PageLink, ScopeHealth, Shell
 
 #: Groups of the navigation; the one without a title stands apart.
 GROUPS = ("Watch", "Browse", "Health", "Export", "")
@@ -86,8 +86,8 @@ def shell(request: HttpRequest) -> dict[str, object]:
     return {"shell": SimpleLazyObject(lambda: build_shell(request)), "may": may}
 
 
-def build_shell(request: HttpRequest) -> dict[str, object]:
-    """Navigation, tabs, scope and health, for the templates in ``shell/``."""
+def build_shell(request: HttpRequest) -> Shell:
+    """Return navigation, tabs, scope and health, for the templates in ``shell/``."""
     fleet, asked = fleet_of(request), request.GET.get("slot", "")
     role = role_of(request.user)
 
@@ -101,31 +101,30 @@ def build_shell(request: HttpRequest) -> dict[str, object]:
     counts = _counts(fleet)
     entries = list(navigation())
     tabs = {name for name, nav in entries if nav.tab}
-    groups: list[dict[str, Any]] = [
-        {
-            "title": title,
-            "apart": not title,
-            "pages": [
+    groups = [
+        NavGroup(
+            title=title,
+            pages=[
                 _page_link(request, counts, slot, name, nav)
                 for name, nav in entries
                 if nav.group == title and may_open(name)
             ],
-        }
+        )
         for title in (DEMO_GROUPS if settings.DEMO else GROUPS)
     ]
-    groups = [group for group in groups if group["pages"]]
-    pages = [page for group in groups for page in group["pages"]]
-    return {
-        "navigation": groups,
-        "demo": settings.DEMO,
-        "pages": pages,
-        "tabs": [page for page in pages if page["name"] in tabs],
-        "more": [page for page in pages if page["name"] not in tabs],
+    groups = [group for group in groups if group.pages]
+    pages = [page for group in groups for page in group.pages]
+    return Shell(
+        navigation=groups,
+        demo=settings.DEMO,
+        pages=pages,
+        tabs=[page for page in pages if page.name in tabs],
+        more=[page for page in pages if page.name not in tabs],
         # An address for each of a thousand slots: what is asked every few seconds shows none.
-        "scope": SimpleLazyObject(lambda: _scope(request, fleet, slot, other)),
-        "health": _health(fleet, slot, other),
-        "checked_at": _checked_at(fleet, slot, other),
-    }
+        scope=SimpleLazyObject(lambda: _scope(request, fleet, slot, other)),
+        health=_health(fleet, slot, other),
+        checked_at=_checked_at(fleet, slot, other),
+    )
 
 
 #: How many, of what, and whether that is bad; by the name of the count.
@@ -145,18 +144,18 @@ def _counts(fleet: Fleet) -> _Counts:
 
 def _page_link(
     request: HttpRequest, counts: _Counts, slot: SlotView | None, name: str, nav: Nav
-) -> dict[str, Any]:
+) -> PageLink:
     count, count_of, danger = counts.get(nav.count, (None, "", False))
-    return {
-        "word": nav.label,
-        "name": name,
-        "url": of_slot(name, slot.slot) if slot and nav.one_slot else reverse(name),
-        "icon": nav.icon,
-        "current": _entry_of(request) == name,
-        "count": count,
-        "count_of": count_of,
-        "danger": danger,
-    }
+    return PageLink(
+        word=nav.label,
+        name=name,
+        url=of_slot(name, slot.slot) if slot and nav.one_slot else reverse(name),
+        icon=nav.icon,
+        current=_entry_of(request) == name,
+        count=count,
+        count_of=count_of,
+        danger=danger,
+    )
 
 
 def _entry_of(request: HttpRequest) -> str:
@@ -210,30 +209,31 @@ def _scope(
     }
 
 
-def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> dict[str, Any] | None:
-    rest: dict[str, Any] = {}
+def _health(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> ScopeHealth | None:
+    rest, lsn = "", None
     if other is not None:
         retained = other.retained_wal_bytes
         known = "" if other.lost else "retained WAL unknown"
-        rest = {"rest": known if retained is None else f"{bytes_words(retained)} retained"}
+        rest = known if retained is None else f"{bytes_words(retained)} retained"
     elif slot is not None:
         rate = slot.transactions_per_second
-        rest = {"rest": "rate unknown" if rate is None else rate_words(rate)}
-        rest["lsn"] = slot.slot.checkpoint_lsn
+        rest = "rate unknown" if rate is None else rate_words(rate)
+        lsn = slot.slot.checkpoint_lsn
     if (view := other or slot) is not None:
-        return {
-            "level": view.level,
-            "title": view.health.title,
-            "cause": view.health.cause,
-            "next": view.health.next_step,
-            "word": lost_short(view.lost) if view.lost else view.level.word,
-            **rest,
-        }
+        return ScopeHealth(
+            level=view.level,
+            word=lost_short(view.lost) if view.lost else view.level.word,
+            rest=rest,
+            lsn=lsn,
+            title=view.health.title,
+            cause=view.health.cause,
+            next=view.health.next_step,
+        )
     worst = fleet.worst
     if worst is None:
         return None
     word, _, further = fleet.summary().partition(" · ")
-    return {"level": worst.level, "word": word, "rest": further}
+    return ScopeHealth(level=worst.level, word=word, rest=further)
 
 
 def _checked_at(fleet: Fleet, slot: SlotView | None, other: OtherView | None) -> datetime | None:

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import get_resolver
 
 from replview.access.page import EVERYONE, page_named
+from replview.health.states import Level
 from replview.store.models import Slot, SlotEvent, Source
 from tests.support.scene import Scene
 
@@ -117,10 +118,13 @@ def test_a_remedy_can_be_copied(signed_in: Client, scene: Scene) -> None:
 
 
 def test_the_header_tells_the_health_of_the_scope(signed_in: Client, scene: Scene) -> None:
-    part = text_of(signed_in.get("/shell/health/?slot=shop/replview"))
+    answer = signed_in.get("/shell/health/?slot=shop/replview")
+    health = answer.context["shell"].health
 
+    assert (health.level, health.word, health.rest) == (Level.OK, "caught up", "23\xa0tx/s")
+    assert str(health.lsn) == "2/4E91C3D8"
+    part = text_of(answer)
     assert "caught up" in part
-    assert "23\xa0tx/s" in part
     assert "2/4E91C3D8" in part
 
 

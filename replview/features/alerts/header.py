@@ -19,7 +19,9 @@ from replview.health.fleet import Fleet, read_fleet
 from replview.health.states import Level
 from replview.store.models import Alert
 from replview.store.models.seen import seen_sources
+from replview.ui.page_fields import named_fields
 from replview.ui.shell import build_shell
+from replview.ui.shell_parts import Shell
 
 #: A page asks every few seconds; one that slept longer sees the counts alone.
 _NEWS_SECONDS = 60
@@ -34,14 +36,6 @@ _FLEET_KEY = "shared-fleet"
 _lock = threading.Lock()
 _numbers = itertools.count(1)
 _held: tuple[int, Fleet] | None = None
-
-
-@page(GET, role=VIEWER, polled=True)
-def shell_health(request: HttpRequest) -> HttpResponse:
-    """The header's health of the scope, with the navigation's counts and the news beside it."""
-    request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
-    page = {"shell": build_shell(request), "news": read_news()}
-    return render(request, "ui/shell/health_now.html", page)
 
 
 def read_shared_fleet() -> Fleet:
@@ -74,6 +68,27 @@ class News:
     over: bool
     words: str
     url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderNow:
+    """What a page's header asks for every few seconds."""
+
+    #: The navigation's counts, and the health of the scope.
+    shell: Shell
+    news: list[News]
+
+
+@page(GET, role=VIEWER, polled=True)
+def shell_health(request: HttpRequest) -> HttpResponse:
+    """The header's health of the scope, with the navigation's counts and the news beside it."""
+    return render(request, "ui/shell/health_now.html", named_fields(read_header(request)))
+
+
+def read_header(request: HttpRequest) -> HeaderNow:
+    """Read the header of a page, from the fleet that all pages share."""
+    request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
+    return HeaderNow(shell=build_shell(request), news=read_news())
 
 
 def read_news() -> list[News]:
