@@ -15,7 +15,7 @@ from replview.features.retention import api as store_api
 from replview.features.rows import api as rows
 from replview.features.sources import api as sources
 from replview.features.transactions import api as transactions
-from replview.features.transactions import list_page as search
+from replview.features.transactions import search
 from replview.ui import gallery
 from replview.ui.api import slots
 from replview.ui.api.openapi import new_api, urls_of

@@ -4,23 +4,20 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 
 from replview.access.page import GET, VIEWER, Action, Nav, page
 from replview.access.visibility import reading_session
+from replview.features.transactions.search import matching_transactions
 from replview.store.fields import LSN
-from replview.store.models import Slot, Transaction
+from replview.store.models import Slot
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.days import last_deleted_day
-from replview.store.read.history_places import first_seqs_from_lsn, incarnation_places
 from replview.store.read.table_names import unknown_tables
 from replview.store.read.transactions import listing
 from replview.store.read.transactions.transaction_filter import (
@@ -29,7 +26,7 @@ from replview.store.read.transactions.transaction_filter import (
     read_time,
 )
 from replview.store.write.search_record import searched_transactions
-from replview.text.parsing import table_word, whole_number
+from replview.text.parsing import table_word
 from replview.ui.changes.transaction_lines import (
     MarkerLine,
     TransactionLine,
@@ -42,9 +39,6 @@ from replview.ui.params import Params, scope_to
 from replview.ui.saved_filters import saved_filters
 from replview.ui.shell import fleet_of, no_record
 
-_NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
-#: So many are offered where an xid, a gid or an LSN means several transactions.
-MOST_MATCHES = 20
 #: Rows of a page.
 PAGE_ROWS = 50
 #: What a page may spend on searching.
@@ -60,37 +54,6 @@ STATES = (
 MORE_WORDS = (
     "since", "until", "from_lsn", "to_lsn", "min_changes", "min_bytes", "prepared_min", "id",
 )  # fmt: skip
-
-
-def matching_transactions(text: str, slot: str = "") -> list[Transaction]:
-    """The transactions of that gid or xid, the newest first, or those an LSN falls into, of each
-    slot the first commit at or after it, those that end there first; ``slot`` (``source/name``)
-    says where to look, empty: everywhere.
-    """
-    shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
-    shown = shown.select_related("incarnation__slot__source")
-    if slot:
-        places = incarnation_places(reading_session(), slot)
-        shown = shown.filter(incarnation__in=[one.id for one in places])
-    newest = shown.order_by("-id")
-    xid = whole_number(text, digits=10)
-    found = list(newest.filter(gid=text)[:MOST_MATCHES])
-    if not found and xid is not None:
-        found = list(newest.filter(xid=xid)[:MOST_MATCHES])
-    return found or _at_lsn(text, slot, newest)
-
-
-def _at_lsn(text: str, slot: str, among: QuerySet[Transaction]) -> list[Transaction]:
-    """Of each slot the first commit at or after the LSN, in its newest incarnation with one."""
-    try:
-        lsn = LSN.parse(text)
-    except ValueError:
-        return []
-    first = first_seqs_from_lsn(reading_session(), slot, lsn)
-    places = [Q(incarnation=incarnation, commit_seq=seq) for incarnation, seq in first.items()]
-    rows = among.filter(reduce(or_, places)) if places else []
-    newest = {row.incarnation.slot_id: row for row in sorted(rows, key=lambda r: r.incarnation_id)}
-    return sorted(newest.values(), key=lambda row: lsn not in (row.commit_lsn, row.end_lsn))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,19 +195,6 @@ def _jump(at: str, slot: str) -> Place:
     return Place(cursor=cursor, at=at, chosen=row.pk)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matches:
-    """The transactions that a search leads to, where it may mean several."""
-
-    text: str
-    found: list[Transaction]
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether there may be more."""
-        return len(self.found) == MOST_MATCHES
-
-
 def read_page(
     words: QueryDict, slot: Slot | None, several: bool, names: Sequence[str] = ()
 ) -> TransactionsPage:
@@ -347,30 +297,3 @@ def transactions(request: HttpRequest) -> HttpResponse:
     searched_transactions(page.wanted, None if slot is None else slot.source_id)
     content = {"page": page, "saved": saved_filters(request, "transactions")}
     return render(request, "transactions/transactions.html", content)
-
-
-@page(GET, role=VIEWER)
-def search(request: HttpRequest) -> HttpResponse:
-    """To the transaction, or to the list at that moment; where several are meant, a page to choose
-    from, and where none is, one that says what was looked for. What the chosen slot has comes
-    first.
-    """
-    text = Params(request.GET).text("q")
-    if not text:
-        return redirect("overview")
-    slot = request.GET.get("slot", "")
-    found = matching_transactions(text, slot) or (matching_transactions(text) if slot else [])
-    if len(found) == 1:
-        return redirect("transaction", transaction_id=found[0].pk)
-    if found:
-        matches = Matches(text=text, found=found)
-        return render(request, "transactions/search/several.html", {"page": matches})
-    if not text.isdigit() and read_time(text) is not None:
-        query = urlencode({**({"slot": slot} if slot else {}), "at": text}, safe="/:")
-        return redirect(f"{reverse('transactions')}?{query}")
-    return render(
-        request,
-        "transactions/search/nothing.html",
-        {"page": Matches(text=text, found=[])},
-        status=404,
-    )
