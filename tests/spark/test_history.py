@@ -99,6 +99,21 @@ def test_what_is_missing_is_said(history, engine) -> None:
     assert nothing.reasons == ("no transaction of that time is exported",)
 
 
+def test_a_time_in_which_the_table_was_not_published_is_said(history, engine) -> None:
+    gap = {
+        "kind": "unpublished", "table": "public.t", "oid": OID, "operations": "IUDT",
+        "from_lsn": "0/150", "to_lsn": "0/250", "why": "public.t was not published for a time",
+    }  # fmt: skip
+    other = {**gap, "oid": OID + 1, "why": "public.u was not published for a time"}
+    dataset = history.write(gaps=[gap, other])
+
+    said = "public.t was not published for a time"
+    assert [reason for reason in as_of(engine, dataset).reasons if "published" in reason] == [said]
+    assert said not in as_of(engine, dataset, Moment(lsn=0x100)).reasons
+    assert said in who_changed(engine, [dataset], Span(from_lsn=0x100)).reasons
+    assert said not in who_changed(engine, [dataset], Span(from_lsn=0x300)).reasons
+
+
 def test_rows_without_a_key_are_refused(tmp_path, engine) -> None:
     history = History(tmp_path, [TableVersion(id=1, number=1, columns=V1)])
     history.commit(("I", row(1, "x", "y")), ("U", row(1, "z")), actor="alice")

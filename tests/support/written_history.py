@@ -1,6 +1,7 @@
 """A table's exported history, written row by row where an export would stand."""
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,10 @@ class History:
             TableVersion(id=number, number=number, columns=columns, key_columns=key)
         )
 
-    def write(self, *, after: int = 0) -> Dataset:
-        """As one slice; ``after``: its manifest tells only of what comes after this transaction."""
+    def write(self, *, after: int = 0, gaps: Sequence[Mapping[str, object]] = ()) -> Dataset:
+        """As one slice; ``after``: its manifest tells only of what comes after this transaction;
+        ``gaps``: what it says is missing.
+        """
         table = SliceTable(relation_id=1, oid=OID, schema="public", table="t",
                            versions=tuple(self.versions))  # fmt: skip
         incarnation = self.root / "source" / "slot-1"
@@ -126,7 +129,8 @@ class History:
                      after_seq=after, through_seq=len(self.transactions))  # fmt: skip
         (incarnation / layout.MANIFESTS).mkdir(exist_ok=True)
         name = f"{layout.slice_name(part)}.json"
-        (incarnation / layout.MANIFESTS / name).write_bytes(orjson.dumps({"slice": part.to_json()}))
+        manifest = {"slice": part.to_json(), "gaps": gaps}
+        (incarnation / layout.MANIFESTS / name).write_bytes(orjson.dumps(manifest))
         return Dataset.find(str(self.root), "public.t")
 
 
