@@ -72,6 +72,27 @@ def test_a_slot_without_a_worker_near_its_limit_is_told_to_get_one() -> None:
     assert health.next_step.startswith("add a worker: replview up --receivers 2")
 
 
+def test_a_lapse_of_publication_is_told_for_ten_minutes() -> None:
+    lapse = "public.t was not published from 07:55 to 07:56."
+    slot = make_slot(lapse_text=lapse, lapse_noted_at=NOW - timedelta(minutes=9))
+    health = slot_health(slot, CALM, None, NOW)
+    assert (health.level, health.cause) == (Level.LOOK, lapse)
+    assert health.title == "What replview is sent has changed."
+    later = NOW + timedelta(minutes=2)
+    again = replace(CALM, sampled_at=later)
+    slot.heartbeat_at = slot.last_stored_at = later
+    assert slot_health(slot, again, None, later).level == Level.OK
+
+
+def test_a_slot_that_is_sent_no_table_says_by_which_publications() -> None:
+    silent = {"last_stored_at": NOW - timedelta(minutes=2), "published_tables": 0}
+    health = slot_health(make_slot(publications=["p", "q"], **silent), CALM, None, NOW)
+    assert health.level == Level.LOOK
+    assert health.title == "replview is sent no table."
+    assert health.cause == "Nothing is published by p or q."
+    assert level(make_slot(plugin="wal2json", **silent)) == Level.IDLE
+
+
 def test_a_source_that_does_not_answer_is_unknown_with_the_reason() -> None:
     health = slot_health(
         make_slot(state="reconnecting", problem_code="unreachable",

@@ -196,6 +196,16 @@ def test_a_source_that_does_not_answer(sampled: Sampled) -> None:
     assert states(sampled.sample()) == [("Source unreachable", "cleared")]
 
 
+def test_a_lapse_of_publication_is_alerted_of_for_ten_minutes(sampled: Sampled) -> None:
+    lapse = "public.t was not published from 07:55 to 07:56."
+    Slot.objects.filter(pk=sampled.slot.pk).update(lapse_text=lapse, lapse_noted_at=sampled.now)
+    [alert] = sampled.sample()
+    assert states([alert]) == [("Published tables changed", "firing")]
+    assert alert.message == f"shop/replview: {lapse}"
+    assert sampled.sample(after=540) == []
+    assert states(sampled.sample(after=120)) == [("Published tables changed", "cleared")]
+
+
 def test_a_poison_change_until_it_is_settled(sampled: Sampled) -> None:
     row = Quarantine.objects.create(
         slot=sampled.slot, incarnation=sampled.slot.incarnation, raw=b"", raw_bytes=0, cause="c",
