@@ -138,7 +138,7 @@ class Histories:
     def create(self) -> None:
         """Ten tables of every kind, each with three rows; those left out are not there."""
         self.source.run(NOTES)
-        if self.is_streamed:
+        if self.name.seed % 2:
             self.source.run(_STREAMED)
         for number in range(TABLES):
             table = Table.any_of(f"rows_{number}", self._dice("table", number))
@@ -187,29 +187,21 @@ class Histories:
         return [*(each for each in running if each), *(each.open for each in self._prepared)]
 
     @property
-    def is_streamed(self) -> bool:
-        """Whether every change is streamed at once."""
-        return self.name.seed % 2 == 1 and self.source.version >= 16
-
-    @property
     def commits(self) -> list[Commit]:
         """The transactions that changed rows, in the order of their commits."""
         return [commit for commit in self.timeline if commit.changes]
 
     def contents(self, table: Table) -> Iterator[tuple[Content, set[str]]]:
         """What the table held after each of the ``commits``, and columns it no longer had, or that
-        were rewritten since its last change. A streamed transaction is asked at its end for
-        what it rewrote after its own changes.
+        were rewritten since its last change.
         """
         content, dropped, rewritten = table.begun(), set[str](), set[str]()
         for commit in self.timeline:
-            changed = False
             for fact in (fact for fact in commit.facts if fact.table == table.name):
                 apply(content, fact)
-                changed = changed or not fact.defines
                 if fact.op in "-r":
                     dropped |= (fact.old or {}).keys()
-                elif fact.op == "w" and not (changed and self.is_streamed):
+                elif fact.op == "w":
                     rewritten |= (fact.new or {}).keys()
                 elif not fact.defines:
                     rewritten = set()

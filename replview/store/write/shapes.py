@@ -152,9 +152,8 @@ def store_shape(
         version, number = found[:2]
     else:
         digest += f"-{len(alike)}" if alike else ""
-        version, number = _new_version(
-            connection, relation_id, digest, shape, interval, lsn=lsn, xid=xid
-        )
+        of_shape = relation_id, digest, shape, interval
+        version, number = _new_version(connection, *of_shape, lsn=lsn, xid=xid)
     if made:
         note_made(connection, version, made)
     was = connection.execute(_CURRENT, [in_force, version, version, relation_id]).fetchone()
@@ -188,7 +187,7 @@ def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> 
     connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
     connection.execute(_WITHDRAWN, [stored.at, stored.version_id])
     current = found[0] if found else None
-    return None if current in (stored.version_id, stored.former) else current
+    return None if current == stored.version_id else current
 
 
 def leave_in_force(
