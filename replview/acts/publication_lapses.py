@@ -6,7 +6,7 @@ the first look that is right again ends it.
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,19 @@ class _Lapse:
     is_over: bool
     #: It is there since the record began.
     ever: bool = False
+    #: Nobody need be told: a table, or a partition of it, was dropped.
+    quiet: bool = False
 
 
-def note_lapses(slot: Slot, former: PublicationLook | None, now: PublicationLook) -> None:
+def note_lapses(
+    slot: Slot,
+    former: PublicationLook | None,
+    now: PublicationLook,
+    exists: Callable[[int], bool],
+) -> None:
     """Open and end the lapses that a look tells, and write them into the slot's log; ``former``:
-    the look before it, which found something else; None: it is the first. In the caller's store
-    transaction.
+    the look before it, which found something else; None: it is the first. ``exists`` tells whether
+    there is a table of an oid. In the caller's store transaction.
     """
     before = _Place(0, 0, None)
     if former is not None:
@@ -59,15 +66,17 @@ def note_lapses(slot: Slot, former: PublicationLook | None, now: PublicationLook
     texts: dict[str, list[str]] = {}
     for ended in _end(slot, former, now, before, here):
         texts.setdefault(_text(ended), []).append(_name(ended))
-    for lapse in _found(former, now):
+    for lapse in _found(former, now, exists):
         begun = _store(slot, lapse, before, here)
-        if not lapse.ever:
+        if not lapse.ever and not lapse.quiet:
             texts.setdefault(_text(begun), []).append(_name(begun))
     for text, names in texts.items():
         _note(slot, text, names, now.first_seen_at)
 
 
-def _found(former: PublicationLook | None, now: PublicationLook) -> Iterator[_Lapse]:
+def _found(
+    former: PublicationLook | None, now: PublicationLook, exists: Callable[[int], bool]
+) -> Iterator[_Lapse]:
     """What begins with a look, or lies before it."""
     known = None if former is None else _by_oid(former)
     for oid, entry in _by_oid(now).items():
@@ -82,9 +91,11 @@ def _found(former: PublicationLook | None, now: PublicationLook) -> Iterator[_La
             yield _Lapse(entry, _Kind.OPERATIONS, missing, is_over=False)
         if was is not None:
             yield from _between(was, entry)
+            yield from _of_partitions(was, entry, exists)
     for oid, entry in (known or {}).items():
         if oid not in _by_oid(now):
-            yield _Lapse(entry, _Kind.UNPUBLISHED, _OPERATIONS, is_over=False)
+            quiet = not exists(oid)
+            yield _Lapse(entry, _Kind.UNPUBLISHED, _OPERATIONS, is_over=False, quiet=quiet)
 
 
 def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
@@ -95,10 +106,21 @@ def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
         yield _Lapse(entry, _Kind.FILTER, filtered, is_over=True)
     elif broken := "".join(op for op in both if not _is_unbroken(was, entry, op)):
         yield _Lapse(entry, _Kind.ALTERED, broken, is_over=True)
-    former = {name for name, _ in was.get("parts") or ()}
-    parts = dict(entry.get("parts") or ())
-    if former - parts.keys() or not all(parts[name] for name in parts.keys() - former):
-        yield _Lapse(entry, _Kind.PARTITIONS, "".join(both), is_over=True)
+
+
+def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) -> Iterator[_Lapse]:
+    """What comes of partitions with rows of their own that came, or went. Of one that was dropped
+    the rows are gone, as by a truncation that no stream tells.
+    """
+    if "parts" not in was:
+        return  # from before they were noted
+    former, parts = dict(was["parts"]), dict(entry["parts"])
+    gone = {int(name.partition(":")[0]) for name in former.keys() - parts.keys()}
+    came = [name for name in parts.keys() - former.keys() if not parts[name]]
+    if came or any(map(exists, gone)):
+        yield _Lapse(entry, _Kind.PARTITIONS, _OPERATIONS, is_over=True)
+    elif gone:
+        yield _Lapse(entry, _Kind.PARTITIONS, "T", is_over=True, quiet=True)
 
 
 def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:

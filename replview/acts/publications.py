@@ -94,7 +94,8 @@ def _store_look(slot: Slot, state: PublishedState, server_version: int, now: dt.
         found = store_publication_look(slot, facts, now, **place)
         if found is not None:
             Slot.objects.filter(pk=slot.pk).update(published_tables=len(published))
-            note_lapses(slot, former, found)
+            assert state.paths is not None
+            note_lapses(slot, former, found, state.paths.exists)
     return found is not None
 
 

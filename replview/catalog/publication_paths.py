@@ -36,7 +36,7 @@ _SCHEMAS = Query(
 )
 _TABLES = Query(
     name="table_rows",
-    about="For each permanent table its schema, the transactions that created it and that put it "
+    about="For each table its schema, the transactions that created it and that put it "
     "into that schema, and the partitioned table it was attached to, by whom; anyone may read it.",
     sql="""
         SELECT c.oid::bigint AS oid, c.relnamespace::bigint AS schema,
@@ -47,7 +47,7 @@ _TABLES = Query(
           LEFT JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
            AND d.objsubid = 0 AND d.refclassid = 'pg_namespace'::regclass
           LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND c.relispartition
-         WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384
+         WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384
     """,
 )
 
@@ -105,6 +105,10 @@ class PublicationPaths:
             "since_created": since_created,
             "parts": sorted(self._parts_of(oid)),
         }
+
+    def exists(self, oid: int) -> bool:
+        """Whether there is a table of this oid, published or not."""
+        return oid in self._tables
 
     def rows_of(self, publications: Sequence[Publication]) -> list[str]:
         """The rows by which tables may be published that are created later."""

@@ -248,6 +248,36 @@ def test_a_partition_that_was_detached_for_a_time(
     assert watched.before_last() in (("key", None), ("unknown", None))
 
 
+@pytest.mark.pg(13)
+def test_rows_of_a_partition_that_was_dropped_are_unknown_and_nobody_is_alarmed(
+    any_source: SourceDatabase, record: Record
+) -> None:
+    any_source.run(PARTS)
+    recording = record(any_source, publish="TABLE t", start=False)
+    any_source.run(
+        f"ALTER PUBLICATION {recording.slot.name} SET (publish_via_partition_root = true)"
+    )
+    recording.start()
+    watched = Watched(any_source, recording)
+    watched.run(
+        "CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO t VALUES (1, 'one'), (11, 'eleven')",
+    )
+    watched.look()
+    since = dt.datetime.now(dt.UTC)
+    watched.run("DROP TABLE t_1", "INSERT INTO t VALUES (12, 'twelve')")
+    watched.look()
+
+    state = watched.as_of(1)
+    assert (state.exists, state.why) == UNKNOWN
+    assert watched.is_whole_since(since)
+    assert not SlotEvent.objects.filter(kind="publication").exists()
+    watched.run("DROP TABLE t", "SELECT pg_logical_emit_message(true, 'x', 'y')")
+    watched.look()
+    assert (watched.as_of(11).exists, watched.as_of(11).why) == UNKNOWN
+    assert not SlotEvent.objects.filter(kind="publication").exists()
+
+
 @pytest.mark.pg(15)
 def test_a_column_list_that_was_narrowed_for_a_time_leaves_the_columns_unknown(
     any_source: SourceDatabase, record: Record

@@ -39,14 +39,14 @@ _HOLES = """
     ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1
 """
 # A lapse is the slot's: it may begin before this incarnation, or go on after it. Whatever was never
-# published before is no gap.
+# published before is no gap, nor are rows that went with a partition.
 _LAPSES = """
     SELECT l.relation_oid, l.schema, l."table", l.kind, l.operations,
            l.from_lsn::text, l.to_lsn::text, l.from_at, l.to_at
     FROM slot_incarnation i
     JOIN publication_lapse l ON l.slot_id = i.slot_id AND l.from_incarnation <= i.number
      AND (l.to_incarnation IS NULL OR l.to_incarnation >= i.number)
-    WHERE i.id = %(incarnation_id)s AND l.from_at IS NOT NULL
+    WHERE i.id = %(incarnation_id)s AND l.from_at IS NOT NULL AND l.operations <> 'T'
       AND (l.to_lsn IS NULL OR l.to_incarnation > i.number OR l.to_lsn > coalesce((
                SELECT commit_lsn FROM transaction
                WHERE incarnation_id = %(incarnation_id)s AND commit_seq <= %(after)s

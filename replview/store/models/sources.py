@@ -250,7 +250,7 @@ class PublicationLapse(Table):
         OPERATIONS = "operations"
         #: Its row filter was another one afterwards.
         FILTER = "filter"
-        #: A partition with rows of its own came or went.
+        #: A partition with rows of its own came or went; of operation T alone: it was dropped.
         PARTITIONS = "partitions"
         #: It was published before and afterwards, by something that was altered in between.
         ALTERED = "altered"

@@ -69,14 +69,15 @@ _GAPS = """
     ORDER BY e.at DESC LIMIT %(gaps)s) g)
     UNION ALL (SELECT * FROM (
 """
-# Changes of the table that may be missing, of the time since it was first published; kind and
-# operations stand where others have words.
+# Changes of the table that may be missing, of the time since it was first published; rows that went
+# with a partition are no changes. Kind and operations stand where others have words.
 _LAPSES = """
     SELECT 'unpublished', concat(l.kind, ' ', l.operations), l.to_at, l.from_lsn::text,
            l.to_lsn::text, NULL::int, l.from_at, NULL::bigint, NULL::timestamptz, NULL::jsonb,
            NULL::jsonb
     FROM publication_lapse l
-    WHERE l.slot_id = %(slot)s AND l.from_at IS NOT NULL AND l.to_at >= %(gaps_since)s
+    WHERE l.slot_id = %(slot)s AND l.from_at IS NOT NULL AND l.operations <> 'T'
+      AND l.to_at >= %(gaps_since)s
       AND (l.schema = %(schema)s AND l."table" = %(table)s OR l.relation_oid IN (
           SELECT r.oid FROM relation r
           WHERE r.slot_id = %(slot)s AND r.schema = %(schema)s AND r."table" = %(table)s))
