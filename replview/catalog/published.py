@@ -109,16 +109,6 @@ def publication_facts(
     paths: PublicationPaths | None = None,
 ) -> dict[str, object]:
     """As ``PublicationLook.facts`` keeps it; ``paths``: None leaves out what tells a lapse."""
-    through_leaves = {known.root for known in published.values() if known.root}
-    through_root = {f"{schema}.{name}" for schema, name in published}
-    by_oid = {table.oid: table for table in tables}
-    unpublished = [
-        str(table)
-        for table in by_oid.values()
-        if str(table) not in through_root
-        and str(table) not in through_leaves
-        and _root_of(table, by_oid) not in through_root
-    ]
     return {
         "publications": [
             {
@@ -139,9 +129,26 @@ def publication_facts(
             }
             for key, known in sorted(published.items())
         ],
-        "unpublished": sorted(unpublished)[:MOST_UNPUBLISHED],
+        "unpublished": _unpublished(published, tables),
         **({"rows": paths.rows_of(publications)} if paths else {}),
     }
+
+
+def _unpublished(
+    published: dict[tuple[str, str], Published], tables: Iterable[TableFacts]
+) -> list[str]:
+    """The first of the tables, by name, that no publication has, nor one for their partitions."""
+    through_leaves = {known.root for known in published.values() if known.root}
+    through_root = {f"{schema}.{name}" for schema, name in published}
+    by_oid = {table.oid: table for table in tables}
+    names = [
+        str(table)
+        for table in by_oid.values()
+        if str(table) not in through_root
+        and str(table) not in through_leaves
+        and _root_of(table, by_oid) not in through_root
+    ]
+    return sorted(names)[:MOST_UNPUBLISHED]
 
 
 def _add_operations(known: Published, publication: Publication, row_filter: str | None) -> None:

@@ -7,10 +7,9 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from replview.health.findings import slot_health, source_health, waits_for_worker
+from replview.health.findings import slot_health, source_health
 from replview.health.queries import (
     AlertCounts,
-    read_full_workers,
     read_open,
     read_present,
     read_registered,
@@ -216,17 +215,13 @@ class Fleet:
 
 
 def read_fleet(now: datetime | None = None) -> Fleet:
-    """Four queries: sources with their slots, samples, what servers reported, what is open; and
-    one over the workers, where a slot waits for one.
-    """
+    """Four queries: sources with their slots, samples, what servers reported, what is open."""
     now = now or timezone.now()
     rows, slots = read_registered()
     readings, paces = read_present()
     causes = Causes(now)
     watched = read_watched(rows, paces, now, causes)
-    open_by_incarnation, alerts = read_open()
-    waiting = any(waits_for_worker(slot, now) for slot in slots)
-    full_workers = read_full_workers(now) if waiting else 0
+    open_by_incarnation, alerts, full_workers = read_open(now)
     by_source: dict[int, list[SlotView]] = defaultdict(list)
     for slot in slots:
         reading = reading_of_ours(slot, readings.get(slot.pk, Reading()), watched)

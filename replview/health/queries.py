@@ -15,14 +15,22 @@ from replview.store.models.seen import seen_ids
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
-# The alerts first.
-_OPEN = """
+#: How many workers for slots run, where each has as many slots as it takes.
+_FULL_WORKERS = """
+SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
+  FROM (SELECT count(*) AS slots FROM slot
+         WHERE lease_owner <> ''
+           AND heartbeat_at > %(lease_since)s
+         GROUP BY lease_owner) workers
+"""
+# The alerts first, with the workers for slots.
+_OPEN = f"""
 SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
-       NULL::timestamptz
+       NULL::timestamptz, ({_FULL_WORKERS})
   FROM alert WHERE state = 'firing'
    AND (%(seen)s::bigint[] IS NULL OR source_id IS NULL OR source_id = ANY(%(seen)s))
  UNION ALL
-SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
+SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at, NULL
   FROM (SELECT incarnation_id, count(*) AS number, bool_or(state = 'prepared') AS prepared
           FROM transaction WHERE state IN ('streaming', 'prepared') GROUP BY 1) o
   LEFT JOIN LATERAL (
@@ -30,7 +38,7 @@ SELECT false, o.incarnation_id, o.number, oldest.gid, oldest.prepared_at
         WHERE o.prepared AND state = 'prepared' AND incarnation_id = o.incarnation_id
           AND prepared_at IS NOT NULL
         ORDER BY prepared_at LIMIT 1) oldest ON true
-"""
+"""  # noqa: S608 (of constants)
 _SOURCE = [field.attname for field in Source._meta.concrete_fields]
 _SOURCE_ID = _SOURCE.index("id")
 _SLOT = [field.attname for field in Slot._meta.concrete_fields]
@@ -207,36 +215,32 @@ def read_window(now: datetime) -> timedelta:
     return next((window for window in windows if age <= window), longest)
 
 
-_FULL_WORKERS = """
-SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
-  FROM (SELECT count(*) AS slots FROM slot
-         WHERE lease_owner <> ''
-           AND heartbeat_at > %(since)s
-         GROUP BY lease_owner) workers
-"""
-
-
 def read_full_workers(now: datetime) -> int:
     """Return how many workers for slots run, where each has as many slots as it takes; 0: one has
     room, or none is known to run.
     """
-    since = now - timedelta(seconds=settings.LEASE_SECONDS)
-    return int(rows(_FULL_WORKERS, {"most": SLOTS_PER_WORKER, "since": since})[0][0])
+    return int(rows(_FULL_WORKERS, _of_workers(now))[0][0])
+
+
+def _of_workers(now: datetime) -> dict[str, object]:
+    lease_since = now - timedelta(seconds=settings.LEASE_SECONDS)
+    return {"most": SLOTS_PER_WORKER, "lease_since": lease_since}
 
 
 #: By incarnation: how many are open, and the one prepared for longest.
 Open = dict[int | None, tuple[int, Prepared | None]]
 
 
-def read_open() -> tuple[Open, AlertCounts]:
-    """Return what is open now, and the alerts that fire."""
+def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
+    """Return what is open now, the alerts that fire, and ``read_full_workers``."""
     # Open transactions are looked up by the incarnations of the slots that are seen.
-    (_, firing, now, *_), *transactions = rows(_OPEN, {"seen": seen_ids()})
+    wanted = {"seen": seen_ids(), **_of_workers(now)}
+    (_, firing, urgent, *_, full_workers), *transactions = rows(_OPEN, wanted)
     found: Open = {
         incarnation: (number, Prepared(gid=gid or "", prepared_at=since) if since else None)
-        for _, incarnation, number, gid, since in transactions
+        for _, incarnation, number, gid, since, _ in transactions
     }
-    return found, AlertCounts(firing, now)
+    return found, AlertCounts(firing, urgent), full_workers
 
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:
