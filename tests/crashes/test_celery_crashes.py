@@ -44,6 +44,7 @@ def _owners(slots: list[ReceivedSlot]) -> set[str]:
     return {row["lease_owner"].split("@")[0] for row in rows}
 
 
+@pytest.mark.long
 def test_the_slots_of_a_killed_worker_go_on_at_another(
     source: SourceDatabase, receive: Receive, workers: Workers
 ) -> None:

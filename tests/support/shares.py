@@ -14,16 +14,17 @@ SHARES = 7
 SECONDS = {
     "tests/browser/test_accessibility.py": 55,
     "tests/browser/test_first_run.py": 40,
+    "tests/crashes/test_celery_crashes.py": 45,
     "tests/crashes/test_network.py": 50,
     "tests/demo/test_stack.py": 35,
     "tests/features/exports/test_archive_killed.py": 75,
-    "tests/features/trouble/test_alerted.py": 65,
+    "tests/features/trouble/test_alerted.py": 85,
     "tests/spark/test_archive_streaming.py": 50,
     "tests/spark/test_deleted_days.py": 55,
     "tests/spark/test_engines.py": 40,
     "tests/spark/test_executors.py": 125,
     "tests/spark/test_one_history.py": 210,
-    "tests/store/read/test_histories.py": 70,
+    "tests/store/read/test_histories.py": 130,
 }
 #: A module that is not listed counts as this.
 _USUAL_SECONDS = 20

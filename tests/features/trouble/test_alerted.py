@@ -38,7 +38,7 @@ ROUNDS = [
     pytest.param(("prepared-transaction", "idle-slot", "poison-change"), marks=pytest.mark.long),
     pytest.param(("lost-slot",), marks=pytest.mark.long),
     ("flood",),
-    ("long-transaction", "paused-receiver"),
+    pytest.param(("long-transaction", "paused-receiver"), marks=pytest.mark.long),
 ]
 
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 Stage = Callable[[Named], Any]
 _NAMES = chosen()
 #: CI's main run plays the first of them each time.
-_EVERY_TIME = 3
+_EVERY_TIME = 2
 _CASES = [
     pytest.param(name, id=str(name), marks=pytest.mark.long if number >= _EVERY_TIME else ())
     for number, name in enumerate(_NAMES)
