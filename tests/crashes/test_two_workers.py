@@ -38,7 +38,9 @@ def test_of_two_receivers_exactly_one_writes(source: SourceDatabase, receive: Re
     assert len(slot.events("connected")) == 1
 
 
-@pytest.mark.parametrize("asleep_at", [Point.BEFORE_STORE, Point.AFTER_COPY])
+@pytest.mark.parametrize(
+    "asleep_at", [Point.BEFORE_STORE, pytest.param(Point.AFTER_COPY, marks=pytest.mark.long)]
+)
 def test_a_receiver_that_wakes_up_after_its_lease_was_taken_writes_nothing(
     source: SourceDatabase, receive: Receive, tmp_path: Path, asleep_at: Point
 ) -> None:
