@@ -21,7 +21,7 @@ SECONDS = {
     "tests/features/trouble/test_alerted.py": 85,
     "tests/spark/test_archive_streaming.py": 50,
     "tests/spark/test_deleted_days.py": 55,
-    "tests/spark/test_engines.py": 40,
+    "tests/spark/test_engines.py": 120,
     "tests/spark/test_executors.py": 125,
     "tests/spark/test_one_history.py": 210,
     "tests/store/read/test_histories.py": 130,
