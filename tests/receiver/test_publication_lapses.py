@@ -311,7 +311,7 @@ def test_the_slots_log_tells_what_was_not_published_and_when(
 
     lines = SlotEvent.objects.filter(slot=watched.recording.slot, kind="publication")
     begun, ended = [line.message for line in lines.order_by("pk")]
-    assert begun.startswith("public.t was not published since ")
+    assert begun.startswith("public.t was no longer published after ")
     assert ended.startswith("public.t was not published from ")
     [lapse] = PublicationLapse.objects.all()
     assert f"{lapse.to_at:%H:%M:%S}" in ended

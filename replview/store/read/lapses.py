@@ -10,13 +10,13 @@ def lapse_text(
 ) -> str:
     """What happened to a table, to stand after "was"; ``kind``: of ``PublicationLapse``."""
     if until is None:
-        when = f"since {_second(since)}" if since else "since the record began"
+        when = f"after {_second(since)}" if since else "since the record began"
     else:
         when = f"from {_second(since)} to {_second(until)}" if since else f"until {_second(until)}"
     between = f"between {_second(since)} and {_second(until)}" if since and until else when
     match kind:
         case "unpublished":
-            return f"not published {when}"
+            return f"{'not' if until else 'no longer'} published {when}"
         case "operations":
             names = ", ".join(_OPERATIONS[op] for op in operations)
             return f"published without {names} {when}"
