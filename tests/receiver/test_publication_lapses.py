@@ -143,6 +143,7 @@ def test_a_row_filter_that_was_another_one_for_a_time_leaves_rows_unknown(
     )
 
 
+@pytest.mark.pg(18)
 @pytest.mark.parametrize("seen", [True, False], ids=["seen", "between two looks"])
 def test_a_publication_that_was_dropped_and_made_again(
     source: SourceDatabase, record: Record, seen: bool
