@@ -1,4 +1,6 @@
-"""What the user of a request, a socket or a token may see, and sessions of the record with it."""
+"""This module tells what the user of a request, a socket or a token may see, and opens sessions of
+the record that show no more.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,12 +28,12 @@ def reading_session() -> DjangoSession:
 
 
 def visibility_for(user: Visitor) -> Visibility:
-    """What this user may see; nothing is read before it is asked."""
+    """Return what this user may see; nothing is read before it is asked."""
     return visibility_of(lambda: user)
 
 
 def visibility_of(user: Callable[[], Visitor]) -> Visibility:
-    """The same of whoever that is once it is asked: the API knows only when the token is read."""
+    """Return what a user may see who is known only once asked for: the API has to read a token."""
 
     def grants() -> Grants:
         who = user()

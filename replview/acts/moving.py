@@ -43,7 +43,7 @@ def identity_of(tried: Tried) -> SystemIdentity:
 
 
 def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
-    """As ``receiver.incarnation`` will decide, if nothing changes until it connects."""
+    """Foretell what ``receiver.incarnation`` will decide, if nothing changes until it connects."""
     name, facts = row.name, tried.slots.get(row.name)
     if facts is None:
         return "missing", (

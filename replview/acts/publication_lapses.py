@@ -28,7 +28,7 @@ _Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a look stood: the number of the slot's incarnation, LSN and time."""
+    """The place of a look: the number of the slot's incarnation, LSN and time."""
 
     incarnation: int
     lsn: int
@@ -37,7 +37,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Lapse:
-    """What one table lacks between two looks (``is_over``) or from the last of them on."""
+    """A lapse of one table, between two looks (``is_over``) or from the last of them on."""
 
     entry: _Entry
     kind: _Kind
@@ -77,7 +77,7 @@ def note_lapses(
 def _found(
     former: PublicationLook | None, now: PublicationLook, exists: Callable[[int], bool]
 ) -> Iterator[_Lapse]:
-    """What begins with a look, or lies before it."""
+    """Find the lapses that begin with a look, or lie before it."""
     known = None if former is None else _by_oid(former)
     for oid, entry in _by_oid(now).items():
         was = entry if known is None else known.get(oid)
@@ -99,7 +99,7 @@ def _found(
 
 
 def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
-    """What may have been missing for a moment, of a table that both looks found published."""
+    """Find what may have been missing for a moment, of a table that both looks found published."""
     both = [op for op in _OPERATIONS if op in was["operations"] and op in entry["operations"]]
     if was["row_filter"] != entry["row_filter"]:
         filtered = "".join(op for op in both if op != "T")
@@ -109,8 +109,8 @@ def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
 
 
 def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) -> Iterator[_Lapse]:
-    """What comes of partitions with rows of their own that came, or went. Of one that was dropped
-    the rows are gone, as by a truncation that no stream tells.
+    """Find what partitions with rows of their own mean that came or went. A partition that was
+    dropped took its rows along, like a truncation that no stream tells.
     """
     if "parts" not in was:
         return  # from before they were noted
@@ -124,7 +124,7 @@ def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) ->
 
 
 def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
-    """Whether the same rows of the catalog published an operation in both looks."""
+    """Return whether the same rows of the catalog published an operation in both looks."""
     if "paths" not in was or "paths" not in entry:
         return True  # from before they were noted
     former, now = (
@@ -135,7 +135,7 @@ def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
 
 
 def _is_born_since(entry: _Entry, former: PublicationLook) -> bool:
-    """Whether a table was created after a look, and published from then on."""
+    """Return whether a table was created after a look, and published from then on."""
     created, rows = entry.get("created"), former.facts.get("rows", ())
     if created is None or former.next_xid is None:
         return False

@@ -146,7 +146,7 @@ def definition(connection: Connection, publication: Publication) -> str:
 
 
 def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
-    """Those of the slot's publications that were dropped with it, as steps that make them again."""
+    """Return the steps that make the publications again that were dropped with the slot."""
     dropped = SlotEvent.objects.filter(slot=slot, detail__has_key="dropped_publications")
     event = dropped.order_by("-pk").first()
     if event is None:
