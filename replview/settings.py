@@ -86,6 +86,8 @@ WEB_STATEMENT_SECONDS = int(value("REPLVIEW_STATEMENT_SECONDS"))
 
 #: A source ends a session of which it has heard nothing for so long, and so does its receiver.
 WALSENDER_TIMEOUT_SECONDS = float(value("REPLVIEW_WALSENDER_TIMEOUT_SECONDS"))
+#: A receiver asks the source this often which tables were altered.
+TABLE_LOOK_SECONDS = float(value("REPLVIEW_TABLE_LOOK_SECONDS"))
 #: A heartbeat (and the idle position) goes into the store this often.
 HEARTBEAT_SECONDS = float(value("REPLVIEW_HEARTBEAT_SECONDS"))
 #: A receiver that sent no heartbeat for this long has lost its lease.

@@ -1,6 +1,6 @@
 """A table as pgoutput's Relation message would describe it, and whether its rows stayed put."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from replview.catalog.connections import Connection, Query
@@ -29,18 +29,30 @@ STREAM_SHAPE = Query(
 )
 COLUMNS_MADE = Query(
     name="columns_made",
-    about="Of each column of a table its number, the transaction that altered it last, whether it "
-    "is generated, and the file of the table's rows (0: it has none of its own); the transaction "
-    "that created the table, which is that of its system columns, and the one that follows all "
-    "that ended; anyone may read it.",
+    about="The columns of some tables: number, the transaction that altered it last, whether it is "
+    "generated, and the file of the table's rows (0: it has none of its own); the transaction that "
+    "created the table, which is that of its system columns, and the one that follows all that "
+    "ended; anyone may read it.",
     sql="""
-        SELECT a.attname::text AS name, a.attnum::int AS number, a.xmin::text::bigint AS xid,
-               a.attgenerated <> '' AS generated, c.relfilenode::bigint AS file,
-               s.xmin::text::bigint AS created,
+        SELECT a.attrelid::bigint AS oid, a.attname::text AS name, a.attnum::int AS number,
+               a.xmin::text::bigint AS xid, a.attgenerated <> '' AS generated,
+               c.relfilenode::bigint AS file, s.xmin::text::bigint AS created,
                txid_snapshot_xmax(txid_current_snapshot()) AS following
           FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
           JOIN pg_attribute AS s ON s.attrelid = c.oid AND s.attname = 'tableoid' AND s.attnum < 0
-         WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+         WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+    """,
+)
+COLUMN_MARKS = Query(
+    name="column_marks",
+    about="A mark of each of some tables that is another one after any of its columns was added, "
+    "dropped, renamed or rewritten, or its rows got another file; anyone may read it.",
+    sql="""
+        SELECT c.oid::bigint AS oid,
+               c.relfilenode || md5(string_agg(concat_ws(' ', a.attnum, a.xmin, a.attisdropped),
+                                               ',' ORDER BY a.attnum)) AS mark
+          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+         WHERE c.oid = ANY(%s::oid[]) GROUP BY c.oid
     """,
 )
 TABLE_HELD = Query(
@@ -149,11 +161,36 @@ def columns_made(connection: Connection, oid: int, by: int | None) -> ColumnsMad
     """
     # Before: it may end in between.
     held = by is not None and bool(TABLE_HELD.row(connection, oid, str(by))["held"])
-    found = COLUMNS_MADE.rows(connection, oid)
+    found = COLUMNS_MADE.rows(connection, [oid])
     columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
     generated = frozenset(row["number"] for row in found if row["generated"])
     created, following = (found[0]["created"], found[0]["following"]) if found else (0, 0)
     return ColumnsMade(columns, generated, created, following, held)
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredTables:
+    """The tables that were altered since an earlier look at the catalog."""
+
+    #: The mark of every table that is there, by its oid.
+    marks: Mapping[int, str]
+    #: The columns of the altered tables, by the table's oid, as ``ColumnsMade.columns`` has them.
+    columns: Mapping[int, dict[str, list[int]]]
+
+
+def altered_tables(
+    connection: Connection, oids: Collection[int], marks: Mapping[int, str]
+) -> AlteredTables:
+    """Read the columns of those tables whose mark is not the one in ``marks``; tables that are not
+    there are left out.
+    """
+    now = {row["oid"]: row["mark"] for row in COLUMN_MARKS.rows(connection, list(oids))}
+    altered = [oid for oid, mark in now.items() if marks.get(oid) != mark]
+    columns: dict[int, dict[str, list[int]]] = {}
+    for row in COLUMNS_MADE.rows(connection, altered) if altered else ():
+        made = [row["number"], row["xid"], row["file"]]
+        columns.setdefault(row["oid"], {})[row["name"]] = made
+    return AlteredTables(now, columns)
 
 
 def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:

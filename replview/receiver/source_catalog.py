@@ -1,7 +1,7 @@
 """What a session must ask of the source's catalog, because no stream tells it."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -21,7 +21,13 @@ from replview.catalog.connections import CONNECT_TIMEOUT_SECONDS, connect, cut_a
 from replview.catalog.publications import read_publications
 from replview.catalog.server import ServerFacts, read_position, read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
-from replview.catalog.stream_shape import ColumnsMade, columns_made, is_later
+from replview.catalog.stream_shape import (
+    AlteredTables,
+    ColumnsMade,
+    altered_tables,
+    columns_made,
+    is_later,
+)
 from replview.catalog.tables import PRIMARY_KEY, NamedTable, read_named_table
 from replview.receiver.connecting import given_up_after
 
@@ -80,6 +86,14 @@ class SourceCatalog:
     def columns_made(self, relation_oid: int, by: int | None) -> ColumnsMade | None:
         """As ``catalog.stream_shape`` has it; None where the catalog cannot be asked."""
         return self._ask(lambda connection: columns_made(connection, relation_oid, by))
+
+    def altered_tables(
+        self, oids: Collection[int], marks: Mapping[int, str]
+    ) -> AlteredTables | None:
+        """Return what ``catalog.stream_shape.altered_tables`` does; None where the catalog cannot
+        be read.
+        """
+        return self._ask(lambda connection: altered_tables(connection, oids, marks))
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:
         """The table of this name now. Raises ``psycopg.Error`` where nobody can say."""

@@ -46,8 +46,9 @@ _STREAMED = """
     END $$
 """
 #: A lock that another session has, a key that is taken, a number that has grown too large, a table
-#: that has another name by now.
+#: that has another name by now, or whose identity is not among the columns that are published.
 _EXPECTED = (
+    psycopg.errors.InvalidColumnReference,
     psycopg.OperationalError,
     psycopg.IntegrityError,
     psycopg.DataError,
@@ -111,6 +112,8 @@ class Histories:
 
     source: SourceDatabase
     name: Named
+    #: Tables with two unique indexes have their replica identity moved from one to the other.
+    switches: bool = False
     #: Those that are not left out.
     tables: list[Table] = field(default_factory=list)
     timeline: list[Commit] = field(default_factory=list)
@@ -398,6 +401,12 @@ class Histories:
         noted = [None if each is None else Jsonb(each) for each in (old, new)]
         connection.execute(NOTE_DEFINED, [table.name, op, *noted])
 
+    def _switch(self, connection: psycopg.Connection, table: Table) -> None:
+        """Have the rows of a table told by its primary key, or by its other unique index."""
+        to = self._turn_random.choice(["DEFAULT", f"USING INDEX {table.name}_named"])
+        connection.execute(f"ALTER TABLE {table.called} REPLICA IDENTITY {to}")
+        connection.execute(NOTE_DEFINED, [table.name, "i", None, None])
+
     def _make_anew(self, connection: psycopg.Connection, table: Table) -> None:
         """Another table under the same name, without rows. One that was renamed stays, and one that
         is or was under FULL: its key is not sent, and the catalog may be asked when it is gone.
@@ -433,6 +442,8 @@ class Histories:
         if self._turn_random.random() < 0.004:
             self._make_anew(connection, table)
             return
+        if self.switches and table.identity == "USING INDEX" and self._turn_random.random() < 0.2:
+            self._switch(connection, table)
         extra = [name for (name,) in connection.execute(_EXTRA, [table.called])]
         made = session.made
         kinds = self._kinds(table, extra[-1] if extra else "n", made)

@@ -87,6 +87,28 @@ class Recording:
 
         wait_for(stored, seconds)
 
+    def looked(self) -> None:
+        """Wait until everything committed so far is stored, and a look at the source's catalog that
+        began afterwards. ``TABLE_LOOK_SECONDS`` and ``HEARTBEAT_SECONDS`` should be short.
+        """
+        self.caught_up()
+        # A look, the position it was taken at, and the batch that stores what it found.
+        for _ in range(4):
+            self._beats()
+        self.caught_up()
+        self._beats()
+
+    def _beats(self) -> None:
+        """Wait for another heartbeat."""
+        self.slot.refresh_from_db()
+        last = self.slot.heartbeat_at
+
+        def has_come() -> bool:
+            self.slot.refresh_from_db()
+            return self.slot.heartbeat_at != last
+
+        wait_for(has_come)
+
     def problem(self, code: str) -> Slot:
         """Wait until the slot names this problem."""
 

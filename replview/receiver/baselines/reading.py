@@ -22,7 +22,13 @@ from replview.catalog.connections import cut_after
 from replview.catalog.naming import quoted
 from replview.catalog.published import Published, read_published
 from replview.catalog.server import ServerFacts, read_server_facts
-from replview.catalog.stream_shape import StreamShape, read_stream_shape, rows_moved
+from replview.catalog.stream_shape import (
+    ColumnsMade,
+    StreamShape,
+    columns_made,
+    read_stream_shape,
+    rows_moved,
+)
 from replview.catalog.tables import primary_key_columns
 from replview.receiver.connecting import PROBES, encodings_for, replication_conninfo
 from replview.receiver.problems import no_logical, refused, trouble, unpublished
@@ -59,6 +65,7 @@ class Snapshot:
     primary_key: Sequence[str]
     type_names: dict[tuple[int, int], str]
     type_bases: dict[int, dict[str, Any]]
+    columns_made: ColumnsMade
     #: By the server's statistics; None: they do not tell.
     estimated_rows: int | None
     #: Python's name of the encoding that rows arrive in.
@@ -122,11 +129,12 @@ class SnapshotReader:
             type_names = format_types(self.connection, wanted)
             bases = type_bases(self.connection, [oid for oid, _ in wanted])
             primary_key = primary_key_columns(self.connection, relation.oid)
+            made = columns_made(self.connection, relation.oid, None)
             encoding = self._set_encoding()
             self.connection.execute("SET LOCAL search_path TO DEFAULT")
         query = _copy(published, shape).as_string(self.connection).encode(encoding)
         return Snapshot(
-            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, bases,
+            lsn, us_from_datetime(row[0]), relation, primary_key, type_names, bases, made,
             estimated, encoding, query,
         )  # fmt: skip
 

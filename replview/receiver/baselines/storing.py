@@ -97,6 +97,7 @@ class BaselineWriter:
                 primary_key=lambda oid, xid: snapshot.primary_key,
                 type_names=lambda wanted: snapshot.type_names,
                 type_bases=lambda oids: snapshot.type_bases,
+                columns_made=lambda oid, by: snapshot.columns_made,
             ),
             column_rules=column_rules,
         )

@@ -13,8 +13,7 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from decoder.events import RelationSeen
-from decoder.scalars import now_us
+from decoder.scalars import LSN, now_us
 from replview.receiver.large_values import put_back
 from replview.receiver.process import give_back_memory
 from replview.receiver.quarantine import Before, Skips, left_out_of, read_skips
@@ -22,6 +21,7 @@ from replview.receiver.sessions.opening import OpenSession
 from replview.receiver.sessions.pacing import Feedback, idle_position
 from replview.receiver.sessions.received_anew import PeekEnded, PeekRecorder
 from replview.receiver.storing.batching import Recorder
+from replview.receiver.storing.catalog_looks import CatalogLooks
 from replview.receiver.storing.catalog_shapes import CatalogShapes
 from replview.receiver.storing.portions import Note, Portion
 from replview.receiver.storing.store_batch import StoreWriter
@@ -270,18 +270,16 @@ class SessionLog:
                 self._slot_id, incarnation_id, commit_seq, portion.open_changed
             )
 
-    def shape(self, seen: RelationSeen, stored: StoredShape, commit_seq: int) -> None:
+    def shape(self, name: str, lsn: LSN, stored: StoredShape, commit_seq: int) -> None:
         """Write into the slot's log that a table has another shape; its first is no news."""
         self._relation_came = True
         if stored.is_new and stored.number > 1:
-            relation = seen.relation
-            name = f"{relation.namespace}.{relation.name}"
             detail: dict[str, object] = {
                 "relation_id": stored.relation_id,
                 "version_id": stored.version_id,
             }
             message = f"Schema of {name} changed: version {stored.number}."
-            self.note(Note("schema", message, seen.lsn or None, detail), commit_seq)
+            self.note(Note("schema", message, lsn or None, detail), commit_seq)
 
     def note(self, note: Note, commit_seq: int) -> None:
         """Write a line into the slot's log, at its place in history: after ``commit_seq``."""
@@ -358,6 +356,12 @@ def _writer(
             named=opened.tables,
         ),
         column_rules=slot.column_rules,
+        looks=CatalogLooks(
+            slot.id,
+            opened.system_identifier,
+            altered=opened.source.altered_tables,
+            position=opened.source.position,
+        ),
     )
     return StoreWriter(
         store,

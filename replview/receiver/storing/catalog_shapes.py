@@ -53,7 +53,8 @@ class CatalogShapes:
         One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
         for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
         """
-        now, mine = self._columns_made(relation.oid, top) if relation.oid else None, {xid, top}
+        oid, mine = self._named.oid_of(relation), {xid, top}
+        now = self._columns_made(oid, top) if oid > 0 else None
         if now is None or xid is None:
             return now.columns if now else {}, mine, False
         # One savepoint may be older than another and alter what that one changed.

@@ -18,6 +18,7 @@ from replview.receiver.culprits import Culprit, Trial, blames_data
 from replview.receiver.mask_rules import MARK
 from replview.receiver.quarantine import settle
 from replview.receiver.reports import ReceiverFacts
+from replview.receiver.storing.catalog_looks import AlteredTable
 from replview.receiver.storing.encoding import copying_changes, give_back, take_back
 from replview.receiver.storing.portions import MessageRow, Note, Portion
 from replview.receiver.storing.table_plans import TablePlans
@@ -76,9 +77,9 @@ class StoreRefused(Exception):
         self.blames_data = blames_data(error)
 
 
-#: Told, inside the store transaction, of each shape that is new to the store or back in force, and
-#: of its place in history.
-ShapeListener = Callable[[RelationSeen, StoredShape, int], None]
+#: Called inside the store transaction with each shape that is new to the store or back in force:
+#: the table's name, the position (0/0: not known), the version, and the last place in history.
+ShapeListener = Callable[[str, LSN, StoredShape, int], None]
 
 
 #: Told, inside the store transaction, of each line for the slot's log and its place in history.
@@ -131,6 +132,7 @@ class StoreWriter:
         store refuses the batch, and ``psycopg.Error`` when the store cannot be reached.
         """
         try:
+            self._plans.look(self._connection)
             began = time.monotonic()
             desired = self._write(portion, server_lsn)
             self._facts.stored(portion, time.monotonic() - began)
@@ -175,6 +177,7 @@ class StoreWriter:
                 self.endings.roll_back(portion, event)
             self.endings.note_reused_gids(portion)
             self._settle_shapes(portion)
+            altered = self._plans.store_altered(self._connection, portion.checkpoint_lsn)
             self._correct_slot(portion)
             self._settle_actors(portion)
             store_rows(self._connection, portion)
@@ -184,7 +187,7 @@ class StoreWriter:
             if self.commit_seq != commit_seq:
                 placed = [self.commit_seq, *_hours(portion), self._incarnation_id]
                 self._connection.execute(_PLACED, placed)
-            self._tell(shapes, portion.notes)
+            self._tell(shapes, altered, portion.notes)
         for row in portion.rows.values():
             row.stored = True
         # Only now: changes of a former shape may have stood in this very portion.
@@ -229,6 +232,7 @@ class StoreWriter:
         """Have a plan for the relation; None where there was one and nothing is new."""
         if self._plans.get(seen.relation) is not None and not seen.changed:
             return None
+        self._plans.forget_looks(seen.relation)
         _, stored = self._plans.make(
             self._connection, seen.relation, lsn=seen.lsn, xid=seen.xid,
             transaction=seen.transaction,
@@ -249,11 +253,18 @@ class StoreWriter:
             self._plans.settle(self._connection, event.xid, "rolled back")
 
     def _tell(
-        self, shapes: Sequence[tuple[RelationSeen, StoredShape]], notes: Sequence[Note]
+        self,
+        shapes: Sequence[tuple[RelationSeen, StoredShape]],
+        altered: Sequence[tuple[AlteredTable, StoredShape]],
+        notes: Sequence[Note],
     ) -> None:
-        """Tell the listeners, once the portion's places in history are given out."""
+        """Call the listeners, once the portion's places in history are given out."""
         for seen, stored in shapes:
-            self._on_shape(seen, stored, self.commit_seq)
+            name = f"{seen.relation.namespace}.{seen.relation.name}"
+            self._on_shape(name, seen.lsn, stored, self.commit_seq)
+        for table, stored in altered:
+            name = f"{table.shape.schema}.{table.shape.table}"
+            self._on_shape(name, table.lsn, stored, self.commit_seq)
         for note in notes:
             self._on_note(note, self.commit_seq)
 

@@ -13,6 +13,7 @@ from django.conf import settings
 from decoder.events import OpenTransaction
 from decoder.messages import NoValue, Relation, Undecoded
 from replview.receiver.mask_rules import ColumnRules, MaskRules
+from replview.receiver.storing.catalog_looks import AlteredTable, CatalogLooks
 from replview.receiver.storing.catalog_shapes import CatalogShapes, unknown
 from replview.store.read.mask_rules import NamedColumn
 from replview.store.read.relation_shapes import made_anew
@@ -97,6 +98,11 @@ class TablePlan:
         for name in self.dropped:
             del row[name]
 
+    def be_of(self, stored: StoredShape) -> None:
+        """Write changes as those of another version from now on."""
+        self.version_id = stored.version_id
+        self.heads = {op: row_table(self.relation_id, self.version_id, op) for op in "IUDTS"}
+
     def document(self, values: Sequence[object]) -> dict[str, Any]:
         """Column → value without the columns that were not sent or must not be kept."""
         row = dict(zip(self.names, values, strict=True))
@@ -142,10 +148,13 @@ class TablePlans:
         system_identifier: str,
         catalog: CatalogShapes,
         column_rules: ColumnRules,
+        looks: CatalogLooks | None = None,
     ) -> None:
+        """``looks``: None where no table is looked at apart from its descriptions."""
         self._slot_id = slot_id
         self._system_identifier = system_identifier
         self._catalog = catalog
+        self._looks = looks
         self._rules = MaskRules(slot_id, column_rules)
         # By identity: hashing a Relation would hash all its columns at every look-up. The plan
         # holds the relation, so that its id() stays taken.
@@ -255,6 +264,44 @@ class TablePlans:
         if held or transaction.kind == "streamed":
             self.unsettled.setdefault(transaction.xid, []).append(one)
 
+    def look(self, store: psycopg.Connection[Any]) -> None:
+        """Ask the catalog, if it is time to, which tables were altered without being described
+        again; outside of a store transaction.
+        """
+        if self._looks is not None:
+            self._looks.look(store)
+
+    def store_altered(
+        self, connection: psycopg.Connection[Any], stored_lsn: int
+    ) -> list[tuple[AlteredTable, StoredShape]]:
+        """Store a version for each table that was altered by ``stored_lsn`` without being described
+        again. Raises ``TooManyVersions``.
+        """
+        tables = self._looks.take(connection, stored_lsn) if self._looks is not None else []
+        versions = []
+        for table in tables:
+            stored = self._store(connection, table.shape, lsn=table.lsn, xid=None, made=table.made)
+            self._go_on_with(stored, table.made)
+            versions.append((table, stored))
+        return versions
+
+    def _go_on_with(self, stored: StoredShape, made: Made) -> None:
+        """Write the changes of a table that the stream has not described again with a version that
+        the catalog told.
+        """
+        for plan in self._plans.values():
+            if plan.relation_id == stored.relation_id:
+                plan.be_of(stored)
+        for table, (plan, _, _) in self._current.items():
+            if plan.relation_id == stored.relation_id:
+                plan.be_of(stored)
+                self._current[table] = plan, stored, made
+
+    def forget_looks(self, relation: Relation) -> None:
+        """Drop what the catalog told of a table that the stream has described since."""
+        if self._looks is not None:
+            self._looks.forget(relation.oid)
+
     def settle(
         self, connection: psycopg.Connection[Any], top: int | None, state: str,
         transaction_id: int | None = None,
@@ -297,6 +344,7 @@ class TablePlans:
         waiting: Sequence["_Unsettled"], top: int | None, state: str,
     ) -> None:  # fmt: skip
         relation, former = one.plan.relation, one.plan.version_id
+        self.forget_looks(relation)
         # What the catalog did not show while it was held, this transaction made.
         before = {name: how for name, how in one.made.items() if how}
         for _ in range(1 if state == "prepared" else _LOOKS):
@@ -342,8 +390,7 @@ class TablePlans:
         plan, former = one.plan, one.plan.version_id
         moved = [stored.version_id, one.transaction_id, plan.relation_id, former]
         connection.execute(_MOVE, moved)
-        plan.version_id = stored.version_id
-        plan.heads = {op: row_table(plan.relation_id, plan.version_id, op) for op in "IUDTS"}
+        plan.be_of(stored)
 
 
 def _plan(

@@ -7,7 +7,7 @@
 import datetime as dt
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from traceback import extract_tb
@@ -25,6 +25,7 @@ from tests.support.api_program import program as program  # a fixture
 from tests.support.api_program import user as user  # a fixture
 from tests.support.baselines import take
 from tests.support.histories import Histories
+from tests.support.history_tables import Table, literal
 from tests.support.named_histories import Named, chosen
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase, fresh_database
@@ -35,7 +36,7 @@ from tests.store.read import answers, shown  # noqa: E402
 pytestmark = pytest.mark.slow
 
 #: Plays the histories of a name on a database of their own.
-Stage = Callable[[Named], Any]
+Stage = Callable[..., Any]
 _NAMES = chosen()
 #: CI's main run plays so many of them each time, the first ones.
 _EVERY_TIME = 1
@@ -45,14 +46,21 @@ _CASES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def often(settings) -> None:
+    """The receiver looks at the catalog again and again."""
+    settings.TABLE_LOOK_SECONDS = 0.1
+    settings.HEARTBEAT_SECONDS = 0.1
+
+
 @pytest.fixture
 def stage(source_cluster: EmbeddedPostgres, record: Callable[..., Recording]) -> Stage:
     """Histories that are about to begin, and their recording, which has begun."""
 
     @contextmanager
-    def begun(name: Named) -> Iterator[tuple[Histories, Recording]]:
+    def begun(name: Named, *, switches: bool = False) -> Iterator[tuple[Histories, Recording]]:
         with contextmanager(fresh_database)(source_cluster) as source:
-            histories = Histories(source, name)
+            histories = Histories(source, name, switches=switches)
             histories.create()
             recording = record(source, publish="TABLES IN SCHEMA public")
             try:
@@ -117,7 +125,7 @@ def _play(
             answers.hold_that_it_is_behind(answers.Played(histories, recording, {}, {}))
         recording.start()
         histories.play(60)
-        recording.caught_up()
+        recording.looked()
         recording.end()
         played = answers.played(histories, recording)
         limited = answers.hold_in_parts(played, monkeypatch)
@@ -166,12 +174,51 @@ def _play_with_gap(name: Named, stage: Stage) -> None:
         answers.hold_around(answers.Gapped(played, (first, again), inside, at))
 
 
-#: How tables cease to be published, and are published again.
-_LAPSES = (
-    ("DROP TABLES IN SCHEMA public", "ADD TABLES IN SCHEMA public"),
-    ("SET (publish = 'insert')", "SET (publish = 'insert, update, delete, truncate')"),
-    ("SET (publish = 'update')", "SET (publish = 'insert, update, delete, truncate')"),
-    ("SET (publish = 'insert, update')", "SET (publish = 'insert, update, delete, truncate')"),
+@pytest.mark.parametrize("name", _CASES[::3])
+def test_rows_are_unknown_while_another_index_tells_them_apart_and_nothing_false_is_told(
+    name: Named, stage: Stage
+) -> None:
+    _hold(name, lambda each: _play_with_switches(each, stage))
+
+
+def _play_with_switches(name: Named, stage: Stage) -> None:
+    """Replica identities move from one unique index to another, in transactions and between."""
+    with stage(name, switches=True) as (histories, recording):
+        histories.play(200)
+        recording.caught_up()
+        recording.end()
+        answers.hold_what_is_told(answers.played(histories, recording))
+
+
+_EVERYTHING = "ALTER PUBLICATION {name} SET TABLES IN SCHEMA public"
+_ALL_OPERATIONS = "ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+
+
+def _filtered(table: Table) -> str:
+    """A table in a publication, but for the rows of one key."""
+    return f"{table.called} WHERE (id <> {literal(table.key(1)['id'])})"
+
+
+def _narrowed(table: Table) -> str:
+    """A table in a publication with some of its columns, where these tell its rows apart."""
+    columns = ", ".join(("rid", *table.key_columns, "n"))
+    return table.called if table.identity == "FULL" else f"{table.called} ({columns})"
+
+
+def _each(histories: Histories, entry: Callable[[Table], str]) -> str:
+    entries = ", ".join(map(entry, histories.tables))
+    return f"ALTER PUBLICATION {{name}} SET TABLE {entries}"
+
+
+#: How tables cease to be published, or rows, columns or operations of them; and what ends it.
+_LAPSES: Sequence[tuple[Callable[[Histories], str], str]] = (
+    (lambda _: "ALTER PUBLICATION {name} DROP TABLES IN SCHEMA public", _EVERYTHING),
+    (lambda _: "ALTER PUBLICATION {name} SET (publish = 'insert')", _ALL_OPERATIONS),
+    (lambda _: "ALTER PUBLICATION {name} SET (publish = 'update')", _ALL_OPERATIONS),
+    (lambda _: "ALTER PUBLICATION {name} SET (publish = 'insert, update')", _ALL_OPERATIONS),
+    (lambda histories: _each(histories, _filtered), _EVERYTHING),
+    (lambda histories: _each(histories, _narrowed), _EVERYTHING),
+    (lambda _: "DROP PUBLICATION {name}", "CREATE PUBLICATION {name} FOR TABLES IN SCHEMA public"),
 )
 
 
@@ -194,14 +241,14 @@ def _play_with_lapse(name: Named, stage: Stage) -> None:
         look_at_publications(recording.slot.source)
         first = len(histories.commits)
         ends, begins_again = dice.choice(_LAPSES)
-        publication = f"ALTER PUBLICATION {recording.slot.name}"
-        histories.source.run(f"{publication} {ends}")
+        publication = recording.slot.name
+        histories.source.run(ends(histories).format(name=publication))
         if dice.random() < 0.5:
             look_at_publications(recording.slot.source)
         histories.play(60)
         again = len(histories.commits)
         inside, at = _here(histories.source)
-        histories.source.run(f"{publication} {begins_again}")
+        histories.source.run(begins_again.format(name=publication))
         histories.play(30)
         look_at_publications(recording.slot.source)
         histories.play(120)

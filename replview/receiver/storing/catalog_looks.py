@@ -1,0 +1,116 @@
+"""Tables that were altered and not described again: found by asking the source's catalog.
+
+A stream describes a table again only before its next change. A row that ALTER TABLE rewrote would
+count as unaltered until then, so the catalog is asked for all recorded tables from time to time.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from django.conf import settings
+
+from decoder.scalars import LSN
+from replview.catalog.stream_shape import AlteredTables
+from replview.store.read.relation_shapes import made_anew
+from replview.store.write.shapes import ColumnShape, Made, Shape, note_made
+
+#: Reads the tables of these oids that no longer have these marks; None: the catalog cannot be read.
+AlteredReader = Callable[[Collection[int], Mapping[int, str]], AlteredTables | None]
+#: Returns the position of the server's WAL; None: it cannot be read.
+PositionReader = Callable[[], LSN | None]
+
+_OIDS = "SELECT oid FROM relation WHERE slot_id = %s AND system_identifier = %s AND oid > 0"
+_CURRENT = """
+    SELECT v.schema, v."table", v.replica_identity, v.columns, v.key_columns, v.made, v.id
+    FROM relation r JOIN relation_version v ON v.id = r.current_version_id
+    WHERE r.slot_id = %s AND r.system_identifier = %s AND r.oid = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredTable:
+    """A table whose columns are no longer those of its current version."""
+
+    #: The current version's shape: the source has not described another one yet.
+    shape: Shape
+    #: How the catalog says that the columns were made; empty for one that is gone.
+    made: Made
+    #: The position of the WAL by which the table had been altered.
+    lsn: LSN
+
+
+class CatalogLooks:
+    """Asks the catalog for the recorded tables every ``TABLE_LOOK_SECONDS``.
+
+    The catalog is ahead of the stream. What a look found is kept until everything before the look's
+    position is stored, and dropped where the stream describes the table in the meantime.
+    """
+
+    def __init__(
+        self, slot_id: int, system_identifier: str, altered: AlteredReader, position: PositionReader
+    ) -> None:
+        self._table_keys = [slot_id, system_identifier]
+        self._altered = altered
+        self._position = position
+        self._next_at = 0.0
+        self._marks: Mapping[int, str] = {}
+        #: By oid: the position of the look, and the columns that it found.
+        self._found: dict[int, tuple[LSN, Made]] = {}
+
+    def look(self, store: psycopg.Connection[Any]) -> None:
+        """Ask the catalog, if it is time to; outside of a store transaction."""
+        if time.monotonic() < self._next_at:
+            return
+        oids = [row[0] for row in store.execute(_OIDS, self._table_keys)]
+        tables = self._altered(oids, self._marks) if oids else None
+        if tables is not None and not tables.columns:
+            self._marks = tables.marks
+        elif tables is not None and (position := self._position()) is not None:
+            self._marks = tables.marks
+            self._found |= {oid: (position, made) for oid, made in tables.columns.items()}
+        self._next_at = time.monotonic() + settings.TABLE_LOOK_SECONDS
+
+    def forget(self, oid: int) -> None:
+        """Drop what was found of a table that the stream has described since."""
+        self._found.pop(oid, None)
+
+    def take(self, store: psycopg.Connection[Any], stored_lsn: int) -> list[AlteredTable]:
+        """Return the altered tables that were found up to ``stored_lsn``, and forget them."""
+        reached = [oid for oid, (lsn, _) in self._found.items() if lsn <= stored_lsn]
+        tables = []
+        for oid in reached:
+            lsn, columns = self._found.pop(oid)
+            row = store.execute(_CURRENT, [*self._table_keys, oid]).fetchone()
+            if row is None:
+                continue
+            before = row[5] or {}
+            made = {name: columns.get(name, []) for name in before}
+            if made_anew(before, made) & _known(before):
+                tables.append(AlteredTable(_shape(oid, row), made, lsn))
+            elif _known(before) == before.keys() and made != before:
+                # VACUUM FULL gave the rows another file, or a setting of a column was altered: the
+                # next look would take both together for a column that was rewritten.
+                note_made(store, row[6], made)
+        return tables
+
+
+def _known(made: Made) -> set[str]:
+    """Return the columns of which the catalog told when they were altered last."""
+    return {name for name, facts in made.items() if len(facts) == 3}
+
+
+def _shape(oid: int, row: Sequence[Any]) -> Shape:
+    return Shape(
+        oid=oid,
+        schema=row[0],
+        table=row[1],
+        replica_identity=row[2],
+        columns=[
+            ColumnShape(c["name"], c["type_oid"], c["typmod"], c["type"], c["key"], c.get("base"))
+            for c in row[3]
+        ],
+        key_columns=row[4],
+    )
