@@ -1,1 +1,1 @@
-"""Django's hook for replview's commands."""
+"""replview's commands, in the package layout that Django expects."""

@@ -1,4 +1,4 @@
-"""The filters of ``replview changes`` and ``replview export``, as the words of a selection."""
+"""The filter options that ``replview changes`` and ``replview export`` share."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
@@ -13,13 +13,16 @@ from replview.text.parsing import name_parts, whole_number
 
 _LETTERS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
             "snapshot": "S"}  # fmt: skip
-#: Options that are words of a filter by the same name.
+#: Options that have the same name as their filter parameter.
 _SAME = ("actor", "origin", "transaction", "min_changes", "min_bytes", "prepared_min", "since",
          "until", "from_lsn", "to_lsn", "where")  # fmt: skip
 
 
 def add_filters(parser: ArgumentParser, *, of_rows: bool = True) -> None:
-    """What narrows: the same filters as the pages have; ``of_rows``: those of single rows, too."""
+    """Add the options that filter, the same as the pages offer.
+
+    ``of_rows`` also adds the filters that need single rows: ``--where`` and ``--row``.
+    """
     option = parser.add_argument
     option("--table", "--relation", action="append", metavar="SCHEMA.TABLE", dest="tables",
            help="only changes of this table, also under names it had; may be repeated")  # fmt: skip
@@ -74,7 +77,7 @@ def _add_row_filters(parser: ArgumentParser) -> None:
 
 
 def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
-    """What the options ask for. Raises ``CommandError``."""
+    """Return the selection that the options describe. Raises ``CommandError``."""
     selection = Selection.from_words(reading_session(), slot, words_of(options))
     if selection.trouble:
         raise CommandError(selection.trouble)
@@ -82,7 +85,7 @@ def selection_of(slot: Slot, options: dict[str, Any]) -> Selection:
 
 
 def words_of(options: dict[str, Any]) -> dict[str, str]:
-    """The options as a filter's words. Raises ``CommandError``."""
+    """Return the options as filter parameters, by name. Raises ``CommandError``."""
     if options["xid"] is not None and options["gid"]:
         raise CommandError("a transaction has one number: give --xid or --gid")
     words = {
@@ -119,7 +122,7 @@ def _operation(text: str) -> str:
 
 
 def number(text: str) -> int:
-    """At least one."""
+    """Parse an option's number, which must be at least one."""
     found = whole_number(text)
     if not found:
         raise ArgumentTypeError(f"{text} is not a number above zero")

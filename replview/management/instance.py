@@ -1,5 +1,6 @@
-"""What replview's commands share: the instance they talk to, errors in one line, questions, a
-plan for a terminal.
+"""The base classes of replview's commands, and the functions that they share.
+
+They find the instance, sources and slots, print errors in one line, ask questions and show plans.
 """
 
 import json
@@ -29,10 +30,10 @@ from replview.text.formats import printable
 from replview.text.problem import Problem, with_place
 
 if TYPE_CHECKING:
-    # Commands that make no slot start without it.
+    # Not imported at run time, so that commands that create no slot start faster.
     from replview.catalog.plan.new_slot import SlotPlan
 
-#: Fields of a request (``SlotRequest`` and its like) → the option that gives them.
+#: Maps fields of a request, such as ``SlotRequest``, to the options that set them.
 OPTIONS: Mapping[str, str] = {
     "adopt": "--adopt",
     "all_tables": "--all-tables",
@@ -52,26 +53,27 @@ OPTIONS: Mapping[str, str] = {
     "wal_budget_bytes": "--wal-budget",
     "with_slots": "--with-slots",
 }
-#: Who did it, where a command did: the access record knows the account.
+#: The author of what a command does; the access record also names the system's account.
 BY = "the command line"
 NO_INSTANCE = (
     "no replview is running here: start one with 'replview demo', or set REPLVIEW_STORE_URL"
 )
-#: Exit status when there is no instance to talk to.
+#: Exit status if no instance is running.
 NO_INSTANCE_STATUS = 2
-#: Of wrong options and no instance where the status 2 says that nothing is new (EX_USAGE).
+#: Exit status (EX_USAGE) for wrong options or no instance, where 2 means "nothing new".
 WRONG_USE = 64
 
 
 class _Terminal(OutputWrapper):
-    """A stream of text that cannot steer the terminal: what comes from a source may hold control
-    characters. Data that goes to a pipe or a file stays as it is.
+    """A text stream that escapes control characters if it is a terminal.
+
+    Text from a source could otherwise control the terminal. A pipe or a file gets it unchanged.
     """
 
     def write(  # type: ignore[override]
         self, msg: str = "", style_func: Any = None, ending: str | None = None
     ) -> None:
-        """As Django's; those characters are written as Python escapes them."""
+        """Write the text, with control characters escaped as in Python if it is a terminal."""
         super().write(printable(msg, "\n\t") if self.isatty() else msg, style_func, ending)
 
 
@@ -79,7 +81,7 @@ class PlainCommand(BaseCommand):
     """A command whose expected errors are one line with a remedy: no traceback, no class name."""
 
     requires_system_checks: list[str] = []
-    #: Where the status 2 means something else: that of wrong options, and of no instance.
+    #: Exit status for wrong options or no instance; differs where 2 has another meaning.
     wrong_use_status = NO_INSTANCE_STATUS
 
     def __init__(self, stdout: Any = None, stderr: Any = None, **options: Any) -> None:
@@ -88,7 +90,7 @@ class PlainCommand(BaseCommand):
         self.stderr = _Terminal(stderr or sys.stderr)
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """As Django's, with the error's text alone."""
+        """Run the command; print an expected error as one line without a traceback."""
         self._called_from_command_line = True
         try:
             parsed = self.create_parser(argv[0], argv[1]).parse_args(argv[2:])
@@ -110,7 +112,7 @@ class PlainCommand(BaseCommand):
             connections.close_all()
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run; what a source, a DSN or a store may refuse becomes a ``CommandError``."""
+        """Run the command; turn errors of a source, a DSN or the store into ``CommandError``."""
         try:
             return super().execute(*args, **options)
         except Problem as error:
@@ -126,13 +128,13 @@ class PlainCommand(BaseCommand):
             raise CommandError("the store does not answer any more; try again") from None
 
     def add_data(self, parser: ArgumentParser) -> None:
-        """``--data``, which ``replview.cli`` has already read before settings were loaded."""
+        """Add ``--data``, which ``replview.cli`` has read before Django's settings were loaded."""
         parser.add_argument(
             "--data", metavar="FOLDER", help="of the running instance (default: .replview)"
         )
 
     def say(self, *lines: str) -> None:
-        """Lines for the person at the terminal, in order with what went before."""
+        """Print lines and flush them, so that they stay in order with other output."""
         for line in lines:
             self.stdout.write(line)
         self.stdout.flush()
@@ -144,7 +146,10 @@ class PlainCommand(BaseCommand):
         empty: str,
         row: Callable[[Any], Mapping[str, Any]] = lambda fact: fact,
     ) -> None:
-        """The facts as JSON (``form``), else a table of the ``row`` of each, else ``empty``."""
+        """Print facts as JSON, as a table, or ``empty`` if there are none.
+
+        ``form`` is ``"json"`` or ``"text"``; ``row`` makes the table's row of a fact.
+        """
         if form == "json":
             self.say(json.dumps(facts, indent=2))
         elif not facts:
@@ -155,7 +160,10 @@ class PlainCommand(BaseCommand):
             self.say(table_of([[name.upper().replace("_", " ") for name in rows[0]], *cells]))
 
     def confirm(self, question: str, yes: bool) -> bool:
-        """Ask y/N at a terminal; elsewhere ``--yes`` must have answered."""
+        """Ask the question at a terminal and return whether the answer is yes.
+
+        Raises ``CommandError`` where there is no terminal and ``--yes`` was not given.
+        """
         if yes:
             return True
         if not sys.stdin.isatty():
@@ -165,7 +173,7 @@ class PlainCommand(BaseCommand):
         return input().strip().lower() in ("y", "yes")
 
     def agree(self, question: str, yes: bool) -> None:
-        """As ``confirm``; raises ``CommandError`` where the answer is no."""
+        """Ask like ``confirm``; raise ``CommandError`` if the answer is no."""
         if not self.confirm(question, yes):
             raise CommandError("nothing was done")
 
@@ -174,29 +182,32 @@ class InstanceCommand(PlainCommand):
     """A command that needs the store of a running instance."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command, or fail if no instance is running."""
         require_instance(self.wrong_use_status)
         return super().execute(*args, **options)
 
 
 class Actions(PlainCommand):
-    """A command of several actions, each of which is a method ``_ACTION`` and takes ``--data``."""
+    """A command with several actions; the method ``_ACTION`` of that name runs each of them."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add a parser for each action, each with ``--data``."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         self.add_actions(actions)
         for action in actions.choices.values():
             self.add_data(action)
 
     def add_actions(self, actions: Any) -> None:
-        """The parsers of the actions, with their options."""
+        """Add the parsers of the actions, with their options."""
         raise NotImplementedError
 
     def handle(self, **options: Any) -> None:
+        """Run the method of the chosen action."""
         getattr(self, f"_{options['action']}")(options)
 
 
 def require_instance(status: int = NO_INSTANCE_STATUS) -> None:
-    """Raise ``CommandError`` (with this exit status) unless a store is named and answers."""
+    """Raise ``CommandError`` with this exit status unless a store is configured and answers."""
     if not settings.STORE_URL:
         raise CommandError(NO_INSTANCE, returncode=status)
     try:
@@ -211,7 +222,7 @@ def require_instance(status: int = NO_INSTANCE_STATUS) -> None:
 
 @contextmanager
 def stopping_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set, for work that then takes back what it wrote."""
+    """Yield an event that SIGTERM and SIGINT set, so that work can undo what it wrote."""
     stop = threading.Event()
     numbers = (signal.SIGTERM, signal.SIGINT)
     former = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
@@ -223,7 +234,7 @@ def stopping_on_signals() -> Iterator[threading.Event]:
 
 
 def find_source(name: str) -> Source:
-    """The source of this name. Raises ``CommandError`` naming those there are."""
+    """Return the source of this name. Raises ``CommandError`` that lists the known sources."""
     source = Source.objects.filter(name=name).first()
     if source is None:
         known = ", ".join(Source.objects.values_list("name", flat=True)) or "none yet"
@@ -232,7 +243,7 @@ def find_source(name: str) -> Source:
 
 
 def add_slot_action(actions: Any, action: str, about: str) -> ArgumentParser:
-    """An action of ``replview slot`` on one slot, which ``slot_of`` finds."""
+    """Add an action of ``replview slot`` on one slot, with the arguments for ``slot_of``."""
     parser: ArgumentParser = actions.add_parser(action, help=about)
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("name", metavar="NAME")
@@ -240,11 +251,15 @@ def add_slot_action(actions: Any, action: str, about: str) -> ArgumentParser:
 
 
 def slot_of(options: dict[str, Any]) -> Slot:
+    """Return the slot that the arguments SOURCE and NAME name. Raises ``CommandError``."""
     return find_slot(f"{options['source']}/{options['name']}")
 
 
 def find_slot(text: str) -> Slot:
-    """The slot named ``SOURCE/NAME``, or ``NAME`` where only one source has it."""
+    """Return the slot named ``SOURCE/NAME``, or ``NAME`` if only one source has it.
+
+    Raises ``CommandError``.
+    """
     source, slash, name = text.rpartition("/")
     found = Slot.objects.filter(name=name).select_related("source", "incarnation")
     if slash:
@@ -259,7 +274,7 @@ def find_slot(text: str) -> Slot:
 
 
 def table_of(rows: list[list[str]]) -> str:
-    """Rows in aligned columns, the first one a heading."""
+    """Format rows, the first of them a heading, in aligned columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
              for row in rows)  # fmt: skip
@@ -267,6 +282,7 @@ def table_of(rows: list[list[str]]) -> str:
 
 
 def statement_lines(statements: Iterable[Statement]) -> list[str]:
+    """Format statements as lines, each with the rights it needs and its cost."""
     lines = []
     for one in statements:
         lines += [f"  {one};", f"      needs: {one.needs}", f"      costs: {one.costs}"]
@@ -274,14 +290,14 @@ def statement_lines(statements: Iterable[Statement]) -> list[str]:
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """Where it runs, the statements, then the consequences."""
+    """Format a plan: the server, the statements, then the consequences."""
     begin = "this will run:" if plan.statements else "nothing is changed"
     lines = [f"on {plan.on} {begin}", *statement_lines(plan.statements)]
     return lines + [f"  {sentence}" for sentence in plan.consequences]
 
 
 def conninfo_of(text: str) -> str:
-    """A source's name where the store knows it, else a DSN."""
+    """Return the conninfo of the source with this name, or of the text as a DSN."""
     if "=" in text or ":" in text or store_system_identifier() is None:
         return resolve(text)
     source = Source.objects.filter(name=text).first()
@@ -289,7 +305,7 @@ def conninfo_of(text: str) -> str:
 
 
 def lines_of_slot(plan: "SlotPlan") -> list[str]:
-    """Of a new slot: the statements, then what else there is to know."""
+    """Format the plan of a new slot: statements, notes, then what creation waits for."""
     lines = statement_lines(plan.statements)
     lines += [f"  note: {with_place(note.text, note.field, OPTIONS)}" for note in plan.notes]
     return lines + [f"  the slot would now wait for {item}" for item in plan.waits_for]

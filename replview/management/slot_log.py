@@ -1,4 +1,4 @@
-"""``replview slot log``: what happened to a slot."""
+"""``replview slot log``: show the events of a slot."""
 
 import time
 from typing import Any
@@ -17,6 +17,7 @@ _LINES = 50
 
 
 def add_log(actions: Any) -> None:
+    """Add the parser of ``slot log``."""
     parser = instance.add_slot_action(actions, "log", "what happened to the slot, newest last")
     parser.add_argument("--lines", type=int, default=_LINES, metavar="N",
                         help=f"how many to begin with (default: {_LINES})")  # fmt: skip
@@ -28,6 +29,7 @@ def add_log(actions: Any) -> None:
 
 
 def log(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    """Print the slot's last events and, with ``--follow``, new ones as they happen."""
     slot = instance.slot_of(options)
     if options["lines"] < 0:
         raise CommandError("--lines is a number of lines: 0 or more")
@@ -51,7 +53,7 @@ def _follow(command: instance.PlainCommand, slot: Slot, reader: LogReader, form:
             for line in reader.fresh():
                 command.say(form(slot, line))
         except OperationalError:
-            connection.close()  # the store restarts: look again
+            connection.close()  # the store restarts: connect again
 
 
 def _as_text(slot: Slot, line: SlotEvent) -> str:

@@ -1,4 +1,4 @@
-"""``replview slot peek``: what waits in any idle slot, which is not moved."""
+"""``replview slot peek``: show what waits in an idle slot, without advancing the slot."""
 
 from typing import Any
 
@@ -21,6 +21,7 @@ _CATALOG_SECONDS = 10.0
 
 
 def add_peek(actions: Any) -> None:
+    """Add the parser of ``slot peek``."""
     about = "what waits in an idle slot of the source, ours or not; it is not moved"
     parser = instance.add_slot_action(actions, "peek", about)
     parser.add_argument("--changes", type=int, default=1000, metavar="N", help="at most so many")
@@ -33,6 +34,7 @@ def add_peek(actions: Any) -> None:
 
 
 def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    """Peek into the slot after asking, and print what waits there."""
     source = instance.find_source(options["source"])
     if options["changes"] < 1 or options["seconds"] <= 0:
         raise CommandError("--changes and --seconds are at least 1")
@@ -70,7 +72,7 @@ def _choose(place: Place, source: Source, name: str) -> SlotFacts:
 def _options(
     place: Place, slot: SlotFacts, source: Source, publications: list[str]
 ) -> dict[str, object]:
-    """What the plugin must be told."""
+    """Return the options of the slot's output plugin for the peek."""
     if slot.plugin != "pgoutput":
         if publications:
             raise CommandError(f"--publication is for pgoutput; {slot.slot_name} uses "
@@ -85,6 +87,7 @@ def _options(
 
 
 def found_lines(found: Found, max_changes: int, max_seconds: float) -> list[str]:
+    """Format a peek's result as lines for a terminal."""
     lines = [f"{found.title} {found.cause[:1].upper()}{found.cause[1:]}"]
     if bound := found.not_looked_at(max_changes, max_seconds):
         lines.append(bound)

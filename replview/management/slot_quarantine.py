@@ -1,4 +1,4 @@
-"""``replview slot quarantine``: what could not be stored, with the decision about it."""
+"""``replview slot quarantine``: show a message that could not be stored, and decide about it."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from replview.text.formats import bytes_words
 
 
 def add_quarantine(actions: Any) -> None:
+    """Add the parser of ``slot quarantine``."""
     about = "what could not be stored: show it, try again, or skip it"
     parser = instance.add_slot_action(actions, "quarantine", about)
     decision = parser.add_mutually_exclusive_group()
@@ -23,6 +24,7 @@ def add_quarantine(actions: Any) -> None:
 
 
 def quarantine(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    """Print what stops the slot and earlier quarantines, or store the decision."""
     slot = instance.slot_of(options)
     row = open_quarantine(slot)
     if options["retry"] or options["skip"] is not None:

@@ -1,6 +1,4 @@
-"""``replview slot set|interface``: what a slot may cost its source, how long its history is kept,
-and how it is read.
-"""
+"""``replview slot set|interface``: the slot's WAL budget, heartbeat, retention and interface."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -26,7 +24,7 @@ _TABLES_SHOWN = 10
 
 
 def add_budget_options(parser: ArgumentParser) -> None:
-    """The choice of what comes first: the same for ``slot add`` and ``slot set``."""
+    """Add the options of WAL budget and heartbeat, for ``slot add`` and ``slot set``."""
     parser.add_argument("--wal-budget", metavar="SIZE", help="WAL the slot may retain on its "
                         "source (default: half of max_slot_wal_keep_size, else 10GB)")  # fmt: skip
     parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: drop our "
@@ -36,7 +34,11 @@ def add_budget_options(parser: ArgumentParser) -> None:
 
 
 def budget_request(options: dict[str, Any]) -> dict[str, object]:
-    """The options as fields of a ``SlotRequest``. Raises ``SourceProblem`` for what is no size."""
+    """Return the options as fields of a ``SlotRequest``.
+
+    Raises ``SourceProblem`` for an invalid size, ``CommandError`` for a missing budget or an
+    invalid heartbeat.
+    """
     asked: dict[str, Any] = {"protect": options["protect"] or ""}
     if options["wal_budget"] is not None:
         asked["wal_budget_bytes"] = read_budget(options["wal_budget"])
@@ -50,6 +52,7 @@ def budget_request(options: dict[str, Any]) -> dict[str, object]:
 
 
 def add_set(actions: Any) -> None:
+    """Add the parser of ``slot set``."""
     about = "change its WAL budget, what comes first there, its heartbeat, what it keeps"
     parser = add_slot_action(actions, "set", about)
     add_budget_options(parser)
@@ -57,7 +60,7 @@ def add_set(actions: Any) -> None:
 
 
 def change(command: PlainCommand, options: dict[str, Any]) -> None:
-    """Change what was given and say what holds now; nothing restarts."""
+    """Change the given settings and print the present ones; the receiver does not restart."""
     slot = slot_of(options)
     if options["keep_for"] is not None or options["keep_at_most"] is not None:
         _run_retention(command, slot, options)
@@ -73,12 +76,12 @@ def change(command: PlainCommand, options: dict[str, Any]) -> None:
 
 
 def _changes_of(slot: Slot, options: dict[str, Any]) -> dict[str, object]:
-    """The options as values of the slot's fields. Raises ``CommandError`` for what cannot be."""
+    """Return the options as values of the slot's fields. Raises ``CommandError``."""
     changed: dict[str, Any] = {}
     if options["wal_budget"] is not None:
         changed["wal_budget_bytes"] = read_budget(options["wal_budget"])
         if not slot.owned and not options["protect"]:
-            # Somebody else's slot is dropped only where that was asked for in so many words.
+            # Drop a slot that replview did not create only if --protect database was given.
             changed["protect"] = RECORD
     if options["protect"]:
         changed["protect"] = options["protect"]
@@ -136,7 +139,7 @@ def _run_retention(command: PlainCommand, slot: Slot, options: dict[str, Any]) -
 
 
 def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
-    """What was named, and of the rest what holds. Raises ``CommandError``."""
+    """Return the retention with the given options changed. Raises ``CommandError``."""
     days, size = slot.keep_for_days, slot.keep_at_most_bytes
     try:
         if options["keep_for"] is not None:
@@ -151,19 +154,20 @@ def _asked(slot: Slot, options: dict[str, Any]) -> Keeping:
 
 
 def add_interface(actions: Any) -> None:
+    """Add the parser of ``slot interface``."""
     about = "read it through a replication connection, or through SQL functions"
     parser = add_slot_action(actions, "interface", about)
     parser.add_argument("interface", choices=Slot.Interface.values)
 
 
 def change_interface(command: PlainCommand, options: dict[str, Any]) -> None:
-    """How it is read; a receiver that runs is replaced by one that reads it so."""
+    """Change how the slot is read; a running receiver is replaced."""
     slot = slot_of(options)
     if slot.temporary:
         raise CommandError(
             f"slot {slot} is a temporary one: it lives as long as its replication connection"
         )
-    # Raising the epoch ends the receiver that reads it the other way; the next begins at once.
+    # A higher epoch ends the running receiver; the next one starts at once.
     changed = Slot.objects.filter(pk=slot.pk).exclude(interface=options["interface"])
     if changed.update(
         interface=options["interface"], epoch=F("epoch") + 1, lease_owner="", heartbeat_at=None

@@ -1,1 +1,1 @@
-"""replview's commands, one module each."""
+"""replview's commands, one module per command."""

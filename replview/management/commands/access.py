@@ -1,4 +1,4 @@
-"""``replview access list|forget``: the access record, and how it is shortened."""
+"""``replview access list|forget``: show the access record, or delete old months of it."""
 
 import datetime as dt
 import json
@@ -19,12 +19,15 @@ from replview.text.formats import plural
 
 
 class Command(Actions, InstanceCommand):
+    """The command that shows the access record and deletes old months of it."""
+
     help = (
         "The access record, of who looked at rows, exported some or changed something. Show it, or "
         "delete whole months of it."
     )
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of ``list`` and ``forget``."""
         listing = actions.add_parser("list", help="the record, the newest first")
         listing.add_argument("--what", choices=Action.values, help="only this")
         listing.add_argument("--user", default="", help="only of this account")
@@ -88,7 +91,7 @@ def _row(line: Line) -> list[str]:
         str(facts["at"])[:19] + "Z",
         line.who,
         line.what,
-        # A subject may hold what somebody typed: one line, nothing a terminal obeys.
+        # A subject may hold text that a user typed: escape line breaks and control characters.
         json.dumps(" ".join(w for w in what if w), ensure_ascii=False)[1:-1],
         " ".join(word for word in where if word),
     ]

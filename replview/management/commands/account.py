@@ -1,4 +1,7 @@
-"""``replview account add|list|role|grant|revoke|disable|enable|password|unlock``: who may what."""
+"""``replview account add|list|role|grant|revoke|disable|enable|password|unlock``.
+
+It manages accounts, their roles and what they may see.
+"""
 
 import getpass
 import json
@@ -19,9 +22,12 @@ _ROLES = [role.word for role in Role]
 
 
 class Command(Actions, InstanceCommand):
+    """The command that manages accounts, roles and grants."""
+
     help = "Add, list and close accounts; give and take roles and grants."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of the actions on accounts."""
         add = actions.add_parser("add", help="make an account")
         add.add_argument("name", metavar="NAME")
         add.add_argument("--role", choices=_ROLES, required=True)
@@ -111,7 +117,7 @@ class Command(Actions, InstanceCommand):
 
 
 def _tell(user: User) -> None:
-    """Its open pages end, or show what it may now, at once."""
+    """Make the account's open pages end, or show what it may see now, at once."""
     publisher().account_changed(user.pk)
     publisher().close()
 

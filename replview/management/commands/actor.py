@@ -1,4 +1,4 @@
-"""``replview actor install|remove|status DSN``: who writes, for applications as they are."""
+"""``replview actor install|remove|status DSN``: the trigger that stamps transactions."""
 
 import json
 import sys
@@ -26,6 +26,8 @@ _DEADLINE_SECONDS = 60.0
 
 
 class Command(Actions):
+    """The command that installs, removes and inspects the stamping trigger."""
+
     help = (
         "A trigger that stamps each writing transaction with its session user, application name "
         "and client address, for applications that cannot say who acts. Shows every statement, "
@@ -33,6 +35,7 @@ class Command(Actions):
     )
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of ``install``, ``remove`` and ``status``."""
         install = actions.add_parser("install", help="put the trigger on tables")
         install.add_argument("dsn", metavar="DSN", help=_DSN)
         install.add_argument("--table", nargs="+", action="extend", default=[],
@@ -52,6 +55,7 @@ class Command(Actions):
         status.add_argument("--format", choices=["text", "json"], default="text")
 
     def handle(self, **options: Any) -> None:
+        """Run the action on the database that the DSN or source name means."""
         super().handle(**options, conninfo=conninfo_of(options["dsn"]))
 
     def _install(self, options: dict[str, Any]) -> None:
@@ -85,7 +89,10 @@ class Command(Actions):
             self.say("removed: nothing of the stamp is left on this database")
 
     def _carry_out(self, plan: StampPlan, options: dict[str, Any]) -> str:
-        """Run the plan; returns the tables that are left. A removal goes on where it ended."""
+        """Run the plan and return the tables that it could not change.
+
+        A stopped installation is undone; a stopped removal can be continued.
+        """
         taking_back = options["action"] == "install"
         carried = carry_stamp(options["conninfo"], plan, self.say, taking_back=taking_back)
         note_act(options["dsn"], f"actor {options['action']}")
@@ -111,7 +118,7 @@ class Command(Actions):
             self.say(*_status_lines(facts))
 
     def _agreed(self, plan: StampPlan, options: dict[str, Any]) -> bool:
-        """Show the plan and ask; False for a dry run."""
+        """Show the plan and ask; return False for a dry run."""
         self.say("this will run:")
         self.say(*lines_of(plan))
         if options["dry_run"]:
@@ -122,19 +129,19 @@ class Command(Actions):
 
 
 def _shown(dsn: str) -> str:
-    """What was typed, unless it may hold a password."""
+    """Return the typed DSN, or a placeholder if it may hold a password."""
     return "DSN" if "=" in dsn or "//" in dsn else dsn
 
 
 def note_act(text: str, act: str) -> None:
-    """Somebody put the trigger onto a database, or took it away: where there is a store to tell."""
+    """Note in the access record, if there is a store, that the trigger was changed."""
     if store_system_identifier() is None:
         return
     source = Source.objects.filter(name=text).first()
     if source is not None:
         note_source(source, act, by=BY)
     else:
-        # A DSN may hold a password.
+        # Do not record the DSN: it may hold a password.
         note(Action.CHANGED_SOURCE, subject="a database by its DSN", details={"act": act, "by": BY})
 
 
@@ -143,7 +150,7 @@ def _reading(options: dict[str, Any]) -> AbstractContextManager[Connection]:
 
 
 def lines_of(plan: StampPlan) -> list[str]:
-    """Every statement; its rights and locks once where they are the same for many."""
+    """Format the statements; print rights and locks once for adjacent ones that share them."""
     lines: list[str] = []
     for (needs, costs), steps in groupby(plan.statements, lambda step: (step.needs, step.costs)):
         lines += [f"  {step};" for step in steps]

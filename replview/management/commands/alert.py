@@ -1,4 +1,4 @@
-"""``replview alert list|rules|try``: what fires, the rules, and how one would have done."""
+"""``replview alert list|rules|try``: show alerts and rules, and try a rule on the past hour."""
 
 import json
 from typing import Any
@@ -19,9 +19,12 @@ _MOST = 1000
 
 
 class Command(Actions, InstanceCommand):
+    """The command that lists alerts and rules, and tries a rule."""
+
     help = "Alerts that fire and have fired, the rules, and a rule tried against the past hour."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of ``list``, ``rules`` and ``try``."""
         listing = actions.add_parser("list", help="what fires, worst first")
         listing.add_argument("--all", action="store_true", help="and what is over, newest first")
         listing.add_argument("--limit", type=int, default=50, metavar="N", help="of what is over")
@@ -88,7 +91,7 @@ class Command(Actions, InstanceCommand):
 
 
 def _wanted(options: dict[str, Any]) -> AlertRule:
-    """The rule as it would be with these options; nothing is saved."""
+    """Return the rule as changed by these options; nothing is saved."""
     built_in.ensure()
     word = options["rule"]
     rules = AlertRule.objects.all()

@@ -24,7 +24,7 @@ from replview.store.write.access_record import note
 from replview.text.problem import Problem
 from replview.ui.managed import EXPECTED
 
-#: Exit status: something could not be done; something would change (``--check``).
+#: Exit statuses: something could not be done; something would change (``--check``).
 _TROUBLED, _DIFFERS = 1, 3
 _SIGNS = {Verdict.ADDED: "+", Verdict.CHANGED: "~", Verdict.REMOVED: "-", Verdict.REFUSED: "!",
           Verdict.UNREACHABLE: "!"}  # fmt: skip
@@ -40,12 +40,15 @@ _WORDS = {
 
 
 class Command(InstanceCommand):
+    """The command that plans and applies a fleet file."""
+
     help = (
         "Make sources, slots and mask rules what a fleet file declares. The plan is shown first, "
         "with every statement that would run on each source. Applied again, nothing changes."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the file and the options of ``apply``."""
         parser.add_argument("file", metavar="FLEET.TOML", type=Path, help="- reads standard input")
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--check", "--dry-run", action="store_true", dest="check",
@@ -58,6 +61,7 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Plan the file, show the plan, and carry it out if it was agreed to."""
         try:
             fleet = read_fleet(options["file"])
         except FleetFaults as error:
@@ -101,13 +105,14 @@ class Command(InstanceCommand):
 
 
 _NOT_HERE = "not_here"
-#: Told which item a line is about, and the line.
+#: Prints a line about an item; the arguments are the item's name and the line.
 Tell = Callable[[str, str], None]
 
 
 def apply_plan(plan: FleetPlan, tell: Tell, stop: threading.Event, path: Path) -> None:
-    """Sources, masks, grants, then slots: nothing is received before its masks. What fails is in
-    its item's ``trouble``, and the rest goes on.
+    """Carry out sources, masks, grants, then slots, so that no slot starts before its masks.
+
+    An item that fails gets a ``trouble``, and the remaining items continue.
     """
 
     def carry_out(items: list[Item]) -> None:
@@ -119,7 +124,7 @@ def apply_plan(plan: FleetPlan, tell: Tell, stop: threading.Event, path: Path) -
     for group in plan.groups:
         if any(item.kind == "source" and item.trouble for item in group):
             _leave_out(group, "its source failed")
-    # One after another: a rule may be of a source that was added just now.
+    # Masks come after sources: a rule may name a source that was added just now.
     masks = [item for item in plan.items if item.kind == "mask"]
     carry_out(masks)
     if any(item.trouble and item.trouble.code != _NOT_HERE for item in masks):
@@ -143,17 +148,17 @@ def _carry_out(item: Item, tell: Tell) -> None:
     except Problem as problem:
         item.trouble = SourceProblem("refused", str(problem), "Correct it in the file")
     except ObjectDoesNotExist:
-        # Its server was not reached, or it is being removed: there is nothing to mask or to see.
+        # The source was not added because its server was not reached, or it is being removed.
         cause = "not tried, since its source is not here"
         item.trouble = SourceProblem(_NOT_HERE, cause, "Apply again")
     except Exception as error:
-        # One of forty must not hold up the rest; its text may hold values.
+        # One failing item must not stop the others. The error's text may hold values.
         item.trouble = SourceProblem("failed", f"it failed ({type(error).__name__})", "Apply again")
     tell(item.name, f"failed: {item.trouble}" if item.trouble else str(item.verdict))
 
 
 def _leave_out(items: list[Item], why: str) -> None:
-    """What would build upon something that could not be done."""
+    """Mark items as not tried, because something they depend on failed."""
     for item in items:
         if item.acts and item.trouble is None:
             item.trouble = SourceProblem("not_tried", f"not tried, since {why}", "Apply again")
@@ -161,7 +166,7 @@ def _leave_out(items: list[Item], why: str) -> None:
 
 
 def lines_of(plan: FleetPlan) -> Iterator[str]:
-    """What differs, with every statement in order; then how many of each there are."""
+    """Yield the lines of items that differ, with their statements, then the counts."""
     for group in plan.groups:
         yield from (line for item in group for line in _lines(item))
     counts = [f"{count} {_WORDS[verdict]}" for verdict in _WORDS if (count := plan.count(verdict))]
@@ -169,7 +174,7 @@ def lines_of(plan: FleetPlan) -> Iterator[str]:
 
 
 def done_lines(plan: FleetPlan) -> Iterator[str]:
-    """After it was carried out: what was not done, and why."""
+    """Yield, after the plan was carried out, what was not done and why, then the counts."""
     for item in plan.troubled:
         yield f"! {item.kind} {item.name}: {item.trouble}"
     done = sum(bool(item.acts) and item.trouble is None for item in plan.items)
@@ -177,6 +182,7 @@ def done_lines(plan: FleetPlan) -> Iterator[str]:
 
 
 def json_of(plan: FleetPlan, path: Path, *, applied: bool) -> dict[str, object]:
+    """Return the plan and its results as an object for JSON."""
     return {
         "file": str(path),
         "applied": applied,

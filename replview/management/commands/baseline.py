@@ -1,4 +1,4 @@
-"""``replview baseline SOURCE/SLOT TABLE …``: tables' rows into the record, as of one position."""
+"""``replview baseline SOURCE/SLOT TABLE …``: store the rows that tables have now."""
 
 import time
 from argparse import ArgumentParser
@@ -19,12 +19,15 @@ _TURN_SECONDS = 0.5
 
 
 class Command(InstanceCommand):
+    """The command that takes, lists and cancels baselines."""
+
     help = (
         "Store the rows that tables have now, so that the first recorded change of each has its "
         "before image. Without a table: the baselines of the slot."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the slot, the tables and the options of ``baseline``."""
         parser.add_argument("slot", metavar="SOURCE/SLOT")
         parser.add_argument("tables", nargs="*", metavar="SCHEMA.TABLE")
         parser.add_argument("--all", action="store_true", help="every table the slot publishes")
@@ -38,6 +41,7 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Request, list or cancel baselines, as the options say."""
         slot = find_slot(options["slot"])
         if options["rate"] is not None and options["rate"] < 1:
             raise CommandError("--rate is at least 1 row a second")
@@ -83,7 +87,7 @@ class Command(InstanceCommand):
         self.say(f"{gone} given up; nothing of them is kept")
 
     def _wait(self, asked: list[int]) -> None:
-        """Until all have ended, saying of each what became of it."""
+        """Wait until all requested baselines have ended, and print their progress and results."""
         left, failed = list(asked), 0
         last: dict[int, str] = {}
         while left:
@@ -104,7 +108,7 @@ class Command(InstanceCommand):
 
 
 def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[str, str]]:
-    """The published tables that are meant. Raises ``CommandError`` where one is not published."""
+    """Return the published tables of these names. Raises ``CommandError`` for any other."""
     look_at_publications(slot.source)
     known = baselines.tables_of(slot)
     if everything:
@@ -126,7 +130,7 @@ def tables_for(slot: Slot, names: list[str], *, everything: bool) -> list[tuple[
 
 
 def cost_lines(tables: list[tuple[str, str]]) -> list[str]:
-    """What taking baselines of these tables means for the source."""
+    """Format what baselines of these tables cost the source and which rights they need."""
     names = ", ".join(f"{schema}.{table}" for schema, table in tables[:8])
     more = f" and {len(tables) - 8} more" if len(tables) > 8 else ""
     return [f"a baseline of {names}{more}:", f"  costs: {BASELINE_COST}",

@@ -1,4 +1,4 @@
-"""``replview changepassword``: Django's; that it was done is in the access record."""
+"""``replview changepassword``: Django's command, with an entry in the access record."""
 
 from typing import Any
 
@@ -8,10 +8,15 @@ from replview.store.write.access_record import command_user, note
 
 
 class Command(DjangoCommand):
+    """Django's command, which also notes the change in the access record."""
+
     help = "Set an account's password, at a terminal."
 
     def handle(self, *args: Any, **options: Any) -> str | None:
-        """Django's takes the operating system's account where none is named."""
+        """Change the password and note it.
+
+        Without a username, Django changes the account named like the operating system's user.
+        """
         done = super().handle(*args, **options)
         name = options["username"] or command_user()
         details = {"act": "password changed", "account": name}

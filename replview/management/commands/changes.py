@@ -1,4 +1,4 @@
-"""``replview changes``: a slot's stored changes, in the order of their commits."""
+"""``replview changes``: print a slot's stored changes in commit order."""
 
 import gc
 import os
@@ -34,9 +34,9 @@ from replview.store.write.access_record import Action, note
 from replview.store.write.search_record import searched_changes
 from replview.text.formats import plural
 
-#: Between two looks for new transactions: one small read by primary key each.
+#: Seconds between two checks for new transactions; each is one small read by primary key.
 _LOOK_SECONDS = 0.25
-#: What a row's history is not narrowed by.
+#: Options that cannot be combined with ``--row``.
 _NOT_OF_A_ROW = (
     "actor", "origin", "state", "xid", "gid", "transaction", "text", "min_changes", "min_bytes",
     "prepared_min", "from_lsn", "to_lsn", "where",
@@ -44,12 +44,15 @@ _NOT_OF_A_ROW = (
 
 
 class Command(InstanceCommand):
+    """The command that writes stored changes to standard output or files."""
+
     help = (
         "Write stored changes in the order of their commits, as JSON lines, CSV or Parquet; the "
         "reader may close the pipe at any time."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the slot, the filters and the options of ``changes``."""
         option = parser.add_argument
         option("--slot", required=True, metavar="[SOURCE/]NAME")
         add_filters(parser)
@@ -64,10 +67,11 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Note the download in the access record and write the changes."""
         slot = find_slot(options["slot"])
         selection = selection_of(slot, options)
         _check(selection, options)
-        # They leave the store for good, as with a download.
+        # Note it as a download, because the rows leave the store.
         searched_changes(selection.wanted)
         note(Action.DOWNLOADED, subject=f"changes of {slot}", source_id=slot.source_id,
              tables=selection.wanted.filter.tables,
@@ -82,19 +86,19 @@ class Command(InstanceCommand):
             self._stream(selection, options)
 
     def _stream(self, selection: Selection, options: dict[str, Any]) -> None:
-        """To standard output, the lines of each read flushed."""
+        """Write the lines to standard output, and flush after each read."""
         try:
             for lines in self._lines(selection, options):
                 self.stdout.write(lines.decode(), ending="")
                 self.stdout.flush()
         except BrokenPipeError:
-            # The reader has had enough; nothing more must be flushed at exit.
+            # The reader closed the pipe: redirect, so that the flush at exit does not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _lines(self, selection: Selection, options: dict[str, Any]) -> Iterator[bytes]:
-        """Lines in the order of history, those of one read together."""
+        """Yield lines in commit order, one piece per read of the store."""
         form, left, undecided, hidden = options["format"], options["limit"], 0, 0
-        # What was loaded so far stays: the collector need not look through it after each read.
+        # Exempt what is loaded already from garbage collection, which runs after many reads.
         gc.freeze()
         if form == "csv":
             yield csv_lines([COLUMNS])
@@ -113,7 +117,7 @@ class Command(InstanceCommand):
             self.stderr.write(f"{plural(hidden, 'update')} left out that changed nothing")
 
     def _parquet(self, selection: Selection, options: dict[str, Any]) -> None:
-        # What writes lines does not wait until pyarrow is loaded.
+        # Imported late: pyarrow is slow to load, and writing lines does not need it.
         from replview.features.downloads.files import write_parquet
         from replview.parquet.writing.problems import TargetProblem
 
@@ -170,12 +174,12 @@ def _opened(path: str) -> BinaryIO:
 
 
 def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Portion, RecordWriter]]:
-    """Changes in order, those of one read together, and what makes records of them."""
+    """Yield portions of changes in commit order, each with the writer of their records."""
     slot = selection.wanted.slot
     assert isinstance(slot, Slot)
     writer = RecordWriter(reading_session(), slot)
     as_lines = options["format"] == "jsonl" and not (options["limit"] or options["hide_unchanged"])
-    # Taken first: what is committed while we read is found at the next look.
+    # Read the end first: transactions committed during the read are found at the next check.
     end = last_cursor(reading_session(), slot)
     if options["newest"]:
         portions = iter([selection.newest(reading_session(), options["newest"])])
@@ -193,13 +197,13 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
             return
         after = None if end is None else Place(end.incarnation, end.commit_seq, ALL_OF_IT)
         end = last_cursor(reading_session(), slot)
-        # An incarnation, or a table, may have begun since.
+        # The slot may have a new incarnation or a new table since.
         writer = RecordWriter(reading_session(), slot)
         portions = selection.found(reading_session(), after, as_lines=as_lines)
 
 
 def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:
-    """Until history has grown; False when the slot is gone."""
+    """Wait until history has grown; return False when the slot is gone."""
     while True:
         try:
             slot.refresh_from_db(fields=["incarnation"])
@@ -208,5 +212,5 @@ def _wait_for_more(slot: Slot, after: Cursor | None) -> bool:
         except Slot.DoesNotExist:
             return False
         except OperationalError:
-            connection.close()  # the store restarts: look again
+            connection.close()  # the store restarts: connect again
         time.sleep(_LOOK_SECONDS)

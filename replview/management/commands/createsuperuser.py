@@ -1,4 +1,4 @@
-"""``replview createsuperuser``: Django's; the admin it makes is in the access record."""
+"""``replview createsuperuser``: Django's command, with an entry in the access record."""
 
 from typing import Any
 
@@ -9,10 +9,12 @@ from replview.store.write.access_record import note
 
 
 class Command(DjangoCommand):
+    """Django's command, which also notes the new admin in the access record."""
+
     help = "Make an admin's account, at a terminal."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Whoever is an admin after it and was none before was made by it."""
+        """Create the account, and note every account that has become an admin meanwhile."""
         admins = get_user_model()._default_manager.filter(is_superuser=True)
         before = list(admins.values_list("pk", flat=True))
         super().handle(*args, **options)

@@ -1,4 +1,4 @@
-"""``replview demo``: a shop, its replication slot, and replview, with one command."""
+"""``replview demo``: start a shop database, its replication slot and replview."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -14,6 +14,8 @@ from replview.runtime.stack import Stack
 
 
 class Command(PlainCommand):
+    """The command that runs the demo in the foreground."""
+
     help = (
         "Start two embedded PostgreSQL servers (a shop and the store), Redis, replview itself and "
         "a workload that keeps the shop busy. Ctrl-C stops everything; the next start goes on with "
@@ -21,6 +23,7 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the options of ``demo``."""
         option = parser.add_argument
         option("--port", type=int, default=8642, help="of the pages (default: 8642)")
         option("--rate", type=float, default=20, help="transactions a second (default: 20)")
@@ -28,7 +31,7 @@ class Command(PlainCommand):
         option("--data", default=settings.DATA_DIR, help="data folder (default: .replview)")
 
     def handle(self, **options: Any) -> None:
-        """Run until asked to stop; a problem is one line and exit status 1."""
+        """Run until stopped; a problem prints one line and exits with status 1."""
         say = Narration()
         stack = Stack(
             folder=DataFolder(options["data"]),
@@ -42,7 +45,7 @@ class Command(PlainCommand):
 
 
 def _welcome(stack: Stack) -> None:
-    """Where to look and how to get in, standing out from what came before."""
+    """Print the address and the login, set apart from the lines before."""
     name, password = stack.login
     for line in (
         "",

@@ -1,4 +1,4 @@
-"""``replview doctor DSN``: everything a source lacks to be replicated, and what mends it."""
+"""``replview doctor DSN``: list everything a source lacks for replication, with the remedy."""
 
 import json
 import sys
@@ -15,6 +15,8 @@ from replview.store.identity import store_system_identifier
 
 
 class Command(PlainCommand):
+    """The command that examines a source, and the store if there is one."""
+
     help = (
         "Say everything a source lacks to be replicated, each with the SQL or setting that mends "
         "it; and whether the store, where there is one, may be used. Only reads, and tries a real "
@@ -22,12 +24,14 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the DSN and the options of ``doctor``."""
         dsn = "a libpq connection string, service=NAME, env:VARIABLE, or a source's name"
         parser.add_argument("dsn", metavar="DSN", help=dsn)
         parser.add_argument("--format", choices=["text", "json"], default="text")
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Examine the source and print the findings; exit with 1 if any prevents replication."""
         store = store_system_identifier()
         findings = examine(conninfo_of(options["dsn"]), store_system_identifier=store)
         try:
@@ -44,7 +48,10 @@ class Command(PlainCommand):
 
 
 def lines_of(findings: list[Finding]) -> list[str]:
-    """A line a finding, its remedy below it (unwrapped, to be copied), a last one that sums up."""
+    """Format findings, one line each, and a summary.
+
+    A remedy follows its finding and is not wrapped, so that it can be copied.
+    """
     lines = []
     for finding in findings:
         lines.append(f"{finding.grade:<8} {finding.message}")

@@ -1,4 +1,4 @@
-"""``replview erase``: all values of given rows, out of the record, the archive and exports."""
+"""``replview erase``: erase all values of given rows from the record, the archive and exports."""
 
 import sys
 from argparse import ArgumentParser
@@ -20,6 +20,8 @@ _EARLIER = 20
 
 
 class Command(InstanceCommand):
+    """The command that erases values of rows, lists erasures and continues them."""
+
     help = (
         "Erase a person: every value that a slot has recorded of given rows, under all keys they "
         "had, in the store, the archive and every known export. That the rows changed, when and in "
@@ -28,6 +30,7 @@ class Command(InstanceCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the slot, the rows and the options of ``erase``."""
         option = parser.add_argument
         option("slot", nargs="?", metavar="SOURCE/SLOT")
         option("table", nargs="?", metavar="TABLE")
@@ -48,6 +51,7 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Erase, list or continue, as the options say."""
         if options["list"]:
             self.say(listed(Erasure.objects.all()[:_EARLIER]))
         elif options["go_on"] is not None:
@@ -100,7 +104,7 @@ class Command(InstanceCommand):
         self._tell_end(row)
 
     def _work(self, row: Erasure) -> None:
-        """Here, in this process: no worker is needed."""
+        """Run the erasure in this process, so that no worker is needed."""
         claim = erasing.claim(row.pk)
         if claim is None:
             row.refresh_from_db()
@@ -121,7 +125,7 @@ class Command(InstanceCommand):
 
 
 def _pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Tables and keys, as typed and as the file has them."""
+    """Return the tables and keys from the arguments and the key file."""
     found = [(options["table"], key) for key in options["keys"]]
     if options["table"] and not options["keys"] and not options["key_file"]:
         raise CommandError("say which rows: TABLE KEY …, or --key-file")
@@ -149,6 +153,7 @@ def _words(cause: str, remedy: str) -> str:
 
 
 def found_lines(row: Erasure, others: Sequence[str]) -> list[str]:
+    """Format what an erasure would erase, and the copies that it does not reach."""
     withheld = "a key is masked: what has it is told when it is erased, so that nobody can guess"
     lines = [withheld if row.found.get("withheld") else _sums(row.found)]
     tables: Mapping[str, int] = row.found.get("tables") or {}
@@ -186,6 +191,7 @@ def _root_line(root: Mapping[str, Any]) -> str:
 
 
 def listed(rows: Iterable[Erasure]) -> str:
+    """Format erasures as a table, or a hint if there are none."""
     lines = [
         [
             str(row.pk),

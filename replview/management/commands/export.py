@@ -1,4 +1,4 @@
-"""``replview export``: a slice of the record as typed Parquet."""
+"""``replview export``: write a part of the record as typed Parquet."""
 
 import sys
 import time
@@ -34,17 +34,19 @@ from replview.targets.policy import DEFAULT_SCHEMES, Refused, read_policy
 from replview.text.formats import age_words, bytes_words, count_words, plural
 
 _EARLIER = 20
-#: Words of a filter that say where a slice ends, and where it stands at all.
+#: Filter parameters that end an export's range, and all that set its range.
 _ENDS = ("until", "to_lsn")
 _PLACES = ("slot", *BEGINNINGS, *_ENDS)
-#: Exit statuses, and what the answer calls them.
+#: Exit statuses, and their names in the JSON answer.
 DONE, FAILED, NOTHING_NEW, GAP = range(4)
 _OUTCOMES = ("done", "failed", "nothing_new", "gap")
-#: Between two lines where there is no terminal.
+#: Seconds between two progress lines where there is no terminal.
 _LINE_SECONDS = 2.0
 
 
 class Command(instance.InstanceCommand):
+    """The command that exports, lists and cancels exports, and sets the export policy."""
+
     help = (
         "Write a slice of a slot's record as Parquet, a dataset a table and one of the "
         "transactions: the same filters as 'replview changes'. The command does the export "
@@ -54,6 +56,7 @@ class Command(instance.InstanceCommand):
     wrong_use_status = instance.WRONG_USE
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the slot, the filters and the options of ``export``."""
         option = parser.add_argument
         option("--slot", metavar="[SOURCE/]NAME")
         add_filters(parser, of_rows=False)
@@ -91,6 +94,7 @@ class Command(instance.InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Export, list, cancel or change the policy, as the options say."""
         self.as_json = bool(options["json"])
         if self._chose(options):
             policy = read_policy()
@@ -144,7 +148,7 @@ class Command(instance.InstanceCommand):
             self.say(*ended_lines(row), *(f"over a gap: {gap}" for gap in gaps))
 
     def _carry_out(self, row: Export, outlook: Outlook, options: Mapping[str, Any]) -> None:
-        """Here, in this process: no worker is needed."""
+        """Run the export in this process, so that no worker is needed."""
         show = progress_line(self.stderr, outlook.estimate.rows, always=options["wait"])
         try:
             with closing(Publisher()) as wakes, instance.stopping_on_signals() as stop:
@@ -158,7 +162,7 @@ class Command(instance.InstanceCommand):
         self, status: int, cause: str = "", remedy: str = "", gaps: tuple[str, ...] = (),
         row: Export | None = None,
     ) -> CommandError:  # fmt: skip
-        """What ends the command; its answer, where that is to be JSON."""
+        """Print the answer with ``--json``, and return the error that ends the command."""
         if self.as_json:
             answer = {"outcome": _OUTCOMES[status], "export": row and export_json(row),
                       "gaps": gaps, "problem": cause, "remedy": remedy}  # fmt: skip
@@ -175,7 +179,7 @@ class Command(instance.InstanceCommand):
         self.say(f"export {export_id} cancelled; what it had written is deleted again")
 
     def _chose(self, options: dict[str, Any]) -> bool:
-        """Change what was given; whether anything was."""
+        """Change the given policy settings, and return whether any was given."""
         if options["allow"] and options["forbid"]:
             raise CommandError("--allow or --forbid")
         if options["allow"] or options["forbid"]:
@@ -196,7 +200,10 @@ class Command(instance.InstanceCommand):
 
 
 def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
-    """What is asked for, and where to: of a continued one what its last says, unless given."""
+    """Return the export request and its target.
+
+    With ``--since-last``, options that are not given come from the last export of that name.
+    """
     name, words, target = options["name"], words_of(options), options["to"] or ""
     if options["since_last"]:
         if not name:
@@ -218,8 +225,9 @@ def _request(slot: Slot, options: dict[str, Any]) -> tuple[ExportRequest, str]:
 def progress_line(
     stream: Any, total: int | None, *, always: bool
 ) -> Callable[[Mapping[str, Any]], None]:
-    """Shows each step: in one line that is written anew at a terminal, else (``always``) now and
-    then in one more.
+    """Return a function that shows an export's progress.
+
+    It rewrites one line at a terminal. Elsewhere it prints a line every two seconds if ``always``.
     """
     terminal = sys.stderr.isatty()
     shown = 0.0
@@ -250,6 +258,7 @@ def _progress_words(progress: Mapping[str, Any], total: int | None) -> str:
 
 
 def estimate_lines(outlook: Outlook) -> list[str]:
+    """Format what an export would write, and how long it would take."""
     estimate = outlook.estimate
     where = "on Spark" if estimate.spark else "without a JVM"
     seconds = age_words(max(estimate.seconds, 1.0))
@@ -264,6 +273,7 @@ def estimate_lines(outlook: Outlook) -> list[str]:
 
 
 def ended_lines(row: Export) -> list[str]:
+    """Format the result of a finished export."""
     size = "" if row.size_bytes is None else f", {bytes_words(row.size_bytes)}"
     rows = "unknown" if row.rows is None else count_words(row.rows)
     tables = (row.result or {}).get("tables") or []
@@ -278,6 +288,7 @@ def ended_lines(row: Export) -> list[str]:
 
 
 def listed(rows: Iterable[Export]) -> str:
+    """Format exports as a table, or a hint if there are none."""
     lines = [
         [
             str(row.pk),

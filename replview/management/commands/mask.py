@@ -1,4 +1,4 @@
-"""``replview mask add|list|preview|remove``: which columns' values nobody sees, or nobody keeps."""
+"""``replview mask add|list|preview|remove``: rules that mask columns."""
 
 from typing import Any
 
@@ -11,9 +11,12 @@ from replview.store.write.access_record import command_user
 
 
 class Command(Actions, InstanceCommand):
+    """The command that adds, previews, lists and removes mask rules."""
+
     help = "Rules that mask columns: at ingest (never kept) or on display (shown to nobody)."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of the actions on mask rules."""
         add = actions.add_parser("add", help="add a rule; it is obeyed at once")
         preview = actions.add_parser("preview", help="the recorded columns a rule would match")
         for action in (add, preview):

@@ -1,8 +1,8 @@
-"""``replview migrate``: Django's, made fit for a store that is full and in use.
+"""``replview migrate``: Django's command, made safe for a large store that is in use.
 
-One at a time: of several processes that start together the first migrates, the others wait. And no
-queueing for locks: an ALTER TABLE that waits behind a long query makes everybody wait behind
-itself, so each step gives up after a moment, lets the others pass, and tries again.
+Only one process migrates at a time; others that start together with it wait. Steps do not queue for
+locks: an ALTER TABLE that waits behind a long query blocks everybody behind itself. So each step
+gives up after ``--lock-seconds`` and tries again.
 """
 
 import time
@@ -18,19 +18,22 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-#: Ours among the store's advisory locks: "replview" in the digits of a telephone.
+#: Key of replview's advisory lock: "replview" typed on a telephone keypad.
 _LOCK = 73_758_439
-#: In the way for the moment: another try may succeed.
+#: Temporary errors after which another attempt may succeed.
 _PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 class Command(DjangoMigrate):
+    """Django's command, with a migration lock and short lock waits."""
+
     help = (
         "Bring the store's tables up to date, while the store is in use. Takes the options of "
         "Django's command of this name, too."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
+        """Add Django's options, and how long to wait for locks."""
         super().add_arguments(parser)
         option = parser.add_argument
         lock = "how long a step may make others wait behind it (default: 2)"
@@ -39,7 +42,7 @@ class Command(DjangoMigrate):
         option("--patience-seconds", type=float, default=1800.0, metavar="N", help=patience)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Migrate; where something else holds a lock for too long, say what to do."""
+        """Migrate; if a table stays locked for too long, raise an error with a remedy."""
         connection = connections[options["database"]]
         deadline = time.monotonic() + options["patience_seconds"]
         with _one_at_a_time(connection, deadline), _short_waits(connection, options):
@@ -71,8 +74,8 @@ _ANOTHER = "another process is still migrating the store: wait for its end, then
 def _one_at_a_time(connection: BaseDatabaseWrapper, deadline: float) -> Iterator[None]:
     """Hold the store's migration lock.
 
-    Asked for again and again, not waited for: who waits inside a statement holds a snapshot, and
-    CREATE INDEX CONCURRENTLY would wait for that in turn.
+    Poll for the lock: a statement that waits for it would hold a snapshot, and CREATE INDEX
+    CONCURRENTLY would wait for that snapshot in turn.
     """
     while not _ask(connection, "SELECT pg_try_advisory_lock(%s)"):
         if time.monotonic() > deadline:
@@ -86,9 +89,9 @@ def _one_at_a_time(connection: BaseDatabaseWrapper, deadline: float) -> Iterator
 
 
 def _refuse_half_migrated(connection: BaseDatabaseWrapper) -> None:
-    """A migration that replaces others begins where none of them ran, or all; their files are gone.
+    """Raise ``CommandError`` if only some of the replaced migrations were applied.
 
-    Django itself would say that there is nothing to migrate.
+    The files of replaced migrations are gone, and Django would report nothing to migrate.
     """
     applied = MigrationRecorder(connection).applied_migrations()
     for migration in MigrationLoader(None).replacements.values():

@@ -1,4 +1,7 @@
-"""``replview monitoring grafana|prometheus-rules|scrape-config``: files for those two."""
+"""``replview monitoring grafana|prometheus-rules|scrape-config``.
+
+It prints configuration files for Grafana and Prometheus.
+"""
 
 from argparse import ArgumentParser
 from importlib.resources import files
@@ -6,7 +9,7 @@ from typing import Any
 
 from replview.management.instance import PlainCommand
 
-#: As the command calls them, and the file each is.
+#: Maps the command's argument to the file's name.
 FILES = {
     "grafana": "grafana.json",
     "prometheus-rules": "prometheus-rules.yml",
@@ -15,18 +18,22 @@ FILES = {
 
 
 def text_of(what: str) -> str:
+    """Return the text of the file of this name in ``FILES``."""
     return (files("replview.features.monitoring") / "provisioning" / FILES[what]).read_text()
 
 
 class Command(PlainCommand):
+    """The command that prints a monitoring configuration file."""
+
     help = (
         "Print a Grafana dashboard (grafana), Prometheus' alerting rules (prometheus-rules) or the "
         "scrape configuration (scrape-config) for /metrics."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the name of the file to print."""
         parser.add_argument("what", metavar="WHAT", choices=FILES, help=", ".join(FILES))
 
     def handle(self, **options: Any) -> None:
-        """The file alone, so that it can be redirected."""
+        """Print only the file, so that the output can be redirected."""
         self.stdout.write(text_of(options["what"]), ending="")

@@ -1,4 +1,4 @@
-"""``replview secrets rotate``: everything that is sealed, sealed anew with the present key."""
+"""``replview secrets rotate``: encrypt every stored secret anew with the present key."""
 
 from typing import Any
 
@@ -11,6 +11,8 @@ from replview.text.formats import plural
 
 
 class Command(Actions, InstanceCommand):
+    """The command that encrypts stored secrets with a new key."""
+
     help = (
         "Seal every stored password, address and secret anew with REPLVIEW_SECRET_KEY. First set "
         "the new key, and the former one in REPLVIEW_SECRET_KEYS_OLD, wherever replview and its "
@@ -18,10 +20,11 @@ class Command(Actions, InstanceCommand):
     )
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parser of ``rotate``."""
         actions.add_parser("rotate", help="seal all of them with the present key")
 
     def _rotate(self, options: dict[str, Any]) -> None:
-        """Seal them; what no key opens is named, and left."""
+        """Encrypt all secrets anew; report and keep the ones that no key decrypts."""
         count, lost = rotate_all()
         note("changed_settings", subject="secrets", details={"act": "rotate", "secrets": count})
         self.say(f"{plural(count, 'secret')} sealed with the present key")

@@ -1,4 +1,4 @@
-"""``replview slot add|list|start|stop|tables|columns|remove|interface|set|log|quarantine|peek``."""
+"""``replview slot``: create, change and remove slots, and look into them."""
 
 import sys
 from argparse import ArgumentParser
@@ -23,7 +23,7 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.text.formats import plural
 
-#: Actions with a module of their own.
+#: Maps actions with a module of their own to the functions that add and run them.
 _APART = {
     "interface": (slot_settings.add_interface, slot_settings.change_interface),
     "set": (slot_settings.add_set, slot_settings.change),
@@ -34,9 +34,12 @@ _APART = {
 
 
 class Command(instance.Actions, instance.InstanceCommand):
+    """The command that manages replication slots."""
+
     help = "The replication slots that replview receives, and a peek into any other."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of all actions on slots."""
         add = instance.add_slot_action(
             actions, "add", "create (or adopt) a slot, after showing how"
         )
@@ -62,6 +65,7 @@ class Command(instance.Actions, instance.InstanceCommand):
             add_action(actions)
 
     def handle(self, **options: Any) -> None:
+        """Run the action, in this module or in the module that implements it."""
         if options["action"] in _RUN:
             run_act(self, options)
         elif options["action"] in _APART:
@@ -95,7 +99,7 @@ class Command(instance.Actions, instance.InstanceCommand):
         self._offer_baseline(slot, wanted=options["baseline"], yes=options["yes"])
 
     def _offer_baseline(self, slot: Slot, *, wanted: bool, yes: bool) -> None:
-        """The rows that are there already: asked for with ``--baseline``, offered at a terminal."""
+        """Take a baseline with ``--baseline``; at a terminal, offer one without it."""
         if slot.plugin != "pgoutput" or not (wanted or (sys.stdin.isatty() and not yes)):
             self.say(f"its tables' present rows are not in the record: replview baseline {slot} "
                      "--all")  # fmt: skip
@@ -118,7 +122,7 @@ class Command(instance.Actions, instance.InstanceCommand):
 
 
 def add_plan_options(parser: ArgumentParser) -> None:
-    """What to publish, and what not to keep: the same for ``slot add`` and ``watch``."""
+    """Add the options of tables and columns that ``slot add`` and ``watch`` share."""
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     parser.add_argument("--publication", **several, metavar="NAME", help="use existing ones as "
                         "they are")  # fmt: skip
@@ -136,7 +140,7 @@ def add_plan_options(parser: ArgumentParser) -> None:
 
 
 def request_from(options: dict[str, Any], slot_name: str, **more: Any) -> SlotRequest:
-    """The options as a request. Raises ``CommandError`` for those that exclude each other."""
+    """Return the options as a request. Raises ``CommandError`` if they contradict each other."""
     chosen = options["tables"] or options["schema"] or options["all_tables"]
     if options["publication"] and chosen:
         raise CommandError(
@@ -156,13 +160,13 @@ def request_from(options: dict[str, Any], slot_name: str, **more: Any) -> SlotRe
 
 
 def plan_for(conninfo: str, request: SlotRequest) -> SlotPlan:
-    """What making it would run. Raises ``SourceProblem``."""
+    """Return the plan that creates the slot. Raises ``SourceProblem``."""
     with reading(conninfo, deadline_seconds=60) as connection:
         return make_plan(connection, request)
 
 
 def parse_options(texts: list[str]) -> dict[str, object]:
-    """``NAME=VALUE`` as ``Slot.options``. Raises ``CommandError`` with what is allowed."""
+    """Return ``NAME=VALUE`` texts as ``Slot.options``. Raises ``CommandError``."""
     found: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -217,6 +221,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_actions(actions: Any) -> None:
+    """Add the parsers of the actions on an existing slot."""
     parsers = {}
     for name, text in (
         ("start", "receive the slot; one its source no longer has is created anew"),
@@ -247,6 +252,7 @@ def add_actions(actions: Any) -> None:
 
 
 def run_act(command: instance.PlainCommand, options: dict[str, Any]) -> None:
+    """Run an action on an existing slot, unless the slot is being removed."""
     slot = instance.slot_of(options)
     if slot.desired == Slot.Desired.REMOVING and options["action"] != "remove":
         raise CommandError(f"slot {slot} is being removed")
@@ -297,7 +303,7 @@ def _change_columns(command: instance.PlainCommand, slot: Slot, options: dict[st
 def _agree(
     command: instance.PlainCommand, act: Plan, question: str, options: dict[str, Any]
 ) -> None:
-    """Show it and ask. Raises ``SourceProblem`` and, where the answer is no, ``CommandError``."""
+    """Show the plan and ask. Raises ``SourceProblem``, or ``CommandError`` if the answer is no."""
     act.check()
     command.say(*instance.lines_of(act))
     command.agree(question, options["yes"])

@@ -1,4 +1,4 @@
-"""``replview source add|list|credentials|move|rename|remove``: the databases replview reads."""
+"""``replview source add|list|credentials|move|rename|remove``: manage the source databases."""
 
 import getpass
 import sys
@@ -25,16 +25,19 @@ from replview.store.dsn import full_conninfo, set_dsn
 from replview.store.identity import store_system_identifier
 from replview.store.models import Slot, Source
 
-#: Without these nothing could ever be read: the source is not taken without --yes.
+#: Findings that prevent any reading; with one of them, adding the source needs --yes.
 _UNREACHABLE = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
                 "unknown_host", "unknown_service", "hba_refused", "tls"}  # fmt: skip
 _PASSWORD_HELP = "where the password is kept: file:/path or env:NAME"
 
 
 class Command(instance.Actions, instance.InstanceCommand):
+    """The command that manages sources."""
+
     help = "Add, list, change or remove the PostgreSQL databases that replview reads."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of all actions on sources."""
         add = actions.add_parser("add", help="make a database known to replview")
         add.add_argument("name", metavar="NAME")
         add.add_argument("dsn", metavar="DSN", nargs="?", help="see --dsn")
@@ -53,6 +56,7 @@ class Command(instance.Actions, instance.InstanceCommand):
         add_actions(actions)
 
     def handle(self, **options: Any) -> None:
+        """Run the action; first warn if a fleet file declares the source."""
         if options["action"] not in _RUN:
             super().handle(**options)
             return
@@ -112,6 +116,7 @@ def _row(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_actions(actions: Any) -> None:
+    """Add the parsers of the actions on an existing source."""
     credentials = actions.add_parser("credentials", help="a new password, role or address of the "
                                      "same database; tried before it is kept")  # fmt: skip
     credentials.add_argument("name", metavar="NAME")

@@ -1,4 +1,4 @@
-"""``replview spark JOB …``: history jobs over exported changes, each in a process of its own."""
+"""``replview spark JOB …``: run a history job over exported changes in a separate process."""
 
 import datetime as dt
 import sys
@@ -16,6 +16,8 @@ from replview.store.connecting import store_conninfo
 
 
 class Command(PlainCommand):
+    """The command that runs a history job."""
+
     help = (
         "History jobs over changes that were exported as Parquet, by DuckDB or Spark: as-of, "
         "row-versions, churn, hot-rows, transaction-sizes, transaction-rates, who-changed-what, "
@@ -24,7 +26,7 @@ class Command(PlainCommand):
     )
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """All words after ``spark`` are the job's, its ``--help`` too."""
+        """Run the command; pass all words after ``spark``, including ``--help``, to the job."""
         words = argv[2:]
         if not words or words[0] in ("-h", "--help"):
             self.print_help(argv[0], argv[1])
@@ -39,14 +41,16 @@ class Command(PlainCommand):
             sys.exit(130)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the job and its options as one list of words."""
         parser.add_argument("job", nargs=REMAINDER, metavar="JOB …")
 
     def handle(self, *_: str, **options: Any) -> None:
+        """Run the job in a process of its own, and exit with its status."""
         words = list(options["job"])
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S-%f")
         log = Path(settings.DATA_DIR) / "spark-logs" / f"{words[0]}-{stamp}.log"
         try:
-            # The archive's job reads the store of the instance that runs here.
+            # The job ``archive`` reads this instance's store.
             store = {"REPLVIEW_STORE_URL": store_conninfo()} if settings.STORE_URL else {}
             environment = store if words[0] == "archive" else {}
             job = JobProcess.start(words, log=log, output=None, environment=environment)

@@ -1,4 +1,4 @@
-"""``replview store``: how large the store is, and what gives way first where it fills."""
+"""``replview store``: show the store's size, and set its budget and its archive."""
 
 import threading
 from argparse import ArgumentParser
@@ -23,7 +23,7 @@ from replview.ui.retention_text import full_sentence, rate_of
 
 
 def archive_command(options: Mapping[str, Any]) -> list[str]:
-    """Change what was given; what there is to say. Raises ``CommandError``."""
+    """Change the archive's settings and return the lines to print. Raises ``CommandError``."""
     words = list(options["archive"])
     if words and words[0] != "archive":
         raise CommandError(
@@ -55,7 +55,7 @@ def archive_command(options: Mapping[str, Any]) -> list[str]:
 
 
 def _compact() -> str:
-    """Raises ``CommandError``."""
+    """Compact the archive's files and return the result. Raises ``CommandError``."""
     from replview.features.archive.job import compact
 
     with archive.alone() as mine:
@@ -79,9 +79,12 @@ def _archive_lines() -> list[str]:
 
 
 class Command(InstanceCommand):
+    """The command that shows and changes the store's budget and archive."""
+
     help = "The store's size and budget, what is deleted first at the budget, and its archive."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the options of budget and archive."""
         parser.add_argument("--budget", metavar="SIZE", help="what the store may occupy: 50GB, "
                             "or none")  # fmt: skip
         parser.add_argument("--protect", choices=Slot.Protect.values, help="at the budget: "
@@ -99,6 +102,7 @@ class Command(InstanceCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
+        """Change the given settings, then print the store's size or the archive's state."""
         numbers = (options["after_hours"], options["every_seconds"])
         if options["archive"] or numbers != (None, None):
             self.say(*archive_command(options))

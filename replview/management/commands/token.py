@@ -1,4 +1,4 @@
-"""``replview token create|list|revoke``: what programs sign in to the API with."""
+"""``replview token create|list|revoke``: the tokens with which programs use the API."""
 
 from typing import Any
 
@@ -14,9 +14,12 @@ from replview.store.write.access_record import note
 
 
 class Command(Actions, InstanceCommand):
+    """The command that manages API tokens."""
+
     help = "Create, list or revoke the tokens with which programs use the API."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of ``create``, ``list`` and ``revoke``."""
         create = actions.add_parser("create", help="make a token and show it, once")
         create.add_argument("name", metavar="NAME", help="what it is for")
         create.add_argument("--user", metavar="USER", help="whose it is (default: the only user)")
@@ -40,7 +43,7 @@ class Command(Actions, InstanceCommand):
                 f"{user.get_username()} has a token {name} already: 'replview token revoke {name}' "
                 "first, or choose another name"
             )
-        # A revoked one makes room for its successor.
+        # Delete a revoked token of the same name.
         ApiToken.objects.filter(user_id=user.pk, name=name).delete()
         scope, days = options["scope"], options["days"]
         token, _ = make_token(user, name, days=days, scope=scope)

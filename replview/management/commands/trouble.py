@@ -1,4 +1,4 @@
-"""``replview trouble start|end|list``: what the demo's *make trouble* page does."""
+"""``replview trouble start|end|list``: do from the command line what the demo's page does."""
 
 import time
 from typing import Any
@@ -11,14 +11,17 @@ from replview.store import demo_troubles as troubles
 from replview.store.demo_troubles import Reported, State
 from replview.store.write.access_record import Action, note
 
-#: How long a trouble may take to come or to go before the command stops waiting.
+#: Seconds that the command waits for a trouble to start or end.
 _WAIT_SECONDS = 120.0
 
 
 class Command(Actions, InstanceCommand):
+    """The command that starts and ends troubles in the demo."""
+
     help = "Make trouble in a running demo, to see what replview says: start, end, list."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of ``start``, ``end`` and ``list``."""
         start = actions.add_parser("start", help="begin a trouble, and wait until it is there")
         end = actions.add_parser("end", help="end a trouble, and wait until it is over")
         for action in (start, end):
@@ -29,6 +32,7 @@ class Command(Actions, InstanceCommand):
         listing.add_argument("--format", choices=["text", "json"], default="text")
 
     def handle(self, **options: Any) -> None:
+        """Run the action; refuse it outside the demo."""
         if not settings.DEMO:
             raise CommandError(
                 "this instance is no demo, and nobody makes trouble here: 'replview demo' has a "
@@ -55,7 +59,7 @@ class Command(Actions, InstanceCommand):
         while (trouble := next(one for one in troubles.read() if one.name == name)).state != (
             State.ON if wanted else State.OFF
         ):
-            # A request is heard after a moment: what is over before it was heard is of last time.
+            # The demo withdraws a request that failed; until then, OFF is the old state.
             if wanted and not trouble.wanted:
                 raise CommandError(f"{name} did not come. {trouble.note}".strip())
             if time.monotonic() > deadline:

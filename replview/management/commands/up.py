@@ -1,4 +1,4 @@
-"""``replview up``: all of replview's processes, against a store and a broker of one's own."""
+"""``replview up``: start all processes of replview, with the user's own store and broker."""
 
 import ipaddress
 from argparse import ArgumentParser
@@ -23,14 +23,16 @@ from replview.runtime.machine import StackProblem
 from replview.runtime.programs import KINDS, become, program
 from replview.runtime.stack import Stack
 
-#: Django's own measure of a key that cannot be guessed.
+#: Minimum length of a secret key, and minimum number of different characters in it.
 _LEAST_CHARACTERS, _LEAST_DIFFERENT = 32, 5
-#: Beginnings of keys that stand in documents and templates.
+#: Beginnings of keys that documents and templates use as examples.
 _PLACEHOLDERS = ("not-for-production", "django-insecure", "change", "a long random text", "secret")
 _MAKE_ONE = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 
 
 class Command(PlainCommand):
+    """The command that runs replview in the foreground."""
+
     help = (
         "Start replview's workers, scheduler and web server against the store and the broker named "
         "by REPLVIEW_STORE_URL and REPLVIEW_REDIS_URL (docs/reference/settings.md lists every "
@@ -38,6 +40,7 @@ class Command(PlainCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the options of ``up``."""
         option = parser.add_argument
         option("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
         option("--port", type=int, default=8642, help="of the pages (default: 8642)")
@@ -50,7 +53,7 @@ class Command(PlainCommand):
         option("--name", default="", help="with --only: of a worker, where several share a host")
 
     def handle(self, **options: Any) -> None:
-        """Run until asked to stop; a problem is one line and exit status 1."""
+        """Run until stopped; a problem prints one line and exits with status 1."""
         if options["only"]:
             self._run_alone(**options)
         stack = Stack(
@@ -70,7 +73,7 @@ class Command(PlainCommand):
         run_in_foreground(stack, check=check, welcome=welcome)
 
     def _run_alone(self, **options: Any) -> None:
-        """Check, migrate (whoever starts first does, the others wait), become the process."""
+        """Check the environment, migrate the store, and become the chosen process."""
         if options["receivers"] != 1:
             raise CommandError("--only receivers starts one worker: start several, each its --name")
         folder = DataFolder(options["data"])
@@ -86,7 +89,7 @@ class Command(PlainCommand):
 
 
 def first_admin_line(url: str) -> str:
-    """Where the first admin is made; empty where there is one."""
+    """Return the line with the setup address, or an empty text if there is an admin."""
     code = new_code()
     connections.close_all()
     if code is None:
@@ -96,8 +99,10 @@ def first_admin_line(url: str) -> str:
 
 
 def url_of_pages(host: str, port: int) -> str:
-    """Where a browser finds the pages, as far as the settings tell: at the proxy's origin, or at
-    this address; where that is all addresses (a container), by the first name answered to.
+    """Return the URL of the pages, as far as the settings show it.
+
+    It is the proxy's origin if one is set, else ``host``. If ``host`` means all addresses, as in a
+    container, it is the first allowed host name.
     """
     origins = [origin for origin in settings.CSRF_TRUSTED_ORIGINS if "*" not in origin]
     if origins:
@@ -111,8 +116,9 @@ def url_of_pages(host: str, port: int) -> str:
 
 
 def check_environment(host: str) -> None:
-    """Raise with a remedy unless the variables are there, safe to listen on ``host`` with, and
-    both servers answer.
+    """Raise ``StackProblem`` unless the environment is complete and both servers answer.
+
+    The settings must also be safe for listening on ``host``.
     """
     for name, example in (
         ("REPLVIEW_STORE_URL", "postgresql://replview:secret@db.example:5432/replview"),
@@ -127,7 +133,10 @@ def check_environment(host: str) -> None:
 
 
 def check_store(url: str) -> None:
-    """Raise unless the store can be reached, may be written, and gives each session its own."""
+    """Raise ``StackProblem`` unless the store is usable.
+
+    It must be reachable and writable, and give each connection a server session of its own.
+    """
     connect = partial(psycopg.connect, url, connect_timeout=5, autocommit=True)
     pid = "SELECT pg_backend_pid()"
     try:
@@ -138,11 +147,11 @@ def check_store(url: str) -> None:
                 "SELECT has_schema_privilege(current_schema(), 'CREATE'), pg_is_in_recovery()"
             ).fetchone()
     except psycopg.Error as error:
-        # libpq names host, port and user, never the password.
+        # libpq's message names host, port and user, but not the password.
         cause = f"the store cannot be reached: {' '.join(str(error).split())}"
         raise StackProblem(cause, "Check REPLVIEW_STORE_URL and that the database exists") from None
     if pids != [pids[0], pids[1], pids[1], pids[0]] * 2 or pids[0] == pids[1]:
-        # What lasts for a session (locks, settings) would be lost, or meet somebody else's.
+        # Session locks and settings would be lost, or shared with other clients.
         cause = "a pooler before the store gives each transaction another session of the server"
         remedy = "Point REPLVIEW_STORE_URL at the server itself, or at a pool_mode = session"
         raise StackProblem(cause, remedy)
@@ -155,7 +164,7 @@ def check_store(url: str) -> None:
 
 
 def check_redis(url: str) -> None:
-    """Raise unless the broker answers."""
+    """Raise ``StackProblem`` unless the broker answers."""
     try:
         once = Retry(NoBackoff(), 0)
         client = redis.Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5, retry=once)
@@ -167,7 +176,7 @@ def check_redis(url: str) -> None:
 
 
 def check_hardened(host: str) -> None:
-    """Raise ``StackProblem`` with a remedy unless these settings may face others."""
+    """Raise ``StackProblem`` unless these settings are safe for others to reach."""
     key = settings.SECRET_KEY
     if key.lower().startswith(_PLACEHOLDERS):
         raise StackProblem("REPLVIEW_SECRET_KEY is a placeholder", _MAKE_ONE)
@@ -186,7 +195,7 @@ def check_hardened(host: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can come to it."""
+    """Return whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

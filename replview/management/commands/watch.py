@@ -1,4 +1,4 @@
-"""``replview watch DSN``: the live page of a source, on a slot that leaves no trace."""
+"""``replview watch DSN``: open the live page of a source on a temporary slot."""
 
 import logging
 import os
@@ -35,17 +35,20 @@ from replview.runtime.stack import Stack
 from replview.store.dsn import resolve
 from replview.store.write.access_record import Action, note
 
-#: How the DSN reaches the process that watches, off everybody's list of processes.
+#: Passes the DSN to the watching process, so that no list of processes shows it.
 _DSN_VARIABLE = "REPLVIEW_WATCH_DSN"
 
 
 class Command(PlainCommand):
+    """The command that watches a source."""
+
     help = (
         "Open the live page of a source on a TEMPORARY slot: when the watch ends, the slot is "
         "gone from the source and what was seen is gone from the store."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the DSN and the options of ``watch``."""
         dsn = "a libpq connection string, service=NAME or env:VARIABLE"
         parser.add_argument("dsn", metavar="DSN", help=dsn)
         port = "of the pages, where no replview is running yet (default: 8642)"
@@ -55,7 +58,7 @@ class Command(PlainCommand):
         self.add_data(parser)
 
     def handle(self, **options: Any) -> None:
-        """On the running instance, or on one started for the time of the watch."""
+        """Watch on the running instance, or start an instance for the time of the watch."""
         conninfo = resolve(options["dsn"])
         if settings.STORE_URL:
             require_instance()
@@ -64,7 +67,7 @@ class Command(PlainCommand):
             self._start_and_watch(conninfo, options)
 
     def _watch(self, conninfo: str, options: dict[str, Any]) -> None:
-        """Plan, ask where something must be made, watch, take it back."""
+        """Plan the slot, ask before anything is created, receive, and undo what was created."""
         logging.getLogger("replview").setLevel(logging.WARNING)
         plan = self._plan(conninfo, options)
         stop = threading.Event()
@@ -87,7 +90,7 @@ class Command(PlainCommand):
         self.say("the watch has ended; its slot is gone")
 
     def _plan(self, conninfo: str, options: dict[str, Any]) -> SlotPlan:
-        """Use publications that are there; else say exactly which would be made, and ask."""
+        """Use existing publications; if there are none, show what would be created and ask."""
         chosen = options["tables"] or options["schema"] or options["all_tables"]
         if not options["publication"] and not chosen:
             options = {**options, "publication": list(existing_publications(conninfo))}
@@ -105,9 +108,9 @@ class Command(PlainCommand):
         return plan
 
     def _start_and_watch(self, conninfo: str, options: dict[str, Any]) -> None:
-        """Start an instance of our own beside the demo's data, watch in a process of its own.
+        """Start an instance with a data folder of its own, and watch from another process.
 
-        Settings were read before there was a store: the second process reads them anew.
+        This process has read its settings before there was a store; the other reads them anew.
         """
         say = Narration()
         folder = DataFolder(settings.DATA_DIR / "watch")
@@ -133,7 +136,7 @@ class Command(PlainCommand):
         with subprocess.Popen(words, env=environment) as watcher:
             while watcher.poll() is None:
                 if stack.stopping.wait(0.2):
-                    # Ctrl-C has reached it already; a SIGTERM to us alone has not.
+                    # Unlike Ctrl-C, a SIGTERM may have reached this process alone.
                     watcher.send_signal(signal.SIGTERM)
                     watcher.wait()
         if watcher.returncode and not stack.stopping.is_set():

@@ -1,4 +1,4 @@
-"""``replview webhook add|list|test|remove``: who is told of alerts outside the pages."""
+"""``replview webhook add|list|test|remove``: webhooks that receive alerts."""
 
 import os
 import sys
@@ -12,14 +12,17 @@ from replview.management.instance import Actions, InstanceCommand
 from replview.store.models import AlertRule, Delivery, Webhook
 from replview.store.write.access_record import command_user
 
-#: Holds the address for ``add``, so that it is in no process list and no history.
+#: Holds the URL for ``add``, so that it is in no process list and no shell history.
 URL_VARIABLE = "REPLVIEW_WEBHOOK_URL"
 
 
 class Command(Actions, InstanceCommand):
+    """The command that manages webhooks."""
+
     help = "Webhooks that receive alerts, as generic JSON or in Slack's form."
 
     def add_actions(self, actions: Any) -> None:
+        """Add the parsers of the actions on webhooks."""
         add = actions.add_parser("add", help="add one, and show the secret that signs, once")
         add.add_argument("name", metavar="NAME")
         add.add_argument("--url", metavar="URL", help="its address; '-' reads it from standard "
@@ -62,7 +65,7 @@ class Command(Actions, InstanceCommand):
     def _test(self, options: dict[str, Any]) -> None:
         webhook = _find(options["name"])
         wanted = send_test(webhook)
-        # A worker may be faster: then the result is its own.
+        # If a worker has delivered it already, this call does nothing.
         deliver_next(webhook.pk, wanted.created_at)
         wanted.refresh_from_db()
         if wanted.problem:

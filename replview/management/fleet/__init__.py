@@ -1,1 +1,1 @@
-"""Forty databases from one file: what ``fleet.toml`` declares, planned and applied."""
+"""Declare, plan and apply many databases from one file, ``fleet.toml``."""

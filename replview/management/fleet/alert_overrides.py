@@ -1,4 +1,7 @@
-"""Alert rules of one declared slot, instead of those for all: read, compared, carried out."""
+"""Alert rules that a fleet file declares for one slot, in place of the rules for all slots.
+
+This module reads them, compares them with the store and carries the changes out.
+"""
 
 import difflib
 from collections.abc import Mapping
@@ -17,25 +20,25 @@ from replview.store.looks import watched_of
 from replview.store.models import AlertRule, Slot
 from replview.store.write.access_record import note
 
-#: Rules that came with replview and that one slot may have its own of, by their names in the file.
+#: Built-in rules that a slot may replace by a rule of its own, by their names in the file.
 OVERRIDABLE: dict[str, Kind] = {
     values["key"]: KINDS[values["kind"]]
     for values in built_in.BUILT_IN
     if KINDS[values["kind"]].per_slot
 }
-#: Keys of a rule's table → the rule's field.
+#: Maps keys of a rule's table in the file to fields of the rule.
 _FIELDS = {"threshold": "threshold", "over": "clear_threshold", "hold": "hold_seconds",
            "clear": "clear_seconds", "severity": "severity", "on": "enabled"}  # fmt: skip
-#: As a plan says them.
+#: The plan's words for the fields of a rule.
 _WORDS = {"threshold": "at", "clear_threshold": "over at", "hold_seconds": "held for",
          "clear_seconds": "over after", "severity": "severity"}  # fmt: skip
 
-#: What a rule's own fields are to be; None: it is to have none of its own.
+#: The values of the slot's own rule by field; None means that the slot has no own rule.
 Wanted = dict[str, Any] | None
 
 
 def take_alerts(value: object) -> dict[str, Wanted]:
-    """The table ``alerts`` of a slot. Raises ``ValueError`` with what is allowed."""
+    """Check and convert the table ``alerts`` of a slot. Raises ``ValueError``."""
     if not isinstance(value, Mapping):
         raise ValueError('it must be a table such as { lag_look = "5min", inactive = false }')
     found = {}
@@ -53,7 +56,7 @@ def take_alerts(value: object) -> dict[str, Wanted]:
 
 def _take_rule(kind: Kind, given: object) -> Wanted:
     if given == "inherit":
-        return None  # the slot has none of its own
+        return None  # the slot has no rule of its own
     if isinstance(given, bool):
         return {"enabled": given}
     table = {"threshold": given} if isinstance(given, str) else given
@@ -65,7 +68,7 @@ def _take_rule(kind: Kind, given: object) -> Wanted:
             raise ValueError(f"there is no {key}; known are {', '.join(_FIELDS)}")
         found[_FIELDS[key]] = _take_field(kind, key, value)
     if "threshold" in found:
-        # Where the rule for all is over may lie beyond what this one fires at.
+        # Do not inherit clear_threshold: it may lie beyond this rule's threshold.
         found.setdefault("clear_threshold", None)
         at, over = found["threshold"], found["clear_threshold"]
         if over is not None and (over < at if kind.below else over > at):
@@ -90,7 +93,10 @@ def _take_field(kind: Kind, key: str, value: object) -> Any:
 
 
 def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, prune: bool) -> None:
-    """Note what differs of a slot that is there (None: that is to be made), and what changes it."""
+    """Add the differences between declared and stored alert rules to the slot's item.
+
+    ``slot`` is None if the slot does not exist yet.
+    """
     if item.trouble is not None or not declared.says("alerts"):
         return
     wanted: dict[str, Wanted] = dict(declared.get("alerts"))
@@ -113,7 +119,7 @@ def compare_alerts(item: Item, slot: Slot | None, declared: DeclaredSlot, *, pru
 
 
 def _own_rules(slot: Slot | None) -> dict[str, AlertRule]:
-    """Those it has instead of replview's, by the names of these."""
+    """Return the slot's own rules, by the key of the built-in rule each replaces."""
     if slot is None:
         return {}
     rules = AlertRule.objects.filter(slot__source=slot.source_id, slot__name=slot.name)

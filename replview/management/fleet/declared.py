@@ -1,5 +1,6 @@
-"""What a fleet file declares, and which tables and columns of a database its patterns mean. An
-absent key is left as it is; a new slot takes its default.
+"""The contents of a fleet file, and the tables and columns that its patterns match.
+
+An absent key leaves the stored setting unchanged; a new slot gets the default.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,25 +19,27 @@ class DeclaredSlot:
     """One ``[[source.slot]]`` with the defaults it inherits."""
 
     name: str
-    #: Only what is declared, by the names of ``keys.SLOT``.
+    #: The declared values only, by the names in ``keys.SLOT``.
     values: Mapping[str, Any]
     line: int
 
     def get(self, key: str, otherwise: Any = None) -> Any:
+        """Return the declared value of a key, or ``otherwise`` if it is absent."""
         return self.values.get(key, otherwise)
 
     def says(self, *keys: str) -> bool:
+        """Return whether any of the keys is declared."""
         return any(key in self.values for key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSource:
-    """One ``[[source]]``. Holds no secret, only where it is."""
+    """One ``[[source]]``. It holds no secret, only the place where the secret is."""
 
     name: str
     #: A libpq connection string without a password, ``service=…`` or ``env:NAME``.
     dsn: str
-    #: ``env:NAME`` or ``file:/path``; empty: none is declared.
+    #: ``env:NAME`` or ``file:/path``; empty if no password is declared.
     password_ref: str = ""
     slots: tuple[DeclaredSlot, ...] = ()
     line: int
@@ -46,7 +49,7 @@ class DeclaredSource:
 class DeclaredMask:
     """One ``[[mask]]``."""
 
-    #: The name of a source; empty: every source.
+    #: The name of a source; empty means every source.
     source: str = ""
     table: str = "*"
     column: str = "*"
@@ -64,12 +67,13 @@ class DeclaredMask:
 class DeclaredGrant:
     """One ``[[grant]]``."""
 
-    #: ``user`` or ``group``, and which.
+    #: ``user`` or ``group``.
     kind: str
+    #: The name of the user or group.
     holder: str
-    #: The name of a source; empty: every source.
+    #: The name of a source; empty means every source.
     source: str = ""
-    #: Empty: all tables.
+    #: Table patterns; empty means all tables.
     tables: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -78,19 +82,21 @@ class DeclaredGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    #: Of the file, without its folder.
+    """Everything that a fleet file declares."""
+
+    #: The file's name without its folder.
     name: str = "fleet.toml"
     sources: tuple[DeclaredSource, ...] = ()
     masks: tuple[DeclaredMask, ...] = ()
     grants: tuple[DeclaredGrant, ...] = ()
-    #: The file speaks of mask rules at all: else ``--prune`` leaves them alone.
+    #: True when the file declares mask rules; otherwise ``--prune`` leaves stored rules alone.
     has_masks: bool = field(default=False)
 
 
 def request_of(declared: DeclaredSlot, tables: list[TableFacts]) -> SlotRequest:
-    """Its patterns as names of this database. Raises ``SourceProblem``."""
+    """Return the request that creates the slot. Raises ``SourceProblem`` for unknown tables."""
     get = declared.get
-    # A budget that is said to be none is none: one is chosen where something is to be protected.
+    # Any protect value makes the plan choose a budget: leave "record" out if the file says "none".
     none = declared.says("wal_budget") and get("wal_budget") is None
     return SlotRequest(
         slot_name=declared.name,
@@ -109,22 +115,24 @@ def request_of(declared: DeclaredSlot, tables: list[TableFacts]) -> SlotRequest:
 
 
 def chosen_names(declared: DeclaredSlot, tables: list[TableFacts]) -> tuple[str, ...]:
-    """``schema.table`` of the tables its patterns choose; empty: all, without exception."""
+    """Return the chosen tables as ``schema.table``; empty means all tables."""
     patterns, excepted = declared.get("tables", ("*",)), declared.get("except_tables", ())
     if patterns == ("*",) and not excepted:
         return ()
     found = tables_matching(patterns, tables)
     out = {table.oid for table in found if any(matches_table(p, table) for p in excepted)}
-    # A partitioned table that is left out takes its partitions along.
+    # Excluding a partitioned table excludes its partitions.
     out |= {leaf.oid for table in found if table.oid in out for leaf in leaves_of(table, tables)}
     chosen = tuple(table.text for table in found if table.oid not in out)
-    # Names that are no table's choose nothing; no name at all would choose everything.
+    # Return the patterns themselves if nothing is chosen: an empty result would mean all tables.
     return chosen or tuple(patterns)
 
 
 def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> list[TableFacts]:
-    """Tables that any pattern matches. Raises ``SourceProblem`` for a name without ``*`` that is
-    no table's; a pattern may well match nothing in one of forty databases.
+    """Return the tables that any of the patterns matches.
+
+    Raises ``SourceProblem`` for a name without ``*`` that is no table. A pattern with ``*`` may
+    match nothing, because many databases share it.
     """
     everything = list(tables)
     found: dict[int, TableFacts] = {}
@@ -142,7 +150,10 @@ def tables_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> li
 
 
 def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> Columns:
-    """``{(schema, table): columns}``. Raises ``SourceProblem`` as ``tables_matching``."""
+    """Return the matching columns as ``{(schema, table): columns}``.
+
+    Raises ``SourceProblem`` for a name without ``*`` that is no column.
+    """
     everything = list(tables)
     found: dict[tuple[str, str], frozenset[str]] = {}
     for text in patterns:
@@ -163,7 +174,10 @@ def columns_matching(patterns: Sequence[str], tables: Iterable[TableFacts]) -> C
 
 
 def matches_table(pattern: str, table: TableFacts) -> bool:
-    """``*`` is every table; any other pattern without a dot is of ``public``."""
+    """Return whether the pattern matches the table.
+
+    ``*`` matches every table; any other pattern without a dot means the schema ``public``.
+    """
     if pattern == "*":
         return True
     whole = pattern if "." in pattern else f"public.{pattern}"

@@ -1,4 +1,4 @@
-"""What is wrong in a fleet file: on which line, what, and what to write instead."""
+"""The faults of a fleet file: the line, the key, and what to write instead."""
 
 import difflib
 import re
@@ -15,20 +15,20 @@ _STRINGS = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\])*\"|'[^']*'|#
 
 
 class Places:
-    """On which line of a TOML file a key stands: ``tomllib`` does not tell.
+    """The line numbers of the keys in a TOML file, which ``tomllib`` does not report.
 
-    Only headings and the keys at the beginning of a line are looked for; of what stands inside an
-    array or an inline table the line of its key is told.
+    Only headings and keys at the beginning of a line are found. A key inside an array or an inline
+    table gets the line of the outer key.
     """
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {}
-        #: How many tables an array of tables has by now.
+        #: Number of tables that each array of tables has so far.
         self._counts: dict[Path, int] = {}
         self._scan(text.splitlines())
 
     def line_of(self, path: Sequence[str | int]) -> int:
-        """Of the key, or of the nearest thing that it stands in."""
+        """Return the line of the key, or of the nearest table or key that contains it."""
         parts = (tuple(path[:length]) for length in range(len(path), 0, -1))
         return next((self._lines[part] for part in parts if part in self._lines), 1)
 
@@ -48,13 +48,13 @@ class Places:
                 self._lines.setdefault(inside, number)
             elif key := _KEY.match(line):
                 self._lines.setdefault(inside + tuple(_parts(key[1])), number)
-                # The quotes of a string that goes on in the next line.
+                # The quotes of a string that continues on the next line.
                 bare = _STRINGS.sub("", key[2])
                 multiline = next((quotes for quotes in ('"""', "'''") if quotes in bare), "")
                 depth = 0 if multiline else max(0, _depth(key[2]))
 
     def _open(self, heading: str, *, array: bool) -> Path:
-        """The path a heading stands for: of an array of tables always the newest."""
+        """Return the path of a heading; an array of tables means its newest table."""
         path: Path = ()
         parts = _parts(heading)
         for position, part in enumerate(parts):
@@ -77,8 +77,10 @@ def _depth(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """One fault of a fleet file."""
+
     line: int
-    #: ``source.shop.slot.replview.wal_budget``; empty: the file as a whole.
+    #: For example ``source[1].slot[1].wal_budget``; empty for a fault of the whole file.
     key: str
     text: str
 
@@ -87,7 +89,7 @@ class Fault:
 
 
 class FleetFaults(Exception):
-    """The file cannot be used; nothing was done. All its faults at once."""
+    """The file cannot be used, and nothing was done; the error holds all its faults."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -95,30 +97,31 @@ class FleetFaults(Exception):
 
 
 class Faults:
-    """Collects them while a file is read."""
+    """A collector of faults while a file is read."""
 
     def __init__(self, places: Places) -> None:
         self.line_of = places.line_of
         self.found: list[Fault] = []
 
     def add(self, path: Sequence[str | int], text: str) -> None:
+        """Add a fault of the key at this path."""
         self.found.append(Fault(self.line_of(path), _dotted(path), text))
 
     def unknown(self, path: Sequence[str | int], known: Iterable[str]) -> None:
-        """A key that there is not, with the nearest there is."""
+        """Add a fault for an unknown key, and name the most similar known key."""
         names = sorted(known)
         near = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
         meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
         self.add(path, f"there is no such key; {meant}")
 
     def check(self) -> None:
-        """Raise ``FleetFaults`` if there are any."""
+        """Raise ``FleetFaults`` if there are any faults, sorted by line."""
         if self.found:
             raise FleetFaults(sorted(self.found, key=lambda fault: fault.line))
 
 
 def _dotted(path: Sequence[str | int]) -> str:
-    """``source[2].slot[1].name``: counted as people count."""
+    """Return the path as text, such as ``source[2].slot[1].name``, counted from one."""
     text = ""
     for part in path:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part

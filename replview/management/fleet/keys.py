@@ -1,4 +1,4 @@
-"""The keys of a fleet file: what each takes, and what is wrong with a value it does not take."""
+"""The keys of a fleet file, each with the function that checks and converts its value."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from replview.management.fleet.alert_overrides import take_alerts
 from replview.store.retention.policy import Keeping
 from replview.store.retention.policy import check as check_keeping
 
-#: A value as TOML has it → as it is used. Raises ``ValueError`` with what is allowed.
+#: Converts a TOML value into the value to use. Raises ``ValueError`` that says what is allowed.
 Take = Callable[[Any], Any]
 
 
@@ -53,7 +53,7 @@ def _dotted(value: object) -> tuple[str, ...]:
         if "." not in one and one != "*":
             raise ValueError(f"{one!r} is no table: write schema.table, as in public.*")
     try:
-        return tuple(read_patterns(found))  # as they will be kept
+        return tuple(read_patterns(found))  # the form that a grant stores
     except AccountProblem as problem:
         raise ValueError(str(problem)) from None
 
@@ -111,7 +111,7 @@ def _slot_name(value: object) -> str:
 
 
 def _password(value: object) -> str:
-    """``{ env = "NAME" }`` or ``{ file = "/path" }``, as ``Source.password_ref``."""
+    """Convert ``{ env = "NAME" }`` or ``{ file = "/path" }`` to the form of ``password_ref``."""
     hint = 'write { env = "NAME" } or { file = "/run/secrets/name" }: no secret stands in the file'
     match value:
         case {"env": str(name), **rest} if not rest:
@@ -126,7 +126,7 @@ def _password(value: object) -> str:
 
 
 def _keep_for(value: object) -> int | None:
-    """Days; as ``Slot.keep_for_days``."""
+    """Parse a number of days, for ``Slot.keep_for_days``; None keeps without limit."""
     if value in ("none", False):
         return None
     found = re.fullmatch(r"([0-9]{1,6})\s*(?:d|days?)?", str(value).strip(), re.ASCII)
@@ -137,7 +137,7 @@ def _keep_for(value: object) -> int | None:
 
 
 def _keep_at_most(value: object) -> int | None:
-    """Bytes; as ``Slot.keep_at_most_bytes``."""
+    """Parse a size into bytes, for ``Slot.keep_at_most_bytes``; None sets no limit."""
     if value in ("none", False):
         return None
     if not isinstance(value, str):
@@ -146,7 +146,7 @@ def _keep_at_most(value: object) -> int | None:
     return size
 
 
-#: Of ``[[source.slot]]`` and, but for ``name``, of ``[defaults.slot]``.
+#: Keys of ``[[source.slot]]`` and, except ``name``, of ``[defaults.slot]``.
 SLOT: dict[str, Take] = {
     "name": _slot_name,
     "adopt": _yes_or_no,
@@ -170,13 +170,13 @@ SLOT: dict[str, Take] = {
     "running": _yes_or_no,
     "alerts": take_alerts,
 }
-#: Of ``[[source]]``.
+#: Keys of ``[[source]]``.
 SOURCE: dict[str, Take] = {"name": _text, "dsn": _text, "service": _text, "password": _password}
-#: Of ``[defaults]``, beside ``[defaults.slot]``.
+#: Keys of ``[defaults]``, besides ``[defaults.slot]``.
 DEFAULTS: dict[str, Take] = {"dsn": _text, "password": _password}
-#: Of ``[[grant]]``.
+#: Keys of ``[[grant]]``.
 GRANT: dict[str, Take] = {"user": _text, "group": _text, "source": _text, "tables": _dotted}
-#: Of ``[[mask]]``.
+#: Keys of ``[[mask]]``.
 MASK: dict[str, Take] = {
     "source": _text,
     "table": _text,

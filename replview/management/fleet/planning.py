@@ -1,4 +1,4 @@
-"""The whole file compared with the store and with forty servers, eight at a time."""
+"""Compare a whole fleet file with the store and the servers, eight servers at a time."""
 
 import contextvars
 import threading
@@ -20,19 +20,19 @@ from replview.management.fleet.source_planning import plan_further_source, plan_
 from replview.store.models import Grant, MaskRule, Source
 from replview.store.write.access_record import note
 
-#: Servers that are asked, or changed, at the same time.
+#: Number of servers that are read or changed at the same time.
 WORKERS = 8
 _Task = TypeVar("_Task")
 
 
 def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan:
-    """What would be done; nothing is changed, here or there."""
+    """Return the plan that makes the store and the servers match the file; change nothing."""
 
     def plan_one(declared: DeclaredSource) -> list[Item]:
         try:
             return plan_source(declared, file=fleet.name, prune=prune, stop=stop)
         except Exception as error:
-            # One of forty must not hide the rest; its text might hold what nobody should read.
+            # One failing source must not hide the others. The error's text may hold secrets.
             trouble = SourceProblem("failed", f"looking at it failed ({type(error).__name__})",
                               "Look at it with 'replview doctor'")  # fmt: skip
             item = Item(kind="source", name=declared.name)
@@ -51,8 +51,10 @@ def plan_fleet(fleet: Fleet, *, prune: bool, stop: threading.Event) -> FleetPlan
 def side_by_side(
     work: Callable[[_Task], Any], tasks: Iterable[_Task], stop: threading.Event
 ) -> list[Any]:
-    """The results in the tasks' order. Each thread gives its connection to the store back. With
-    Ctrl-C ``stop`` is set, what has not begun is not begun, and what has is waited for.
+    """Run ``work`` for each task in threads, and return the results in the tasks' order.
+
+    Each thread closes its connections to the store. An interrupt (Ctrl-C) sets ``stop``, cancels
+    the tasks that have not started, and waits for the running ones.
     """
     todo: Sequence[_Task] = list(tasks)
     if not todo:
@@ -75,7 +77,10 @@ def side_by_side(
 
 
 def plan_grants(fleet: Fleet, *, prune: bool) -> list[Item]:
-    """One item for each grant; those that the file does not name only where it names any."""
+    """Return one item per grant.
+
+    Grants that the file does not name get an item only if the file declares any grant.
+    """
     if not fleet.grants:
         return []
     known = {}
@@ -93,7 +98,7 @@ def plan_grants(fleet: Fleet, *, prune: bool) -> list[Item]:
 
 
 def _further(kind: str, name: str, prune: bool, remove: Callable[[Any], Any], row: Any) -> Item:
-    """One that the file does not name: left alone, or removed."""
+    """Return the item of a grant or mask rule that the file does not name: left or removed."""
     item = Item(kind=kind, name=name, verdict=Verdict.REMOVED if prune else Verdict.LEFT)
     if prune:
         item.will(remove, row)
@@ -119,7 +124,10 @@ def _plan(declared: DeclaredGrant, grant: Grant | None) -> Item:
 
 
 def _source(name: str) -> Source | None:
-    """None: every source. Raises ``DoesNotExist``, since a grant must not become one of all."""
+    """Return the named source, or None for every source.
+
+    Raises ``DoesNotExist`` for an unknown name, so that its grant does not cover all sources.
+    """
     return Source.objects.get(name=name) if name else None
 
 
@@ -130,7 +138,10 @@ def _holder(declared: DeclaredGrant) -> Any | None:
 
 
 def plan_masks(fleet: Fleet, *, prune: bool) -> list[Item]:
-    """One item for each rule; rules that the file does not name only where it names any."""
+    """Return one item per mask rule.
+
+    Rules that the file does not name get an item only if the file declares any rule.
+    """
     if not fleet.has_masks:
         return []
     known = {
@@ -182,8 +193,9 @@ def _add(declared: DeclaredMask) -> None:
 
 
 def _change(rule: MaskRule, differing: dict[str, str]) -> None:
-    """At no moment is there no rule. Under a number of its own, by which receivers that run know
-    that there is something to read.
+    """Replace the rule in one transaction, so that there is no moment without it.
+
+    The new row gets a new number, by which running receivers notice the change.
     """
     with transaction.atomic():
         MaskRule.objects.filter(pk=rule.pk).delete()

@@ -1,4 +1,4 @@
-"""What a fleet file comes to: one item for each source, slot and mask rule."""
+"""The plan of a fleet file: one item for each source, slot, mask rule and grant."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from replview.catalog.plan.carrying_out import Say
 from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceProblem
 
-#: Fields of a ``SlotRequest`` → the key that a file has for them.
+#: Maps fields of a ``SlotRequest`` to the fleet file's keys.
 KEYS: Mapping[str, str] = {
     "adopt": "adopt = true",
     "all_tables": "all_tables = true",
@@ -25,24 +25,28 @@ KEYS: Mapping[str, str] = {
     "two_phase": "two_phase = false",
     "wal_budget_bytes": "wal_budget",
 }
-#: Who is named in logs and in the access record.
+#: The author that logs and the access record name.
 BY = "fleet.toml"
 
 
 class Verdict(StrEnum):
+    """The result of comparing an item with the file, or what was done with it."""
+
     UNCHANGED = "unchanged"
     ADDED = "added"
     CHANGED = "changed"
-    #: Known here, not in the file, left alone.
+    #: The item is in the store but not in the file, and stays as it is.
     LEFT = "not in the file"
     REMOVED = "removed"
-    #: Cannot be done as the file says.
+    #: The item cannot be made as the file says.
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """One setting that differs: its name, its present value and its new value."""
+
     what: str
     was: str
     now: str
@@ -50,32 +54,34 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class Item:
-    """One source, slot or mask rule, with what would be done. Holds no secret."""
+    """One source, slot, mask rule or grant, with what would be done. It holds no secret."""
 
-    #: ``source``, ``slot`` or ``mask``.
+    #: ``source``, ``slot``, ``mask`` or ``grant``.
     kind: str
-    #: ``shop``, ``shop/replview``.
+    #: For example ``shop`` for a source, ``shop/replview`` for a slot.
     name: str
     verdict: Verdict = Verdict.UNCHANGED
     changes: list[Change] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    #: Why it is refused, cannot be reached, or failed while it was done.
+    #: The reason why the item is refused, unreachable, or failed while it was carried out.
     trouble: SourceProblem | None = None
-    #: What carries it out, in this order.
+    #: Functions that carry the item out, in this order.
     acts: list[Callable[[Say], Any]] = field(default_factory=list)
 
     def change(self, what: str, was: object, now: object) -> None:
+        """Add a changed setting; an item that was unchanged so far becomes changed."""
         self.changes.append(Change(what, _word(was), _word(now)))
         if self.verdict is Verdict.UNCHANGED:
             self.verdict = Verdict.CHANGED
 
     def refuse(self, trouble: SourceProblem, verdict: Verdict = Verdict.REFUSED) -> None:
+        """Mark the item as not possible, and drop everything it would have done."""
         self.verdict, self.trouble = verdict, trouble.with_places(KEYS)
         self.acts, self.statements = [], []
 
     def take(self, act: Plan, carry_out: Callable[[Say], Any]) -> None:
-        """Do what an act says; where that refuses, the whole item is refused."""
+        """Add the statements of a plan and its execution; refuse the item if the plan refuses."""
         if act.refusal is not None:
             self.refuse(act.refusal)
         elif self.trouble is None:
@@ -84,33 +90,34 @@ class Item:
             self.acts.append(carry_out)
 
     def will(self, act: Callable[..., Any], *args: Any, **named: Any) -> None:
-        """Have this done when it is carried out; it says nothing meanwhile."""
+        """Run this function when the item is carried out; it reports no progress."""
         self.acts.append(lambda say: act(*args, **named))
 
 
 @dataclass(slots=True)
 class FleetPlan:
-    """All of it, source by source in the file's order, then mask rules, then what is not in it."""
+    """The whole plan: sources in the file's order, then sources it does not name, masks, grants."""
 
-    #: Items that belong together, the source first: they are carried out one after another.
+    #: Items of one source, the source first. The items of a group run one after another.
     groups: list[list[Item]] = field(default_factory=list)
 
     @property
     def items(self) -> list[Item]:
-        """In the order they are told."""
+        """Return all items, in the order in which they are shown."""
         return [item for group in self.groups for item in group]
 
     @property
     def changes_something(self) -> bool:
+        """Return whether any item has something to carry out."""
         return any(item.acts for item in self.items)
 
     @property
     def troubled(self) -> list[Item]:
-        """What could not be, or was not, done."""
+        """Return the items that cannot be done, or that failed while they were done."""
         return [item for item in self.items if item.trouble is not None]
 
     def count(self, verdict: Verdict) -> int:
-        """How many items it holds for."""
+        """Return the number of items with this verdict."""
         return sum(item.verdict is verdict for item in self.items)
 
 

@@ -1,4 +1,4 @@
-"""A fleet file read: what its TOML declares, or all that is wrong with line, key, remedy."""
+"""Read a fleet file: return what its TOML declares, or all its faults with line and remedy."""
 
 import sys
 import tomllib
@@ -30,10 +30,10 @@ Declared = TypeVar("Declared", DeclaredSource, DeclaredSlot, DeclaredMask, Decla
 
 
 def read_fleet(path: Path) -> Fleet:
-    """The file, whole; ``-`` is standard input. Raises ``FleetFaults``."""
+    """Read and parse the file; ``-`` is standard input. Raises ``FleetFaults``."""
     standard = str(path) in ("-", "/dev/stdin")
     try:
-        # A pipe is read, not opened: it may be another user's.
+        # Read standard input instead of opening it again: a pipe may belong to another user.
         with nullcontext(sys.stdin.buffer) if standard else path.open("rb") as file:
             content = file.read(_LONGEST_BYTES + 1)
         if len(content) > _LONGEST_BYTES:
@@ -47,7 +47,7 @@ def read_fleet(path: Path) -> Fleet:
 
 
 def parse_fleet(text: str) -> Fleet:
-    """What the text declares. Raises ``FleetFaults``."""
+    """Parse the text of a fleet file. Raises ``FleetFaults`` with all faults."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -110,7 +110,7 @@ def _slot(
     values = {**defaults, **own}
     if "alerts" in values:
         values["alerts"] = {**defaults.get("alerts", {}), **own.get("alerts", {})}
-    # What a slot says of its tables itself stands instead of all that the defaults say of them.
+    # A slot that chooses tables itself inherits no table choice from the defaults.
     choices = {"publications", "tables", "except_tables", "all_tables"}
     if choices & set(own):
         values = {k: v for k, v in values.items() if k not in choices or k in own}
@@ -127,7 +127,7 @@ def _slot(
             'a slot that replview creates has a WAL budget; to be warned only: protect = "record"',
         )
     if "name" in table and "name" not in own:
-        return None  # its name is a fault: it is not the one that has none
+        return None  # the name is invalid: do not use the default name instead
     name = values.pop("name", "replview")
     return DeclaredSlot(name=name, values=values, line=faults.line_of(path))
 
@@ -167,7 +167,7 @@ def _taken(
     faults: Faults,
     further: frozenset[str] | set[str] = frozenset(),
 ) -> dict[str, Any]:
-    """The values of a table that are as they must be; the rest become faults."""
+    """Return the valid values of a table; report unknown keys and invalid values as faults."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         if key in further:
@@ -183,7 +183,7 @@ def _taken(
 
 
 def _tables(within: Mapping[str, Any], path: Place, faults: Faults) -> list[Mapping[str, Any]]:
-    """An array of tables; what is none becomes a fault."""
+    """Return an array of tables; report any other value as a fault."""
     given = within.get(str(path[-1]), [])
     if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
         return given
@@ -198,7 +198,7 @@ def _each(
     faults: Faults,
     read: Callable[[Mapping[str, Any], Place], Declared | None],
 ) -> tuple[Declared, ...]:
-    """What an array of tables declares; what is declared twice becomes a fault."""
+    """Return what an array of tables declares; report a second declaration as a fault."""
     found: dict[str, tuple[Declared, Place]] = {}
     for index, table in enumerate(_tables(within, path, faults)):
         place = (*path, index)
@@ -216,7 +216,10 @@ def _each(
 def address_of(
     values: Mapping[str, Any], defaults: Mapping[str, Any], path: Place, faults: Faults
 ) -> tuple[str, str]:
-    """``(conninfo, password_ref)`` as the store keeps them; faults where it is none."""
+    """Return ``(conninfo, password_ref)`` in the form that the store keeps.
+
+    An invalid address becomes a fault.
+    """
     own = str(values.get("dsn", ""))
     service = str(values.get("service", ""))
     if own and service:
@@ -227,7 +230,7 @@ def address_of(
             faults.add((*path, "password"), "the whole DSN is in that variable, password and all")
         return _split(own, (*path, "dsn"), faults), ""
     if service:
-        # What stands in a connection string outweighs the service: no defaults come between.
+        # Merge no defaults: their keywords would override the settings of the service.
         return _split(libpq.make_conninfo("", service=service), path, faults), password_ref
     if not own and "dsn" not in defaults:
         faults.add(path, 'it has no address: dsn = "host=… dbname=… user=…"')
@@ -242,7 +245,7 @@ def address_of(
 
 
 def _split(dsn: str, path: Place, faults: Faults) -> str:
-    """As the store keeps it; empty where it is no DSN."""
+    """Return the DSN as the store keeps it; an invalid one becomes a fault and an empty text."""
     try:
         conninfo, password = split_dsn(dsn)
     except DSNError as error:

@@ -1,4 +1,7 @@
-"""A declared slot that replview has: what differs, what changes it, and what cannot be changed."""
+"""Compare a declared slot with the slot that replview already has.
+
+The result says what differs, how it is changed, and what cannot be changed.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +30,7 @@ from replview.store.slot_budget import change_budget
 from replview.store.slot_control import reopen
 from replview.text.parsing import table_text
 
-#: Columns of the slot's row that the next session reads; their keys in the file are the same.
+#: Columns of the slot's row that take effect at the next connection; file keys are the same.
 _ROW = ("publications", "options", "interface", "keep_aborted")
 _BUDGET = {"wal_budget": "wal_budget_bytes", "protect": "protect", "heartbeat": "heartbeat_seconds"}
 
@@ -35,13 +38,13 @@ _BUDGET = {"wal_budget": "wal_budget_bytes", "protect": "protect", "heartbeat": 
 def plan_kept(
     connection: Connection, slot: Slot, declared: DeclaredSlot, tables: list[TableFacts]
 ) -> Item:
-    """Compare, and say what would be done. Raises ``SourceProblem`` where the file cannot hold."""
+    """Return the slot's item with all differences. Raises ``SourceProblem``."""
     item = Item(kind="slot", name=str(slot))
     if slot.desired == Slot.Desired.REMOVING:
         item.refuse(SourceProblem("removing", "it is being removed", "Apply again when it is gone"))
         return item
     facts = next((s for s in read_slots(connection) if s.slot_name == slot.name), None)
-    if slot.owned:  # one that is adopted is taken as it is
+    if slot.owned:  # an adopted slot is accepted as it is
         _check_fixed(item, facts, declared, read_server_facts(connection))
     _compare_tables(connection, item, slot, declared, tables)
     compare_columns(connection, item, slot, declared, tables)
@@ -60,7 +63,7 @@ def plan_kept(
 def _check_fixed(
     item: Item, facts: SlotFacts | None, declared: DeclaredSlot, server: ServerFacts
 ) -> None:
-    """What a slot is made with cannot be changed later."""
+    """Refuse the item if the file changes what is fixed when a slot is created."""
     if facts is None:
         return
     remedy = (
@@ -115,9 +118,9 @@ def _membership_changes(
     members: Mapping[tuple[str, str], Publication],
     tables: list[TableFacts],
 ) -> tuple[list[str], list[str]]:
-    """The tables that must join the slot's publications, and those that must leave them."""
+    """Return the tables to add to the slot's publications, and those to remove."""
     wanted = {table.key for table in chosen}
-    # Those that have a usable identity by now join the publication of updates, too.
+    # Tables that have a usable replica identity by now also join the publication of updates.
     add = [
         table.text
         for table in chosen
@@ -129,7 +132,7 @@ def _membership_changes(
 
 
 def _compare_row(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
-    """What stands in the slot's row: the receiver connects anew and reads it."""
+    """Note differing columns of the slot's row; the receiver reconnects to read them."""
     wanted: dict[str, Any] = {}
     for key in filter(declared.says, _ROW):
         was, now = getattr(slot, key), declared.get(key)
@@ -182,16 +185,16 @@ def _compare_running(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
 def compare_columns(
     connection: Connection, item: Item, slot: Slot, declared: DeclaredSlot, tables: list[TableFacts]
 ) -> None:
-    """Note what differs, and how it is changed. Raises ``SourceProblem`` for no column."""
+    """Note differing column rules and how they change. Raises ``SourceProblem``."""
     if not declared.says("exclude_columns", "mask_columns"):
         return
     exclude = columns_matching(declared.get("exclude_columns", ()), tables)
     mask = columns_matching(declared.get("mask_columns", ()), tables)
     request = SlotRequest(slot_name=slot.name, exclude=exclude, mask=mask)
-    # Whatever is left out here is missing from a row's key, too, where it is part of it.
+    # An excluded column would also be missing from the keys that contain it.
     check_columns(request, tables, _known_by_key(connection, slot, tables))
     wanted = rules_for_slot(request)
-    # Of what the file does not speak of, what there is stays.
+    # Keep the existing rules of a kind (excluded or masked) that the file does not declare.
     for key, rule in (("exclude_columns", "drop"), ("mask_columns", "mask")):
         if not declared.says(key):
             for table, columns in slot.column_rules.items():
@@ -216,8 +219,9 @@ def compare_columns(
 def _known_by_key(
     connection: Connection, slot: Slot, tables: list[TableFacts]
 ) -> list[TableFacts] | None:
-    """The tables whose updates our publications publish, as when the slot was made; None: its
-    publications are others', and any table may be in them.
+    """Return the tables whose updates our publications publish.
+
+    None means that replview made none of the slot's publications, so any table may be in them.
     """
     made = made_by_us(slot)
     if not made:
@@ -241,7 +245,7 @@ def _flat(rules: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def wanted_keeping(slot: Slot, declared: DeclaredSlot) -> Keeping | None:
-    """What it is to keep; None: as it does now."""
+    """Return the declared retention, or None if the slot has it already."""
     wanted = Keeping(
         declared.get("keep_for", slot.keep_for_days),
         declared.get("keep_at_most", slot.keep_at_most_bytes),
@@ -250,7 +254,7 @@ def wanted_keeping(slot: Slot, declared: DeclaredSlot) -> Keeping | None:
 
 
 def compare_keeping(item: Item, slot: Slot, declared: DeclaredSlot) -> None:
-    """Note what differs, what would be deleted for it, and how it is changed."""
+    """Note a different retention, what it would delete, and how it is changed."""
     wanted = wanted_keeping(slot, declared)
     if wanted is None:
         return

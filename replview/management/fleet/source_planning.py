@@ -1,4 +1,4 @@
-"""One declared source and its slots, compared with the store and with the server itself."""
+"""Compare one declared source and its slots with the store and with the server itself."""
 
 import threading
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _DEADLINE_SECONDS = 30.0
 def plan_source(
     declared: DeclaredSource, *, file: str, prune: bool, stop: threading.Event
 ) -> list[Item]:
-    """Its item, then one for each slot: those of the file, then those it does not name."""
+    """Return the source's item, then those of the file's slots, then those of other slots."""
     item = Item(kind="source", name=declared.name)
     source = Source.objects.filter(name=declared.name, ephemeral=False).first()
     items = [item]
@@ -56,7 +56,7 @@ def plan_source(
 
 
 def plan_further_source(source: Source, *, file: str, prune: bool) -> list[Item]:
-    """A source that the file does not name: left alone, or removed with its slots."""
+    """Return the item of a source that the file does not name: left, or removed."""
     item = Item(kind="source", name=source.name, verdict=Verdict.LEFT)
     if not prune:
         if source.managed_by == file:
@@ -69,7 +69,7 @@ def plan_further_source(source: Source, *, file: str, prune: bool) -> list[Item]
 
 
 def _plan_managed_by(item: Item, source: Source | None, file: str) -> None:
-    """Pages say so where the source is changed by hand."""
+    """Store the file's name at the source, so that pages can warn of changes by hand."""
     was = source.managed_by if source is not None else ""
     if was == file or item.trouble is not None:
         return
@@ -86,7 +86,10 @@ def _slot_of(source: Source | None, wanted: DeclaredSlot) -> Slot | None:
 
 
 def _plan_address(item: Item, source: Source | None, declared: DeclaredSource) -> str:
-    """How to connect; of a new source, or one whose address is another now, with the new one."""
+    """Note a different address or password, and return the conninfo to connect with.
+
+    A new source, or one with a different address, is reached at the declared address.
+    """
     if source is None:
         candidate = candidate_of(Source(name=declared.name), declared.dsn, declared.password_ref)
         item.verdict = Verdict.ADDED
@@ -182,7 +185,7 @@ def _further_slots(source: Source, named: set[str], *, prune: bool, reached: boo
 
 
 def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) -> None:
-    """Neither the source nor what is left of its slots is looked at further."""
+    """Mark the source and all its slots as unreachable."""
     trouble = trouble_of(error)
     for item in items:
         item.refuse(trouble, Verdict.UNREACHABLE)
@@ -195,7 +198,7 @@ def _not_reached(items: list[Item], declared: DeclaredSource, error: Exception) 
 
 
 def trouble_of(error: Exception) -> SourceProblem:
-    """One of ``EXPECTED``, as an item keeps it."""
+    """Return an error of the classes in ``EXPECTED`` as a ``SourceProblem``."""
     if isinstance(error, SourceProblem):
         return error
     return SourceProblem("address", str(error), "Correct its dsn or password in the file")
