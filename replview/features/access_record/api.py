@@ -1,4 +1,4 @@
-"""The access record for programs: of admins alone."""
+"""The access record in the API, for admins only."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ router = Router(tags=["access record"])
 
 
 class AccessWords(Schema):
-    """Which records; an absent word leaves out nothing."""
+    """The filters of the record; an absent filter excludes nothing."""
 
     action: str = Field("", description=", ".join(Action.values))
     user: str = Field("", description="an account's name, exactly")
@@ -30,17 +30,17 @@ class AccessWords(Schema):
 
 
 class AccessOut(Schema):
-    """A page of the record, the newest first."""
+    """A page of the record, the newest entry first."""
 
     items: list[dict[str, Any]]
-    #: Where to go on; null: there is nothing older.
+    #: The cursor of the next page; null on the last one.
     older: str | None
 
 
 @page(role=ADMIN, record=(Action.VIEWED_ACCESS_RECORD,))
 @router.get("/access", response=AccessOut, summary="Who did what, when, from where")
 def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, object]:
-    """Append-only, the newest first; asking for it is recorded too."""
+    """Return a page of the record, the newest entry first. The request itself is recorded too."""
     if words.action and words.action not in Action.values:
         raise BadRequest(f"there is no action {words.action!r}", ", ".join(Action.values))
     before = Place.parse(words.cursor) if words.cursor else None

@@ -1,4 +1,4 @@
-"""All that the page of the access record shows, and what its address asks for."""
+"""The contents of the access record's page, and the filters in its address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from replview.text.formats import count_words, plural
 from replview.ui.params import RANGES, Params
 
 _DEFAULT_RANGE = "7d"
-#: Of a query: what narrows it besides the time.
+#: Names of the filters besides the time range.
 _NARROWING = ("action", "user", "source", "table", "via")
 _TEXT_LIMIT = 300
 PAGE_RECORDS = 100
@@ -24,7 +24,7 @@ _TABLES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """What the address asks for; anything else is as if not asked."""
+    """The filters in the page's address; unknown values are ignored."""
 
     action: str = ""
     user: str = ""
@@ -32,39 +32,42 @@ class RecordQuery:
     table: str = ""
     via: str = ""
     range: str = _DEFAULT_RANGE
-    #: Where the page before ended.
+    #: The last entry of the page before; None on the first page.
     before: Place | None = None
 
     @property
     def filtered(self) -> bool:
+        """Return whether any filter besides the time range is set."""
         return any(getattr(self, name) for name in _NARROWING)
 
     @property
     def filter(self) -> AccessFilter:
-        """The same as the store reads it."""
+        """Return the filters in the form that reads the store."""
         length = RANGES[self.range][1]
         since = None if length is None else timezone.now() - length
         return AccessFilter(**{name: getattr(self, name) for name in _NARROWING}, since=since)
 
     def words(self) -> dict[str, str]:
-        """The filter as parameters, its place apart."""
+        """Return the filters as address parameters, without the place in the list."""
         words = {name: getattr(self, name) for name in _NARROWING}
         words["range"] = self.range if self.range != _DEFAULT_RANGE else ""
         return {name: word for name, word in words.items() if word}
 
     def url(self, name: str = "access-record", **changed: Any) -> str:
-        """The page with some of it changed; from its beginning, unless told where."""
+        """Return the address with some parameters changed; it begins at the first page."""
         asked = replace(self, **{"before": None, **changed})
         words = asked.words() | ({"before": str(asked.before)} if asked.before else {})
         query = urlencode(words, safe="/:")
         return f"{reverse(name)}{'?' if query else ''}{query}"
 
     def file_url(self, form: str) -> str:
+        """Return the address that downloads the filtered record in this format."""
         query = urlencode({**self.words(), "format": form}, safe="/:")
         return f"{reverse('access-record-file')}?{query}"
 
 
 def wanted_of(query: Mapping[str, str]) -> RecordQuery:
+    """Parse the address parameters."""
     asked = Params(query)
     return RecordQuery(
         action=asked.choice("action", Action.values),
@@ -79,7 +82,7 @@ def wanted_of(query: Mapping[str, str]) -> RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """A menu of the toolbar: its word, what is chosen, and (word, address, chosen)."""
+    """A menu of the toolbar: its label, the chosen value, and (label, address, chosen)."""
 
     word: str
     chosen: str
@@ -87,6 +90,7 @@ class Menu:
 
 
 def choices(wanted: RecordQuery) -> list[Menu]:
+    """Build the filter menus of the toolbar."""
     actions = [(str(action.label), str(action.value)) for action in Action]
     vias = [(str(via.label), str(via.value)) for via in Via]
     return [
@@ -107,20 +111,23 @@ def _choice(wanted: RecordQuery, word: str, name: str, values: list[tuple[str, s
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """One entry of the record as the page shows it."""
+
     record: AccessRecord
 
     @property
     def what(self) -> str:
-        """``viewed rows``."""
+        """Return the action in words, such as ``viewed rows``."""
         return str(self.record.get_action_display())
 
     @property
     def who(self) -> str:
+        """Return the account's name, or a phrase for a request without an account."""
         return self.record.user_name or "nobody signed in"
 
     @property
     def tables(self) -> str:
-        """The first of its tables and how many more there are; empty: none."""
+        """Return the first tables and the number of further ones; empty if there are none."""
         names = self.record.tables
         more = int(self.record.details.get("relations", len(names))) - _TABLES_SHOWN
         shown = ", ".join(names[:_TABLES_SHOWN])
@@ -128,19 +135,21 @@ class Line:
 
     @property
     def facts(self) -> str:
-        """``120 rows · transaction 41``: what it did, never a value."""
-        # Tables are told beside.
+        """Return details such as ``120 rows · transaction 41``; never a value of a row."""
+        # The page shows tables in a column of their own.
         details = {k: v for k, v in self.record.details.items() if k != "relations"}
         return " · ".join(fact for item in details.items() if (fact := _fact(*item)))
 
     @property
     def via(self) -> str:
-        """``page``, ``API``, ``live``, ``command``."""
+        """Return the way of access: ``page``, ``API``, ``live`` or ``command``."""
         return str(self.record.get_via_display())
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPage:
+    """The page of the access record."""
+
     wanted: RecordQuery
     lines: list[Line]
     following_url: str
@@ -152,6 +161,7 @@ class AccessPage:
 
     @property
     def title(self) -> str:
+        """Return the sentence that counts the listed entries and their accounts."""
         length = RANGES[self.wanted.range][1]
         when = "" if length is None else f" in the last {RANGES[self.wanted.range][0]}"
         if not self.lines:
@@ -162,7 +172,7 @@ class AccessPage:
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
+        """Return the time ranges as (label, address, chosen)."""
         return [
             (word, self.wanted.url(range=name), name == self.wanted.range)
             for name, (word, _) in RANGES.items()
@@ -170,20 +180,22 @@ class AccessPage:
 
     @property
     def clear_url(self) -> str:
+        """Return the address without filters, with the same time range."""
         return RecordQuery(range=self.wanted.range).url()
 
     @property
     def all_url(self) -> str:
+        """Return the address with the same filters over the whole record."""
         return self.wanted.url(range="all")
 
     @property
     def files(self) -> list[tuple[str, str]]:
-        """(word, address)."""
+        """Return the downloads as (label, address)."""
         return [("CSV", self.wanted.file_url("csv")), ("JSON lines", self.wanted.file_url("jsonl"))]
 
 
 def read_access_page(wanted: RecordQuery) -> AccessPage:
-    """Read one page of the record, the newest first."""
+    """Read one page of the record, the newest entry first."""
     rows, older = read(wanted.filter, before=wanted.before, limit=PAGE_RECORDS)
     following = wanted.url(before=older) if older else ""
     return AccessPage(wanted, [Line(record) for record in rows], following, choices(wanted))

@@ -1,4 +1,4 @@
-"""The access record as a file: JSON lines or CSV, in pieces."""
+"""Write the access record as JSON lines or CSV, in pieces."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,6 +14,7 @@ _COLUMNS = ("id", "at", "action", "user", "via", "address", "request_id", "page"
 
 
 def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
+    """Yield records as JSON lines, in pieces of about 64 kB."""
     piece = bytearray()
     for record in records:
         piece += orjson.dumps(record_json(record)) + b"\n"
@@ -24,7 +25,7 @@ def json_pieces(records: Iterable[AccessRecord]) -> Iterator[bytes]:
 
 
 def csv_lines(records: Iterable[AccessRecord]) -> Iterator[bytes]:
-    """A heading, then a record a line; tables with blanks between, details as JSON."""
+    """Yield a heading and one line per record; table names are separated by spaces."""
     return csv_pieces(_rows(records))
 
 

@@ -1,4 +1,4 @@
-"""Addresses of the access record."""
+"""URLs of the access record."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The access record: shown, and downloaded as a file."""
+"""Views that show and download the access record."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
@@ -20,7 +20,7 @@ _FILES = {
 
 @page(GET, role=ADMIN, nav="masks", record=(Action.VIEWED_ACCESS_RECORD,))
 def access_record(request: HttpRequest) -> HttpResponse:
-    """The record, a page at a time; looking at it is in it."""
+    """Show a page of the record; viewing it is recorded too."""
     wanted = wanted_of(request.GET)
     user = request.user.get_username()
     if is_new((Action.VIEWED_ACCESS_RECORD, user, tuple(wanted.words().items()))):
@@ -30,7 +30,7 @@ def access_record(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=ADMIN, record=(Action.EXPORTED,))
 def as_file(request: HttpRequest) -> HttpResponseBase:
-    """All that is asked for, as CSV or JSON lines."""
+    """Download the filtered record as CSV or JSON lines."""
     wanted = wanted_of(request.GET)
     form = request.GET.get("format", "csv")
     form = form if form in _FILES else "csv"

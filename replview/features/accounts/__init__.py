@@ -1,1 +1,1 @@
-"""Accounts, one's own account, and the first admin."""
+"""Accounts, each user's own account page, and the first admin."""

@@ -1,4 +1,4 @@
-"""One's own account: password, sessions, tokens for programs."""
+"""Views of a user's own account: password, sessions and API tokens."""
 
 from django.contrib.auth import authenticate, update_session_auth_hash
 from django.db import IntegrityError, transaction
@@ -28,16 +28,17 @@ _THERE = "There is a token of this name already."
 @page(GET, role=SIGNED_IN)
 @never_cache
 def me(request: HttpRequest) -> HttpResponse:
+    """Show the user's own account."""
     return _show(request)
 
 
 @page(POST, role=SIGNED_IN)
 @never_cache
 def password(request: HttpRequest) -> HttpResponse:
-    """A new password; every other session is signed out."""
+    """Change the password, and end every other session."""
     user = account_of(request)
     until, old = locked_until(request, user.get_username()), request.POST.get("old", "")
-    # A try counts as one at the login does: a session that was taken guesses no more often.
+    # Failed attempts count like failed logins, so a stolen session cannot guess passwords faster.
     if until is None and not authenticate(request, username=user.get_username(), password=old):
         until = locked_until(request, user.get_username())
         if until is None:
@@ -53,7 +54,7 @@ def password(request: HttpRequest) -> HttpResponse:
     except AccountProblem as problem:
         return _show(request, errors={"new": str(problem)})
     publisher().account_changed(user.pk)
-    # This one goes on, under another key.
+    # Keep this session, with a new session key.
     update_session_auth_hash(request, user)
     session_policy.begin(request.session)
     return redirect("me")
@@ -61,10 +62,10 @@ def password(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=SIGNED_IN)
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """End every session, this one too."""
+    """End every session of the account, including this one."""
     accounts.sign_out(user := account_of(request))
     publisher().account_changed(user.pk)
-    # It is gone with the rest: nothing of it is to be saved.
+    # The session is deleted already: flush it, so that it is not saved again.
     request.session.flush()
     return redirect("login")
 
@@ -72,7 +73,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @page(POST, role=VIEWER)
 @never_cache
 def new_token(request: HttpRequest) -> HttpResponse:
-    """A token, shown in the answer, once."""
+    """Create a token, and show it once in the response."""
     user = account_of(request)
     sent = Params(request.POST)
     name = sent.text("name", 100)
@@ -91,7 +92,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
         return _show(request, errors=errors)
     try:
         with transaction.atomic():
-            # A revoked one makes room.
+            # Delete a revoked token of the same name.
             user.api_tokens.filter(name=name, revoked_at__isnull=False).delete()
             token, row = make_token(user, name, days=whole or None, scope=scope)
     except ScopeRefused as refused:
@@ -105,6 +106,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=SIGNED_IN, of={"token_id": None})
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Revoke one of the user's own tokens."""
     user = account_of(request)
     row = get_object_or_404(user.api_tokens, pk=token_id, revoked_at=None)
     row.revoked_at = timezone.now()

@@ -1,4 +1,4 @@
-"""The pages of accounts: all of them with their groups, one account, and one's own."""
+"""The contents of the account pages: all accounts, one account, and the user's own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +36,8 @@ _SCOPE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
+    """An account in the list, with its role."""
+
     user: User
     #: Empty for an account that has no role, or is closed.
     role: str
@@ -43,6 +45,8 @@ class AccountRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
+    """A group in the list, with its role and grants."""
+
     group: Group
     #: The role that the group stands for; None for any other group.
     role: Role | None
@@ -55,19 +59,19 @@ class AccountsPage:
 
     rows: list[AccountRow]
     groups: list[GroupRow]
-    #: Names of the sources that a grant may be of.
+    #: Names of the sources that a grant may name.
     sources: list[str]
     sentence: Sentence
-    #: What is wrong with what was sent, by field.
+    #: Error messages of the form, by field.
     errors: Mapping[str, str]
-    #: What was sent, for the form to keep.
+    #: The values that were sent, which the form shows again.
     values: Mapping[str, str]
     roles: tuple[str, ...] = _ROLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountPage:
-    """One account, with what an admin may do about it."""
+    """One account, with what an admin may change about it."""
 
     account: User
     sentence: Sentence
@@ -80,35 +84,35 @@ class AccountPage:
     sessions: list[Session]
     #: Tokens that are not revoked.
     tokens: list[ApiToken]
-    #: Sources that failed logins of the account came from.
+    #: Number of records of failed logins with the account's name.
     failures: int
-    #: Issuers that the account signs in with.
+    #: OpenID Connect issuers that the account signs in with.
     issuers: list[str]
     sources: list[str]
-    #: Why the last request was refused; None where none was.
+    #: The reason why the last request was refused, or None.
     problem: AccountProblem | None
     roles: tuple[str, ...] = _ROLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPage:
-    """The page of one's own account."""
+    """The page of the user's own account."""
 
     sentence: Sentence
-    #: The account sees every source and all tables.
+    #: True when the account sees every source and all tables.
     everything: bool
     grants: list[Grant]
     #: Tokens that are not revoked.
     tokens: list[ApiToken]
-    #: Scopes that a new token may have: value, words.
+    #: Scopes that a new token may have: (value, words).
     scopes: list[tuple[str, str]]
     sessions: list[Session]
     has_password: bool
-    #: What is wrong with what was sent, by field.
+    #: Error messages of the forms, by field.
     errors: Mapping[str, str]
-    #: What was sent for a token, for the form to keep.
+    #: The values that were sent for a token, which the form shows again.
     values: Mapping[str, str]
-    #: The token that was just made, and its secret, shown once.
+    #: The token that was just created, and its secret, shown once.
     made: ApiToken | None
     token: str
     now: datetime
@@ -118,9 +122,9 @@ class OwnPage:
 class SetupPage:
     """The form that creates the first admin."""
 
-    #: The sentence that says what is wrong, by field.
+    #: Error messages of the form, by field.
     errors: Mapping[str, str]
-    #: The user name that was sent, for the form to keep.
+    #: The user name that was sent, which the form shows again.
     name: str
 
 
@@ -132,7 +136,7 @@ def build_own_page(
     made: ApiToken | None = None,
     token: str = "",
 ) -> OwnPage:
-    """Read what an account is shown of itself."""
+    """Read what the account's own page shows."""
     return OwnPage(
         sentence=_own_sentence(user),
         everything=visible_sources(user) is None and table_patterns(user) is None,
@@ -170,7 +174,7 @@ def build_accounts_page(errors: Mapping[str, str], values: Mapping[str, str]) ->
 
 
 def build_account_page(user: User, problem: AccountProblem | None = None) -> AccountPage:
-    """Read what there is about one account."""
+    """Read what the page of one account shows."""
     held = role_of(user) if user.is_active else None
     role = held.word if held else ""
     groups = list(user.groups.values_list("name", flat=True))

@@ -1,7 +1,8 @@
-"""The login, and who is kept from trying it again and again.
+"""The login, with limits on failed attempts.
 
-Failed logins are counted by name and address together, so that nobody can lock out somebody else
-from where that person is; and by address alone, higher, against one who tries many names.
+Failed logins are counted by user name and address together, so that nobody can lock out another
+user at that user's own address. They are also counted by address alone, with a higher limit,
+against attempts with many names.
 """
 
 import datetime as dt
@@ -17,17 +18,17 @@ from django.utils import timezone
 
 from replview.text.formats import age_words
 
-#: No account's name is longer.
+#: Maximum length of an account's name.
 _LONGEST_NAME = 150
 
 
 def address_of(request: HttpRequest) -> str:
-    """Where the request comes from, as the web server says it: headers are not believed here."""
+    """Return the client's address from the web server; forwarding headers are not trusted."""
     return str(request.META.get("REMOTE_ADDR") or "")
 
 
 def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
-    """Until when this name from here, or everything from here, is refused; None: it is not."""
+    """Return until when this user name or address is locked out, or None if it is not."""
     cool_off = get_cool_off(request)
     if cool_off is None:
         return None
@@ -46,9 +47,10 @@ def locked_until(request: HttpRequest, username: str) -> dt.datetime | None:
 
 
 class SignIn(LoginView):
-    """Name and password; who failed too often is told when to try again."""
+    """The login page; after too many failed attempts it says when to try again."""
 
     def get_context_data(self, **kwargs: Any) -> dict[str, object]:
+        """Add single sign-on and the demo to the template's context."""
         return {
             **super().get_context_data(**kwargs),
             "single_sign_on": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
@@ -57,9 +59,9 @@ class SignIn(LoginView):
         }
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Try, unless it was tried too often."""
+        """Log in, unless there were too many failed attempts."""
         name = request.POST.get("username", "")[:_LONGEST_NAME]
-        # What is counted is as long as what can be kept.
+        # Cut the name to the length that the count of failures can store.
         sent = request.POST.copy()
         sent["username"] = name
         request.POST = sent  # type: ignore[assignment]

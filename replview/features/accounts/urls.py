@@ -1,4 +1,4 @@
-"""Addresses of accounts, of one's own, of signing in otherwise, and of the first admin."""
+"""URLs of accounts, the user's own account, single sign-on and the first admin."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path

@@ -1,4 +1,4 @@
-"""Accounts, for admins: who there is, what each may, and what is done about it."""
+"""Views with which admins manage accounts."""
 
 from typing import Any
 
@@ -28,6 +28,7 @@ _BACKEND = "replview.access.rights.RightsBackend"
 
 @page(GET_POST, role=ADMIN, nav=Nav(group="", label="Accounts", icon="actor"))
 def listing(request: HttpRequest) -> HttpResponse:
+    """List all accounts, or create one."""
     errors: dict[str, str] = {}
     if request.method == "POST":
         typed = request.POST.get("password", "")
@@ -51,16 +52,19 @@ def _list(request: HttpRequest, errors: dict[str, str]) -> HttpResponse:
 
 @page(GET, role=ADMIN, nav="accounts", of={"user_id": None})
 def account(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Show one account."""
     return _show(request, _find(user_id))
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def change_role(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Give the account another role, or none."""
     return _do(request, user_id, lambda user: accounts.change_role(user, _role(request)))
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def password(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Set the account's password."""
     typed = request.POST.get("password", "")
     return _do(request, user_id, lambda user: accounts.change_password(user, typed))
 
@@ -74,16 +78,19 @@ def active(request: HttpRequest, user_id: int) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
+    """End every session of the account."""
     return _do(request, user_id, accounts.sign_out)
 
 
 @page(POST, role=ADMIN, of={"user_id": None})
 def unlock(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Forget the account's failed logins."""
     return _do(request, user_id, accounts.unlock)
 
 
 @page(POST, role=ADMIN, of={"user_id": None, "token_id": None})
 def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpResponse:
+    """Revoke one of the account's tokens."""
 
     def revoke(user: User) -> None:
         found = ApiToken.objects.filter(pk=token_id, user=user, revoked_at=None)
@@ -98,6 +105,7 @@ def revoke_token(request: HttpRequest, user_id: int, token_id: int) -> HttpRespo
 
 @page(POST, role=ADMIN)
 def give(request: HttpRequest) -> HttpResponse:
+    """Create a grant for an account or a group."""
     sent, name = Params(request.POST), request.POST.get("source", "")
     source = get_object_or_404(Source, name=name) if name else None
     tables = sent.text("tables", None).replace(",", "\n").splitlines()
@@ -119,13 +127,14 @@ def give(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"grant_id": None})
 def take(request: HttpRequest, grant_id: int) -> HttpResponse:
+    """Remove a grant."""
     grant = get_object_or_404(Grant.objects.select_related("user", "group", "source"), pk=grant_id)
     accounts.take_grant(grant)
     return redirect("account", user_id=grant.user_id) if grant.user_id else redirect("accounts")
 
 
 def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
-    """Do it, then show the account; what was refused is said there."""
+    """Run the action and show the account, with the reason if the action was refused."""
     user = _find(user_id)
     try:
         act(user)
@@ -134,7 +143,7 @@ def _do(request: HttpRequest, user_id: int, act: Any) -> HttpResponse:
     publisher().account_changed(user_id)
     key = request.session.session_key
     if user == request.user and (key is None or not request.session.exists(key)):
-        # One's own, ended with the rest: nothing of it is to be saved.
+        # The action ended this session too: flush it, so that it is not saved again.
         request.session.flush()
     return redirect("account", user_id=user_id)
 
@@ -163,7 +172,7 @@ def _role(request: HttpRequest) -> Role | None:
 @login_not_required
 @sensitive_post_parameters()
 def setup(request: HttpRequest, code: str) -> HttpResponse:
-    """A name and a password; then this browser is signed in."""
+    """Create the first admin from a setup link, and sign this browser in."""
     if not is_good(code):
         raise Http404("this address is no longer good")
     errors: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""Actors: who changed something, and how much."""
+"""Actors: who changed rows, and how many."""

@@ -1,4 +1,4 @@
-"""Who changed what, in sums; the changes themselves: ``/changes?actor=``."""
+"""Sums of what each actor changed; ``/changes?actor=`` returns the changes themselves."""
 
 import datetime as dt
 from typing import Any
@@ -26,8 +26,10 @@ def actors(
     until: dt.date | None = None,
     sort: QueryEx[str, P(pattern=f"^({'|'.join(SORTS)})$")] = "last",
 ) -> dict[str, object]:
-    """Who changed something in a slot's record, whole days (UTC), the greatest first; an empty
-    `actor` stands for nobody named. At most 1,000; narrow it with `q`.
+    """Return the actors of a slot's record, in descending order of `sort`.
+
+    `since` and `until` are whole days (UTC). An empty `actor` stands for transactions that name
+    nobody. At most 1,000 actors are returned; narrow them with `q`.
     """
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
@@ -50,7 +52,7 @@ def actor(
     since: dt.date | None = None,
     until: dt.date | None = None,
 ) -> dict[str, object]:
-    """What somebody changed, by table and by day; `actor=` (empty): what nobody named changed."""
+    """Return what one actor changed, by table and by day; an empty `actor` means nobody named."""
     found = slot_named(slot)
     span = span_of(found.pk, since, until)
     name = clean_text(actor, strip=False)
@@ -77,7 +79,7 @@ def actor(
 
 
 def _actor(one: ActorSum) -> dict[str, object]:
-    """``claimed`` and ``stamped``: transactions in which the name is known so well."""
+    """Return the sums as JSON; ``claimed`` and ``stamped`` count transactions by evidence."""
     return {
         "actor": one.actor,
         "claimed": one.claimed,

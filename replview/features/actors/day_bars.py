@@ -1,4 +1,4 @@
-"""Changes by day as small bars."""
+"""The geometry of a small bar chart of changes by day."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -8,12 +8,14 @@ from replview.store.sums.actor_sums import (
     DaySum,
 )
 
-#: More days than these are not drawn: the newest are.
+#: Days drawn at most; the newest ones.
 MOST_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
+    """The rectangle of one day."""
+
     x: float
     y: float
     width: float
@@ -33,12 +35,12 @@ class DayBars:
     last_day: dt.date
     #: The highest bar's count.
     peak: int
-    #: Days before the record began, as a width from the left edge.
+    #: Width of the days before the record began, from the left edge.
     unknown: float = 0
 
     @property
     def path(self) -> str:
-        """All bars as one path: a list draws thousands of them."""
+        """Return all bars as one SVG path, because a list draws thousands of bars."""
         return "".join(
             f"M{bar.x:g} {bar.y:g}h{bar.width:g}v{bar.height:g}h{-bar.width:g}z"
             for bar in self.bars
@@ -49,8 +51,9 @@ def day_bars(
     days: Sequence[DaySum], first_day: dt.date | None, last_day: dt.date,
     *, width: float, height: float, recorded_since: dt.date | None = None,
 ) -> DayBars:  # fmt: skip
-    """Bars of changes, or of messages on a day without any; without ``first_day`` from the first
-    day there is.
+    """Return bars of each day's changes, or of its messages if there are no changes.
+
+    Without ``first_day`` the chart begins at the first day with data.
     """
     begin = first_day or min((each.day for each in days), default=last_day)
     begin = min(max(begin, last_day - dt.timedelta(days=MOST_DAYS - 1)), last_day)
@@ -61,7 +64,7 @@ def day_bars(
     gap = 1 if step >= 4 else 0.5
     bars = []
     for each in shown:
-        # What is there is seen, however little it is.
+        # Keep the smallest bar visible.
         tall = max(1.5, (height - 1) * _size(each) / max(peak, 1))
         box = ((each.day - begin).days * step, height - tall, max(step - gap, 1), tall)
         x, y, wide, tall = (round(one, 2) for one in box)

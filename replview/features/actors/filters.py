@@ -1,4 +1,4 @@
-"""What the addresses of the actors pages ask for."""
+"""The filters in the addresses of the actors pages."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from replview.text.addresses import actor_url
 from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
-#: Word in the address → days that are summed up, today among them; None: all there are.
+#: Maps the address's word to the number of days, including today; None means all days.
 RANGES: dict[str, int | None] = {"1d": 1, "7d": 7, "30d": 30, "90d": 90, "all": None}
 SORT_WORDS = {"last": "Last seen", "transactions": "Transactions", "changes": "Changes"}
 _DEFAULT_RANGE = "30d"
@@ -21,16 +21,16 @@ _DEFAULT_RANGE = "30d"
 
 @dataclass(frozen=True, slots=True)
 class ActorsQuery:
-    """What the address asks for; anything else is as if not asked."""
+    """The filters in the address; unknown values are ignored."""
 
     q: str = ""
     sort: str = "last"
     range: str = _DEFAULT_RANGE
-    #: The ``order`` and name of the last actor shown before.
+    #: The ``order`` and name of the last actor on the page before.
     after: tuple[int, str] | None = None
 
     def url(self, slot: object, **changed: Any) -> str:
-        """The list with some of it changed; from its beginning, unless told where."""
+        """Return the list's address with some filters changed; it begins at the first page."""
         asked = replace(self, **{"after": None, **changed})
         words = {
             "slot": str(slot),
@@ -43,19 +43,19 @@ class ActorsQuery:
         return f"{reverse('actors')}?{urlencode(query, safe='/')}"
 
     def actor_url(self, slot: object, actor: str, **changed: Any) -> str:
-        """The page of one actor over the same time."""
+        """Return the address of one actor's page with the same time range."""
         span = changed.get("range", self.range)
         more = "" if span == _DEFAULT_RANGE else "&" + urlencode({"range": span})
         return actor_url(str(slot), actor) + more
 
     def first_day(self, today: dt.date) -> dt.date | None:
-        """The first of the days that are summed up; None: from the beginning."""
+        """Return the first day that is summed up, or None for the whole record."""
         days = RANGES[self.range]
         return None if days is None else today - dt.timedelta(days=days - 1)
 
     @property
     def words(self) -> str:
-        """``in the last 30 days``."""
+        """Return the time range in words, such as ``in the last 30 days``."""
         days = RANGES[self.range]
         if days is None:
             return "in all of the record"
@@ -63,6 +63,7 @@ class ActorsQuery:
 
 
 def wanted_of(query: Mapping[str, str]) -> ActorsQuery:
+    """Parse the address parameters."""
     asked = Params(query)
     place, tilde, name = asked.text("after", 400, strip=False).partition("~")
     order = whole_number(place) if tilde else None

@@ -1,4 +1,4 @@
-"""The list of everybody who changed something, and the page of one of them."""
+"""The list of all actors, and the page of one actor."""
 
 import datetime as dt
 from collections import Counter, defaultdict
@@ -38,26 +38,32 @@ _UNKNOWN_ACTOR = "?"
 
 @dataclass(slots=True, kw_only=True)
 class ActorRow:
+    """An actor in the list."""
+
     sums: ActorSum
     url: str
     transactions_url: str
     bars: DayBars
-    #: The most changed tables of their last day, short and with their schema; how many more.
+    #: The most changed tables of the actor's last day, as (name, qualified name).
     tables: list[tuple[str, str]]
+    #: Number of further tables of that day.
     more_tables: int
 
 
 @dataclass(slots=True, kw_only=True)
 class ActorsPage:
+    """A page of the list of actors."""
+
     slot: Slot
     wanted: ActorsQuery
     found: ActorList
     rows: list[ActorRow]
+    #: Transactions that are not counted yet.
     left_out: int
 
     @property
     def sorts(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
+        """Return the sort orders as (label, address, chosen)."""
         return [
             (word, self.wanted.url(self.slot, sort=name), name == self.wanted.sort)
             for name, word in SORT_WORDS.items()
@@ -65,7 +71,7 @@ class ActorsPage:
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
+        """Return the time ranges as (label, address, chosen)."""
         return [
             (name, self.wanted.url(self.slot, range=name), name == self.wanted.range)
             for name in RANGES
@@ -73,15 +79,17 @@ class ActorsPage:
 
     @property
     def clear_url(self) -> str:
+        """Return the address without the search text."""
         return self.wanted.url(self.slot, q="")
 
     @property
     def all_url(self) -> str:
+        """Return the address over the whole record."""
         return self.wanted.url(self.slot, range="all")
 
     @property
     def following_url(self) -> str:
-        """The next page; empty: this is the last."""
+        """Return the next page's address; empty on the last page."""
         if not self.found.more:
             return ""
         last = self.found.rows[-1]
@@ -89,14 +97,17 @@ class ActorsPage:
 
     @property
     def title(self) -> str:
-        """How many changed something: ``2 actors changed shop/replview in the last 30 days.``"""
+        """Return a headline such as ``2 actors changed shop/replview in the last 30 days``."""
         named = f" with “{self.wanted.q}”" if self.wanted.q else ""
         who = plural(self.found.actors, "actor") if self.found.transactions else "Nobody"
         return f"{who}{named} changed {self.slot} {self.wanted.words}."
 
     @property
     def unknown_words(self) -> str:
-        """In how many transactions nobody was named; empty of a search, and of no transaction."""
+        """Return the sentence about transactions that name nobody.
+
+        It is empty during a search and if there are no transactions.
+        """
         if not self.found.transactions or self.wanted.q:
             return ""
         if not self.found.unknown:
@@ -107,11 +118,11 @@ class ActorsPage:
 
 
 def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsPage:
-    """The list, in three queries."""
+    """Read a page of the list in three queries."""
     span = span_of(slot.pk, wanted.first_day(today))
     found = actors_of(span, text=wanted.q, sort=wanted.sort, after=wanted.after, limit=PAGE_ACTORS)
     names = [row.actor for row in found.rows]
-    # Of all days it would be too much for so many.
+    # Read only the tables of each actor's last day: all days of so many actors cost too much.
     last_days = {one.actor: one.last_time.astimezone(dt.UTC).date()
                  for one in found.rows if one.last_time}  # fmt: skip
     doings = doings_of(span, names, tables_on=last_days)
@@ -134,7 +145,7 @@ def read_actors_page(slot: Slot, wanted: ActorsQuery, today: dt.date) -> ActorsP
 
 @dataclass(slots=True, kw_only=True)
 class TableLine:
-    """What the actor did to one table."""
+    """The changes of the actor in one table."""
 
     sums: TableSum
     name: str
@@ -144,17 +155,18 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class LatestLine:
-    """A transaction, as far as it is the actor's."""
+    """A recent transaction, with only the actor's part of it."""
 
     line: TransactionLine
-    #: Changes and messages of all who have a part in it; who else they are.
+    #: Changes and messages of all actors of the transaction.
     of_all: int
+    #: Names of the other actors.
     others: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextLine:
-    """A key of the context, with the values seen, the most frequent first."""
+    """A key of the transactions' context, with its most frequent values first."""
 
     key: str
     values: tuple[tuple[str, int], ...]
@@ -163,33 +175,34 @@ class ContextLine:
 
 @dataclass(slots=True, kw_only=True)
 class ActorPage:
-    """The page of one actor; an empty name is nobody named."""
+    """The page of one actor; an empty name stands for transactions that name nobody."""
 
     slot: Slot
     wanted: ActorsQuery
     actor: str
     today: dt.date
-    #: None: nothing in the span.
+    #: None if the actor changed nothing in the time range.
     sums: ActorSum | None = None
     days: list[DaySum] = field(default_factory=list)
     bars: DayBars | None = None
     tables: list[TableLine] = field(default_factory=list)
     more_tables: int = 0
     lines: list[LatestLine] = field(default_factory=list)
-    #: Not all of the record was looked through for them.
+    #: Set if the search for ``lines`` ended early: the moment back to which it went.
     searched_back_to: dt.datetime | None = None
     context: list[ContextLine] = field(default_factory=list)
-    #: The latest transactions whose stamps contradict each other.
+    #: Number of recent transactions whose stamps contradict each other.
     disagreeing: int = 0
     left_out: int = 0
 
     @property
     def name(self) -> str:
+        """Return the actor's name, or a phrase for nobody."""
         return self.actor or "Nobody named"
 
     @property
     def title(self) -> str:
-        """What the actor changed: ``alice changed 3 rows in 1 table of shop/replview ...``"""
+        """Return a headline such as ``alice changed 3 rows in 1 table of shop/replview``."""
         span = f"of {self.slot} {self.wanted.words}"
         if self.sums is not None:
             tables = plural(len(self.tables) + self.more_tables, "table")
@@ -200,7 +213,7 @@ class ActorPage:
 
     @property
     def known_by(self) -> str:
-        """How well the actor is known; empty where nothing is in the span."""
+        """Return the evidence for the actor's name; empty if nothing was changed."""
         sums = self.sums
         if sums is None:
             return ""
@@ -216,7 +229,7 @@ class ActorPage:
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
+        """Return the time ranges as (label, address, chosen)."""
         return [
             (name, self.wanted.actor_url(self.slot, self.actor, range=name),
              name == self.wanted.range)
@@ -225,33 +238,38 @@ class ActorPage:
 
     @property
     def all_url(self) -> str:
+        """Return the page's address over the whole record."""
         return self.wanted.actor_url(self.slot, self.actor, range="all")
 
     @property
     def list_url(self) -> str:
+        """Return the address of the list of actors."""
         return self.wanted.url(self.slot)
 
     @property
     def transactions_url(self) -> str:
+        """Return the address of the actor's transactions in this time range."""
         return _transactions(self.slot, self.actor, self.wanted.first_day(self.today))
 
     @property
     def day_urls(self) -> list[tuple[DaySum, str]]:
-        """The days, the newest first, each with its transactions."""
+        """Return the days, the newest first, each with the address of its transactions."""
         return [(day, self.day_url(day.day)) for day in reversed(self.days)]
 
     @property
     def bar_urls(self) -> list[tuple[Any, str]]:
-        """The bars, each with its day's transactions."""
+        """Return the bars, each with the address of its day's transactions."""
         return [(bar, self.day_url(bar.day)) for bar in self.bars.bars] if self.bars else []
 
     def day_url(self, day: dt.date) -> str:
+        """Return the address of the actor's transactions of one day."""
         return _transactions(self.slot, self.actor, day, day)
 
 
 def read_actor_page(
     slot: Slot, actor: str, wanted: ActorsQuery, today: dt.date, recorded_since: dt.date | None
 ) -> ActorPage:
+    """Read the page of one actor."""
     span = span_of(slot.pk, wanted.first_day(today))
     done = doings_of(span, [actor]).get(actor)
     page = ActorPage(slot=slot, wanted=wanted, actor=actor, today=today, left_out=span.left_out)
@@ -300,7 +318,10 @@ def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]])
 
 
 def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
-    """The keys of some contexts and what they held; a stamp's as ``stamp.application_name``."""
+    """Return the keys of the contexts and their most frequent values.
+
+    Keys of a stamp are written like ``stamp.application_name``.
+    """
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for context in contexts:
         for key, value in _flat(context):
@@ -315,7 +336,7 @@ def context_lines(contexts: Iterable[Mapping[str, Any]]) -> list[ContextLine]:
 
 def _flat(context: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     for key, value in context.items():
-        # What begins with $ is the record's own, and other stamps are told apart.
+        # Skip replview's own keys, which begin with $, and contradicting stamps, shown elsewhere.
         if key[:1] == "$" or key == "other_stamps":
             continue
         if isinstance(value, Mapping):

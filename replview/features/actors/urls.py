@@ -1,4 +1,4 @@
-"""Addresses of the actors pages."""
+"""URLs of the actors pages."""
 
 from django.urls import path
 

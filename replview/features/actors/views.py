@@ -1,4 +1,4 @@
-"""Actors: everybody who changed something in a slot's record, and what one of them did."""
+"""Views of all actors of a slot's record, and of one actor."""
 
 from datetime import UTC
 
@@ -19,6 +19,7 @@ from replview.ui.shell import no_slot, slot_view_of
 @page(role=VIEWER, nav=Nav(group="Browse", label="Actors", icon="actor", one_slot=True))
 @require_GET
 def actors(request: HttpRequest) -> HttpResponse:
+    """List the actors of one slot."""
     view = slot_view_of(request)
     if view is None:
         return _no_slot(request)
@@ -32,7 +33,7 @@ def actors(request: HttpRequest) -> HttpResponse:
 @page(role=VIEWER, nav="actors")
 @require_GET
 def actor(request: HttpRequest) -> HttpResponse:
-    """One actor of one slot; an empty name is nobody named."""
+    """Show one actor of one slot; an empty name stands for transactions that name nobody."""
     view = slot_view_of(request)
     if view is None:
         return _no_slot(request)
