@@ -188,7 +188,7 @@ class ActorPage:
     tables: list[TableLine] = field(default_factory=list)
     more_tables: int = 0
     lines: list[LatestLine] = field(default_factory=list)
-    #: Set if the search for ``lines`` ended early: the moment back to which it went.
+    #: The moment back to which ``lines`` were searched; None if the search was complete.
     searched_back_to: dt.datetime | None = None
     context: list[ContextLine] = field(default_factory=list)
     #: Number of recent transactions whose stamps contradict each other.

@@ -1,1 +1,1 @@
-"""Alerts: rules, their evaluation, and the delivery of what fired."""
+"""Alert rules, their evaluation, and the delivery of alerts to webhooks."""

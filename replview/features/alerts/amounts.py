@@ -1,4 +1,4 @@
-"""Amounts of rules as text: read as a person writes them, and written as a person reads them."""
+"""Parse and format the amounts of alert rules: sizes, times and shares."""
 
 import math
 import re
@@ -18,14 +18,17 @@ _BYTES_LIMIT = 1 << 60
 
 
 class AmountProblem(CodedProblem, ValueError):
-    """What was written is no amount of this unit; the text says what is."""
+    """The text is no amount of this unit; the message says what to write."""
 
     code_of_all = "bad_amount"
     status = 400
 
 
 def parse_amount(text: str, unit: Unit) -> float:
-    """``10 GB`` in bytes, ``5 min`` in seconds, ``90 %`` as 0.9. Raises ``AmountProblem``."""
+    """Parse ``10 GB`` into bytes, ``5 min`` into seconds, or ``90 %`` into 0.9.
+
+    Raises ``AmountProblem``.
+    """
     match = _AMOUNT.fullmatch(text)
     if match is None:
         raise AmountProblem(_EXPECTED[unit])
@@ -46,7 +49,7 @@ def parse_amount(text: str, unit: Unit) -> float:
 
 
 def amount_words(value: float | None, unit: Unit) -> str:
-    """``10 GB``, ``90 %``, ``5 min``; unknown says so."""
+    """Format a value as ``10 GB``, ``90 %`` or ``5 min``; None as ``unknown``."""
     if value is None:
         return "unknown"
     if unit == Unit.SHARE:
@@ -61,7 +64,7 @@ def amount_words(value: float | None, unit: Unit) -> str:
 
 
 def exact_words(value: float | None, unit: Unit) -> str:
-    """As a form shows it, so that what is sent back is the same; empty: none."""
+    """Format a value so that parsing it gives the same value; None as an empty text."""
     if value is None:
         return ""
     if unit == Unit.SHARE:

@@ -1,4 +1,4 @@
-"""The rules that come with replview, on at once; a changed one is never overwritten."""
+"""The built-in alert rules. They are on at first; rules that a user changed are not overwritten."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ _K = AlertRule.Kind
 _NOW, _LOOK = AlertRule.Severity.NOW, AlertRule.Severity.LOOK
 _MINUTE, _HOUR = 60.0, 3600.0
 _GB = float(1 << 30)
-#: What comes and goes with a single sample has to hold for more than one.
+#: A condition that can change with each sample must hold for more than one sample.
 _STEADY = {"hold_seconds": 6.0, "clear_seconds": 6.0}
-#: Of the advisory locks: rules are inserted once.
+#: Key of the advisory lock under which rules are inserted.
 INSERT_LOCK = 0x7265706C616C31
 
 
@@ -61,7 +61,10 @@ def _known_keys() -> set[str]:
 
 
 def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
-    """The slot's own rule instead of one for all: the one it has, else a copy, not saved yet."""
+    """Return the slot's own rule in place of ``base``.
+
+    If there is none, return an unsaved copy of ``base`` for the slot.
+    """
     known = AlertRule.objects.filter(overrides=base, slot=slot).first()
     if known is not None:
         return known
@@ -73,8 +76,10 @@ def own_rule(base: AlertRule, slot: WatchedSlot) -> AlertRule:
 
 
 def ensure() -> None:
-    """Insert what is missing: a rule is known by its key, all else of it may be changed. Two that
-    begin at once insert each once.
+    """Insert the built-in rules that are missing.
+
+    A rule is recognised by its key, so all its other fields may be changed. A lock keeps processes
+    that start together from inserting a rule twice.
     """
     if len(_known_keys()) == len(KEYS):
         return
@@ -87,5 +92,5 @@ def ensure() -> None:
 
 
 def original(rule: AlertRule) -> dict[str, Any] | None:
-    """A built-in rule as it came; None: it did not come with replview."""
+    """Return the initial values of a built-in rule, or None for any other rule."""
     return next((values for values in BUILT_IN if values["key"] == rule.key), None)

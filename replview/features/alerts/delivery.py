@@ -1,7 +1,8 @@
-"""Delivers what the outbox holds: each webhook in a thread of its own, so none delays another.
+"""Deliver the messages in the outbox to webhooks, each webhook in a thread of its own.
 
-A delivery is claimed by moving its next try ahead, then sent, then noted: a worker that dies in
-between sends it again later, under the same id.
+A slow webhook therefore does not delay others. A delivery is claimed by setting its next attempt to
+a later time, then sent, then marked as done. If the worker dies in between, the message is sent
+again later under the same id.
 """
 
 import datetime as dt
@@ -24,36 +25,39 @@ from replview.store.secrets import SecretKeyChanged, unseal
 
 log = logging.getLogger(__name__)
 
-#: After so long a delivery is given up.
+#: Age at which a delivery that keeps failing is given up.
 GIVE_UP_AFTER = dt.timedelta(days=1)
 _FIRST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 3600.0
-#: Claimed for so long: longer than a try takes, also where resolving a name is slow.
+#: Duration of a claim: longer than any attempt, even with slow name resolution.
 _CLAIM = dt.timedelta(seconds=60)
-#: One run of one webhook; the next run goes on.
+#: Maximum length of one webhook's run; the next run continues.
 _RUN_SECONDS = 20.0
 _THREADS = 8
 
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="webhook")
 _lock = threading.Lock()
-#: Webhooks that a thread of this process delivers to.
+#: Ids of webhooks that a thread of this process is delivering to.
 _busy: set[int] = set()
 
 
-#: Whether ``due_deliveries`` may find any.
+#: SQL condition that is false when ``due_deliveries`` can find nothing.
 ANY_DUE = """
     EXISTS (SELECT FROM delivery WHERE next_try_at IS NOT NULL)
 """
 
 
 def due_deliveries(now: dt.datetime) -> QuerySet[Delivery]:
-    """Those to be tried now. Of a webhook that is switched off all but a test wait."""
+    """Return the deliveries to try now; a disabled webhook gets only test messages."""
     waiting = Delivery.objects.filter(delivered_at=None, given_up_at=None, next_try_at__lte=now)
     return waiting.filter(Q(webhook__enabled=True) | Q(event=TEST))
 
 
 def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | None:
-    """Take the first that nobody else holds, and let nobody else take it until then."""
+    """Claim the first due delivery that no other worker holds, and return it.
+
+    Nobody else gets the delivery before ``until``. None means that nothing is due.
+    """
     with transaction.atomic():
         unheld = due.select_for_update(skip_locked=True, of=("self",))
         found = unheld.order_by("next_try_at", "pk").first()
@@ -69,7 +73,7 @@ def claim_delivery(due: QuerySet[Delivery], until: dt.datetime) -> Delivery | No
 
 
 def deliver_due() -> list[Future[None]]:
-    """Begin to deliver all that is due; returns at once."""
+    """Start delivering everything that is due, and return without waiting."""
     now = dt.datetime.now(dt.UTC)
     webhooks = set(due_deliveries(now).values_list("webhook_id", flat=True))
     begun = []
@@ -83,7 +87,7 @@ def deliver_due() -> list[Future[None]]:
 
 
 def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | None:
-    """Try the webhook's first delivery that is due; None: none is."""
+    """Try the webhook's first due delivery and return it, or None if none is due."""
     now = now or dt.datetime.now(dt.UTC)
     delivery = claim_delivery(due_deliveries(now).filter(webhook_id=webhook_id), now + _CLAIM)
     if delivery is None:
@@ -93,7 +97,7 @@ def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | 
     if not problem:
         delivery.delivered_at, delivery.next_try_at = now, None
     elif now - delivery.created_at >= GIVE_UP_AFTER or delivery.event == TEST:
-        # A test that fails is seen by whoever asked for it.
+        # A test is not repeated: the user who started it sees its result.
         delivery.given_up_at, delivery.next_try_at = now, None
         log.warning("webhook %s: a delivery is given up: %s", delivery.webhook.pk, problem)
     else:
@@ -103,13 +107,16 @@ def deliver_next(webhook_id: int, now: dt.datetime | None = None) -> Delivery | 
 
 
 def pause_after(attempts: int) -> dt.timedelta:
-    """Doubled with each try, up to an hour; spread, so that many do not come at once."""
+    """Return the pause after a failed attempt.
+
+    It doubles with each attempt, up to an hour, and varies randomly so that retries spread out.
+    """
     doubled = _FIRST_PAUSE_SECONDS * 2 ** min(attempts - 1, 20)
     return dt.timedelta(seconds=min(doubled, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25))
 
 
 def try_once(delivery: Delivery) -> tuple[str, int | None]:
-    """Why it did not arrive (empty: it did), and the status it was answered with."""
+    """Send the delivery; return the problem (empty if it arrived) and the HTTP status."""
     webhook = delivery.webhook
     try:
         status = post(
@@ -138,7 +145,7 @@ def try_once(delivery: Delivery) -> tuple[str, int | None]:
 
 
 def _deliver_to(webhook_id: int) -> None:
-    """In a thread: with a store connection of its own, closed again."""
+    """Deliver to the webhook in this thread, with a store connection that is closed again."""
     ends = time.monotonic() + _RUN_SECONDS
     try:
         with orm_connection():

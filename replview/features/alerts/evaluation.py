@@ -1,7 +1,7 @@
-"""Evaluates all rules: what begins to hold, fires, is over. All state is in the store. A value that
-is unknown (None) changes nothing.
+"""Evaluate all alert rules: alerts begin, fire and are cleared.
 
-So a restart changes nothing, and whoever holds the advisory lock is the only evaluator.
+All state is in the store, so a restart changes nothing. The process that holds the advisory lock is
+the only evaluator. An unknown value (None) changes no alert.
 """
 
 import datetime as dt
@@ -26,24 +26,25 @@ from replview.store.models import Alert, AlertRule
 _NOW, _LOOK = AlertRule.Severity.NOW, AlertRule.Severity.LOOK
 log = logging.getLogger(__name__)
 _State = Alert.State
-#: The setting that tells when rules were last evaluated.
+#: Name of the setting that holds the time of the last evaluation.
 EVALUATED_AT = "alerts.evaluated_at"
 _MOVING = (
     "state", "fired_at", "over_since", "cleared_at", "message", "value_fired", "value_worst",
     "value_last", "rule_was", "detail", "source", "slot",
 )  # fmt: skip
-#: Of the advisory locks: there is one evaluator.
+#: Key of the advisory lock that the only evaluator holds.
 EVALUATE_LOCK = 0x7265706C616C32
 
 
 def holds(rule: AlertRule, value: float) -> bool:
+    """Return whether the value meets the rule's condition."""
     if rule.threshold is None:
         return value >= 1
     return value < rule.threshold if kind_of(rule).below else value >= rule.threshold
 
 
 def is_over(rule: AlertRule, value: float) -> bool:
-    """Whether it holds no longer, with the rule's margin (hysteresis)."""
+    """Return whether the condition has ended, with the rule's margin (hysteresis)."""
     if holds(rule, value):
         return False
     if rule.clear_threshold is None or rule.threshold is None:
@@ -52,6 +53,7 @@ def is_over(rule: AlertRule, value: float) -> bool:
 
 
 def worse(rule: AlertRule, one: float | None, other: float | None) -> float | None:
+    """Return the worse of two values by the rule's direction; None only if both are unknown."""
     known = [value for value in (one, other) if value is not None]
     if not known:
         return None
@@ -59,7 +61,7 @@ def worse(rule: AlertRule, one: float | None, other: float | None) -> float | No
 
 
 def begin(rule: AlertRule, subject: str, value: float | None, now: dt.datetime) -> Alert | None:
-    """A new alert, where the condition holds; it may fire at once."""
+    """Return a new alert if the condition holds, else None; the alert may fire at once."""
     if value is None or not holds(rule, value):
         return None
     alert = Alert(rule=rule, subject=subject, state=Alert.State.PENDING, began_at=now)
@@ -70,10 +72,10 @@ def begin(rule: AlertRule, subject: str, value: float | None, now: dt.datetime) 
 def advance(
     alert: Alert, rule: AlertRule, value: float | None, now: dt.datetime, *, gone: bool = False
 ) -> None:
-    """One step on: its fields and state after this value.
+    """Update the alert's fields and state with a new value.
 
-    ``gone``: the subject is no longer there, and so the condition is over. A pending alert whose
-    condition is over becomes cleared without ever having fired: it is to be forgotten.
+    ``gone`` means that the subject no longer exists, which ends the condition. A pending alert
+    whose condition ends becomes cleared without having fired, and is to be deleted.
     """
     if value is None and not gone:
         return
@@ -105,7 +107,7 @@ def _ending(alert: Alert, rule: AlertRule, now: dt.datetime) -> None:
 
 
 def furthest_first(rules: Iterable[AlertRule]) -> list[AlertRule]:
-    """Of each kind those that are reached last come first."""
+    """Sort the rules so that within each kind the most severe threshold comes first."""
 
     def reach(rule: AlertRule) -> float:
         threshold = rule.threshold or 0.0
@@ -116,18 +118,18 @@ def furthest_first(rules: Iterable[AlertRule]) -> list[AlertRule]:
 
 @dataclass(slots=True)
 class Precedence:
-    """The alerts that fire, of the rules evaluated so far."""
+    """The firing alerts of severity "now", which suppress lesser alerts of the same subject."""
 
     _firing: dict[tuple[str, str], AlertRule] = field(default_factory=dict)
 
     def stands_for(self, rule: AlertRule, subject: str) -> AlertRule | None:
-        """The rule whose alert stands for this one's; None: there is none."""
+        """Return the rule whose firing alert suppresses this rule's alert, or None."""
         if rule.threshold is None or rule.severity != _LOOK:
             return None
         return self._firing.get((rule.kind, subject))
 
     def note(self, rule: AlertRule, alerts: Iterable[Alert]) -> None:
-        """What fires now of a rule that needs somebody at once."""
+        """Remember the firing alerts of a rule of severity "now"."""
         if rule.threshold is None or rule.severity != _NOW:
             return
         for alert in alerts:
@@ -136,7 +138,7 @@ class Precedence:
 
 
 def evaluate(now: dt.datetime | None = None) -> list[Alert]:
-    """Take every rule one step on; returns the alerts that fired or were cleared."""
+    """Evaluate every rule once, and return the alerts that fired or were cleared."""
     now = now or dt.datetime.now(dt.UTC)
     with one_evaluator() as mine:
         if not mine:
@@ -145,16 +147,16 @@ def evaluate(now: dt.datetime | None = None) -> list[Alert]:
             with transaction.atomic():
                 changed = _evaluate(now, each=nullcontext)
         except Exception:
-            # Once more, each by itself: a rule that fails is left out.
+            # Evaluate again with a savepoint per rule, so that only failing rules are skipped.
             changed = _evaluate(now, each=_apart_and_logged)
-        # Pages say so where nobody evaluates any more.
+        # Pages warn when this time is too old.
         instance_settings.write(EVALUATED_AT, now.isoformat(), "")
         return changed
 
 
 @contextmanager
 def one_evaluator() -> Iterator[bool]:
-    """A transaction that only one process is in; yields False where another one is."""
+    """Open a transaction, and yield True if it got the evaluator's lock."""
     with transaction.atomic():
         ((mine,),) = rows("SELECT pg_try_advisory_xact_lock(%s)", [EVALUATE_LOCK])
         yield bool(mine)
@@ -162,7 +164,7 @@ def one_evaluator() -> Iterator[bool]:
 
 @contextmanager
 def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
-    """What fails is undone alone: the others are evaluated, this one is tried again next time."""
+    """Undo and log the failure of one rule alone; it is tried again next time."""
     try:
         with transaction.atomic():
             yield
@@ -171,7 +173,7 @@ def _apart_and_logged(rule: AlertRule) -> Iterator[None]:
 
 
 def _rules() -> list[AlertRule]:
-    """Return all rules, those that come with replview among them, but none of an unknown kind."""
+    """Return all rules of known kinds; insert missing built-in rules first."""
     rows = AlertRule.objects.select_related("slot")
     if not {rule.key for rule in rows} >= built_in.KEYS:
         built_in.ensure()
@@ -240,7 +242,7 @@ def _one_rule(
 
 @dataclass
 class _RuleRun:
-    """One rule taken one step on."""
+    """One evaluation of one rule, with the alerts that it changes."""
 
     rule: AlertRule
     now: dt.datetime
@@ -251,10 +253,10 @@ class _RuleRun:
     changed: list[Alert] = field(default_factory=list)
 
     def take(self, measured: Measured, alert: Alert | None) -> None:
-        """One subject's value, and its open alert where it has one."""
+        """Evaluate one subject's value, and update or begin its alert."""
         before = _State.PENDING if alert is None else _State(alert.state)
         if alert is None:
-            # Infinite is far beyond any threshold, and nothing to keep.
+            # An infinite time to loss meets no threshold, so it begins no alert.
             alert = begin(self.rule, measured.subject, measured.value, self.now)
             if alert is None:
                 return
@@ -264,7 +266,7 @@ class _RuleRun:
         else:
             return
         alert.source_id, alert.slot_id = measured.source_id, measured.slot_id
-        if alert.state != _State.CLEARED:  # of a cleared one, what it was about while it fired
+        if alert.state != _State.CLEARED:  # a cleared alert keeps its details from while it fired
             alert.detail = {"name": measured.name, **measured.detail}
         if alert.state == _State.FIRING and before == _State.PENDING:
             value = _finite(measured.value)
@@ -275,7 +277,7 @@ class _RuleRun:
             self.changed.append(alert)
 
     def end(self, alert: Alert) -> None:
-        """Its subject is no longer there, or a graver rule's alert stands for this one."""
+        """End an alert because its subject is gone, or a more severe alert replaces it."""
         was = alert.state
         if graver := self.precedence.stands_for(self.rule, alert.subject):
             alert.detail["over_because"] = f"“{graver.name}” now stands for it"
@@ -286,7 +288,7 @@ class _RuleRun:
 
 
 def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -> bool:
-    """One step on; False where nothing is to be stored."""
+    """Advance the alert; return False if nothing needs to be stored."""
     before = (alert.state, alert.value_last, alert.over_since)
     last, worst = alert.value_last, alert.value_worst
     advance(alert, rule, measured.value, now)
@@ -296,7 +298,7 @@ def _step(alert: Alert, rule: AlertRule, measured: Measured, now: dt.datetime) -
 
 
 def _describe(alert: Alert, rule: AlertRule) -> None:
-    """Keep the rule as it is now: it may be changed while the alert is open."""
+    """Copy the rule into the alert, because the rule may change while the alert is open."""
     names = ("name", "kind", "severity", "threshold", "clear_threshold", "hold_seconds",
              "clear_seconds")  # fmt: skip
     alert.rule_was = {name: getattr(rule, name) for name in names}
@@ -315,7 +317,7 @@ def _end_all(known: list[Alert], now: dt.datetime) -> list[Alert]:
 def _store(
     begun: list[Alert], moved: list[Alert], changed: list[Alert], now: dt.datetime
 ) -> list[Alert]:
-    """Store what has moved; forget what never fired; announce what fired or was cleared."""
+    """Save changed alerts, delete those that never fired, and announce ``changed``."""
     for alert in begun:
         alert.save()
     forgotten = [a.pk for a in moved if a.state == _State.CLEARED and a.fired_at is None]

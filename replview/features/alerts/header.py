@@ -1,4 +1,4 @@
-"""The health that every page shows in its header, and the alerts that began since it was opened."""
+"""The header's health on every page, and the news about alerts since the page was opened."""
 
 import datetime as dt
 import itertools
@@ -23,14 +23,14 @@ from replview.ui.page_fields import named_fields
 from replview.ui.shell import build_shell
 from replview.ui.shell_parts import Shell
 
-#: A page asks every few seconds; one that slept longer sees the counts alone.
+#: Seconds that an alert is news; pages ask every few seconds.
 _NEWS_SECONDS = 60
 _NEWS_READ_EVERY_SECONDS = 2
-#: More than this are shown as a number.
+#: Maximum number of alerts in the news.
 _MOST_NEWS = 50
 _NEWS_KEY = "alert-news"
-#: As old as a header may be: less than the pause between two of its questions. Of very many slots
-#: it is kept longer: a process spends no more than one part in so many of its time on reading them.
+#: Seconds that the shared fleet is cached: less than the pause between two requests of a page, but
+#: longer with many slots, so that reading them takes at most a 20th of a process's time.
 _FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
 _FLEET_KEY = "shared-fleet"
 _lock = threading.Lock()
@@ -39,12 +39,12 @@ _held: tuple[int, Fleet] | None = None
 
 
 def read_shared_fleet() -> Fleet:
-    """The fleet, a few seconds old. One reads while the others wait for it."""
+    """Return the fleet, at most a few seconds old; one thread reads while others wait."""
     global _held
     if seen_sources() is not None:
         return read_fleet()
     with _lock:
-        # The cache says how long; the fleet itself is not packed into it and out again.
+        # Cache only a number, whose expiry limits the age: pickling the fleet would be slow.
         if _held is not None and cache.get(_FLEET_KEY) == _held[0]:
             return _held[1]
         began = time.thread_time()
@@ -57,14 +57,14 @@ def read_shared_fleet() -> Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """An alert that fired, or is over."""
+    """An alert that fired or was cleared lately."""
 
-    #: The same while it is the same news.
+    #: Identifies the news: the alert's number and its state.
     key: str
-    #: The moment at which it fired, or was over.
+    #: The moment at which the alert fired or was cleared.
     at: dt.datetime
     level: Level
-    #: Whether it is over.
+    #: True when the alert was cleared.
     over: bool
     words: str
     url: str
@@ -72,7 +72,7 @@ class News:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderNow:
-    """What a page's header asks for every few seconds."""
+    """The part of a page's header that the page requests every few seconds."""
 
     #: The navigation's counts, and the health of the scope.
     shell: Shell
@@ -81,19 +81,19 @@ class HeaderNow:
 
 @page(GET, role=VIEWER, polled=True)
 def shell_health(request: HttpRequest) -> HttpResponse:
-    """The header's health of the scope, with the navigation's counts and the news beside it."""
+    """Return the header's health, the navigation's counts and the news."""
     return render(request, "ui/shell/health_now.html", named_fields(read_header(request)))
 
 
 def read_header(request: HttpRequest) -> HeaderNow:
-    """Read the header of a page, from the fleet that all pages share."""
+    """Read the header of a page, from the shared fleet."""
     request.replview_fleet = read_shared_fleet()  # type: ignore[attr-defined]
     return HeaderNow(shell=build_shell(request), news=read_news())
 
 
 def read_news() -> list[News]:
-    """The newest last."""
-    if seen_sources() is not None:  # of some sources alone: not everybody's news
+    """Return the alerts that fired or were cleared lately, the newest last."""
+    if seen_sources() is not None:  # the account sees only some sources: do not use the cache
         return _read(timezone.now())
     news: list[News] | None = cache.get(_NEWS_KEY)
     if news is None:

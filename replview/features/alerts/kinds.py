@@ -1,4 +1,4 @@
-"""Kinds of rules: what each measures, in which unit, what to do when it fires."""
+"""The kinds of alert rules: what each measures, its unit, and what to do when it fires."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,17 +8,19 @@ from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 
 class Unit(StrEnum):
-    """Of a rule's threshold and of what is measured."""
+    """The unit of a rule's threshold and of the measured values."""
 
     BYTES = "bytes"
-    #: 0 to 1.
+    #: A fraction from 0 to 1.
     SHARE = "share"
     SECONDS = "seconds"
-    #: It is so (1) or not (0): the rule has no threshold.
+    #: 1 if the condition is true, else 0; such a rule has no threshold.
     YES_NO = "yes_no"
 
 
 class Subject(StrEnum):
+    """The kind of thing that a rule measures."""
+
     SLOT = "slot"
     #: A slot that replview receives.
     OUR_SLOT = "our slot"
@@ -30,23 +32,26 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    #: As pages call it.
+    """A kind of alert rule."""
+
+    #: The kind's name on pages.
     word: str
     unit: Unit
     of: Subject
-    #: One sentence: what is measured.
+    #: A sentence that says what is measured.
     about: str
-    #: What to do when it fires.
+    #: A sentence that says what to do when the rule fires.
     remedy: str
-    #: Fires below the threshold instead of at or above it.
+    #: True when the rule fires below its threshold instead of at or above it.
     below: bool = False
-    #: An event: fires at once, and is over when somebody has seen it or it has not come again.
+    #: True for an event: it fires at once, and ends when a user marks it as seen or after a while.
     event: bool = False
-    #: False: a newer version made the rule, and this one cannot evaluate it.
+    #: False when a newer version made the rule, so that this version cannot evaluate it.
     known: bool = True
 
     @property
     def per_slot(self) -> bool:
+        """Return whether a rule of this kind measures slots."""
         return self.of in (Subject.SLOT, Subject.OUR_SLOT)
 
 
@@ -147,7 +152,7 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
-#: The kind of a rule that a newer version made, before a downgrade.
+#: The kind of rules that remain from a newer version after a downgrade.
 UNKNOWN = Kind(
     "Unknown to this version", Unit.YES_NO, Subject.UNKNOWN,
     "A newer version of replview made this rule. This version does not know its kind, and does "
@@ -157,5 +162,5 @@ UNKNOWN = Kind(
 
 
 def kind_of(rule: AlertRule) -> Kind:
-    """Return what the rule measures; ``UNKNOWN`` where this version does not know its kind."""
+    """Return the rule's kind, or ``UNKNOWN`` for a kind that this version does not know."""
     return KINDS.get(rule.kind, UNKNOWN)

@@ -1,4 +1,4 @@
-"""Alerts and rules as pages list them: what fired, on what, the values, when a rule fires."""
+"""Alerts and rules as the pages list them."""
 
 import datetime as dt
 from dataclasses import dataclass, field
@@ -15,75 +15,84 @@ from replview.store.models import Alert, AlertRule
 from replview.store.models.seen import seen_sources
 from replview.text.formats import NO_BREAK, age_words
 
-#: Of the lag charts: shown before an alert began and after it was over.
+#: Time that the lag charts show before an alert began and after it was cleared.
 _AROUND = dt.timedelta(minutes=10)
 
 
-#: What an alert keeps and its page says elsewhere.
+#: Names of an alert's details that its page shows elsewhere.
 _NOT_DETAILS = ("name", "relation", "event", "version", "over_because", "quarantine")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertLine:
+    """An alert as a page shows it."""
+
     alert: Alert
     now: dt.datetime
-    #: What the health of its slot asks for now; empty: not asked for, or nothing.
+    #: The next step of the slot's present health; empty if not read, or if there is none.
     next_step: str = ""
 
     @property
     def kind(self) -> Kind:
+        """Return the kind of the alert's rule."""
         return kind_of(self.alert.rule)
 
     @property
     def remedy(self) -> str:
-        """What to do: as the slot's page says it, else what its kind of rule asks for."""
+        """Return what to do: the next step of the slot's health, else the kind's remedy."""
         step = self.next_step if self.firing and self.kind.per_slot else ""
         return f"{step[:1].upper()}{step[1:]}" or self.kind.remedy
 
     @property
     def rule_name(self) -> str:
+        """Return the name that the rule had when the alert fired."""
         return str(self.alert.rule_was.get("name") or self.alert.rule.name)
 
     @property
     def what(self) -> str:
-        """The slot, source or table; of slots ``source/slot``."""
+        """Return the name of the slot (``source/slot``), source or table."""
         return str(self.alert.detail.get("name") or self.alert.subject)
 
     @property
     def url(self) -> str:
+        """Return the address of the alert's page."""
         return reverse("alert", args=[self.alert.pk])
 
     @property
     def firing(self) -> bool:
+        """Return whether the alert is firing."""
         return self.alert.state == Alert.State.FIRING
 
     @property
     def level(self) -> Level:
-        """How bad; of one that is over, that it is."""
+        """Return how severe the alert is; a cleared one is ``OK``."""
         if not self.firing:
             return Level.OK
         return Level.NOW if self.alert.rule_was.get("severity") == "now" else Level.LOOK
 
     @property
     def has_values(self) -> bool:
-        """Whether there is more to say than that it is so."""
+        """Return whether the alert has values, because its rule has a threshold."""
         return self.kind.unit != Unit.YES_NO
 
     @property
     def fired(self) -> str:
+        """Return in words the value at which the alert fired."""
         return self._words(self.alert.value_fired)
 
     @property
     def worst(self) -> str:
+        """Return the worst value in words."""
         return self._words(self.alert.value_worst)
 
     @property
     def last(self) -> str:
+        """Return the last value in words."""
         return self._words(self.alert.value_last)
 
     @property
     def value(self) -> str:
-        """What a list says: of one that fires the last value, of one that is over the worst."""
+        """Return the value for a list: the last one while it fires, then the worst one."""
         if not self.has_values:
             times = int(self.alert.value_last or 1)
             return f"{times} changes" if self.kind.event and times > 1 else ""
@@ -91,7 +100,7 @@ class AlertLine:
 
     @property
     def limit(self) -> str:
-        """The threshold as it was: ``from 90 % on``, ``below 6 h``."""
+        """Return the threshold at that time, as ``from 90 % on`` or ``below 6 h``."""
         threshold = self.alert.rule_was.get("threshold")
         if threshold is None:
             return ""
@@ -100,21 +109,23 @@ class AlertLine:
 
     @property
     def duration(self) -> str:
+        """Return how long the alert has been firing, or how long it fired."""
         since = self.alert.fired_at or self.alert.began_at
         return age_words((self.alert.cleared_at or self.now) - since)
 
     @property
     def sentence(self) -> str:
+        """Return the sentence that describes the alert."""
         return self.alert.message or f"{self.rule_name}: {self.what}."
 
     @property
     def over_sentence(self) -> str:
-        """That it is over; empty: it is not."""
+        """Return the sentence for a cleared alert; empty while it fires."""
         return "" if self.firing else cleared_sentence(self.alert)
 
     @property
     def lag_url(self) -> str:
-        """The slot's charts around that time; empty: they say nothing of it."""
+        """Return the address of the slot's charts around that time; empty without a slot."""
         if self.alert.slot is None or self.alert.source is None:
             return ""
         since = self.alert.began_at - _AROUND
@@ -128,24 +139,27 @@ class AlertLine:
 
     @property
     def slot_url(self) -> str:
-        """The slot's page; empty: it is not of one."""
+        """Return the address of the slot's page; empty if the alert has no slot."""
         if self.alert.slot is None or self.alert.source is None:
             return ""
         return reverse("slot", args=[self.alert.source.name, self.alert.slot.name])
 
     @property
     def source_url(self) -> str:
+        """Return the address of the source on its page; empty without a source."""
         if self.alert.source is None:
             return ""
         return f"{reverse('sources')}#source-{self.alert.source.pk}"
 
     @property
     def relation_url(self) -> str:
+        """Return the address of the table's page; empty without a table."""
         relation = self.alert.detail.get("relation")
         return reverse("relation", args=[relation]) if isinstance(relation, int) else ""
 
     @property
     def details(self) -> list[tuple[str, str]]:
+        """Return further values of the alert as (name, text)."""
         shown = []
         for name, value in self.alert.detail.items():
             if name in _NOT_DETAILS or value in (None, "", [], {}):
@@ -172,26 +186,30 @@ def _moment(text: str) -> str:
 
 @dataclass(slots=True)
 class RuleRow:
+    """A rule in the list of rules, with the own rules of single slots below it."""
+
     rule: AlertRule
     firing: int = 0
     own: list["RuleRow"] = field(default_factory=list)
 
     @property
     def kind(self) -> Kind:
+        """Return the rule's kind."""
         return kind_of(self.rule)
 
     @property
     def level(self) -> Level:
+        """Return how severe an alert of this rule is."""
         return Level.NOW if self.rule.severity == AlertRule.Severity.NOW else Level.LOOK
 
     @property
     def when(self) -> str:
-        """``from 90 % on, over below 85 %``."""
+        """Return the condition, such as ``from 90 % on, over below 85 %``."""
         return condition_words(self.rule)
 
     @property
     def waits(self) -> str:
-        """``held for 6 s, over after 6 s``; empty: at once."""
+        """Return the delays, such as ``held for 6 s, over for 6 s``; empty if there are none."""
         held, over = (
             amount_words(seconds, Unit.SECONDS).replace(" ", NO_BREAK)
             for seconds in (self.rule.hold_seconds, self.rule.clear_seconds)
@@ -202,6 +220,7 @@ class RuleRow:
 
 
 def condition_words(rule: AlertRule) -> str:
+    """Return in words when the rule fires."""
     kind = kind_of(rule)
     if not kind.known:
         return "not evaluated"
@@ -218,17 +237,20 @@ def condition_words(rule: AlertRule) -> str:
 
 
 def out_of_reach(rule: AlertRule) -> str:
-    """Why this reader may not change it; empty: that depends on the role alone."""
+    """Return why this account may not change the rule.
+
+    It is empty if only the account's role decides.
+    """
     if rule.slot_id is None and seen_sources() is not None:
         return "This rule is for every source, and this account sees some."
     return ""
 
 
 def rule_rows() -> list[RuleRow]:
-    """All rules; those of one slot stand with the rule they are instead of."""
+    """Return all rules; those of single slots are below the rule they replace."""
     firing = Count("alerts", filter=Q(alerts__state=Alert.State.FIRING))
     rules = AlertRule.objects.select_related("slot__source").annotate(firing=firing)
-    # Those that came with replview first, each kind together as it came.
+    # Built-in rules first, in their original order.
     rules = rules.order_by("-built_in", "pk")
     found = {rule.pk: RuleRow(rule, rule.firing) for rule in rules}
     for row in found.values():

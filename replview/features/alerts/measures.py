@@ -1,6 +1,6 @@
-"""What each kind of rule measures now, of every subject; None is unknown.
+"""Measure the present value of each kind of rule for every subject; None is unknown.
 
-A subject that is absent has nothing to be measured: its alerts are over.
+A subject that is not measured is gone, and its alerts end.
 """
 
 import datetime as dt
@@ -18,31 +18,31 @@ from replview.store.models import AlertRule, Quarantine, Slot, Source, WatchedSl
 from replview.store.slot_budget import DROPPED
 
 _K = AlertRule.Kind
-#: A receiver that connects anew is no trouble yet: until then it is not known to be one.
+#: Seconds within which a reconnecting receiver does not count as down.
 _CONNECTING_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was measured of a subject at one moment."""
+    """The measured value of a subject at one moment."""
 
-    #: ``slot:12``, ``source:3``, ``store``, ``relation:7``.
+    #: ``slot:12``, ``source:3``, ``store`` or ``relation:7``.
     subject: str
-    #: In the kind's unit; None: unknown.
+    #: The measured value in the kind's unit; None is unknown.
     value: float | None
-    #: What a message calls it.
+    #: The subject's name in messages.
     name: str
     source_id: int | None = None
-    #: A ``WatchedSlot``'s.
+    #: Id of a ``WatchedSlot``.
     slot_id: int | None = None
-    #: Further values that an alert keeps: never a value of the source's tables.
+    #: Further values that an alert stores; never values of the source's tables.
     detail: dict[str, Any] = field(default_factory=dict)
-    #: Told only to a rule that is this slot's own.
+    #: True when the value is only for a rule of this slot alone.
     only_own_rule: bool = False
 
 
 def of_slots(kind: str, snapshot: Snapshot) -> Iterator[Measured]:
-    """What ``health.conditions`` measures of the slots that are there and not lost."""
+    """Yield what ``health.conditions`` measures of existing slots that are not lost."""
     rows = [row for row in _present(snapshot) if conditions.concerns(kind, row, own_rule=True)]
     for row in rows:
         seen = conditions.Observation(
@@ -78,7 +78,7 @@ def _detail(kind: str, row: WatchedSlot, seen: conditions.Observation) -> dict[s
 
 
 def _loss_detail(row: WatchedSlot, seen: conditions.Observation) -> dict[str, object]:
-    """Return what an alert keeps of a loss: its numbers, and the limit that is reached first."""
+    """Return an alert's details of a loss: the numbers, and the limit reached first."""
     loss = conditions.time_to_loss(row.source, seen.reading(row), row.slot)
     detail: dict[str, object] = {
         "retained_wal_bytes": seen.number("retained_wal_bytes"),
@@ -91,7 +91,7 @@ def _loss_detail(row: WatchedSlot, seen: conditions.Observation) -> dict[str, ob
 
 
 def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:
-    """Of every slot; one of ours that is gone without our doing is lost, too."""
+    """Yield 1 for a lost slot, else 0; our own slot that is gone while it should run is lost."""
     for row in snapshot.slots:
         if row.gone_at is not None:
             ours = row.slot
@@ -107,7 +107,7 @@ def slot_lost(snapshot: Snapshot) -> Iterator[Measured]:
 
 
 def unsafe_failover(snapshot: Snapshot) -> Iterator[Measured]:
-    """Of slots that are to survive a failover, on a server that does not wait for its standbys."""
+    """Yield for each failover slot 1 if its server does not wait for standbys, else 0."""
     for row in _present(snapshot):
         look = snapshot.looks.get(row.source_id)
         if row.facts.get("failover") is not True or row.facts.get("synced") is True:
@@ -119,7 +119,7 @@ def unsafe_failover(snapshot: Snapshot) -> Iterator[Measured]:
 
 
 def _present(snapshot: Snapshot) -> Iterator[WatchedSlot]:
-    """Those that are there and not lost."""
+    """Yield the slots that exist and are not lost."""
     for row in snapshot.slots:
         if row.gone_at is None and not conditions.lost_reason(row.facts, row.source.server_version):
             yield row
@@ -143,11 +143,11 @@ def _of_slot(row: WatchedSlot, value: float | None, **more: Any) -> Measured:
 def of_oldest(
     part: str, began: str, names: tuple[str, ...], snapshot: Snapshot
 ) -> Iterator[Measured]:
-    """Seconds since the oldest of a look's ``prepared`` or ``running`` transactions was prepared
-    or began; 0: there is none.
+    """Yield for each source the age in seconds of its oldest transaction, or 0.
 
-    A role that may not see others' sessions does not learn when they began: then only those it
-    may see count, and none of them shows that all is well.
+    ``part`` is ``prepared`` or ``running``, and ``began`` names the start time in its rows. A role
+    that may not see other sessions gets no start times for them. Then only visible transactions
+    count, and if there are none, the value is unknown.
     """
     for source in snapshot.servers:
         look = snapshot.looks.get(source.pk)
@@ -167,11 +167,11 @@ def of_oldest(
 
 
 def source_unreachable(snapshot: Snapshot) -> Iterator[Measured]:
-    """Seconds since a source that does not answer last did; 0: it answers."""
+    """Yield the seconds since each source last answered; 0 if it answers."""
     silent = [source.pk for source in snapshot.sources if source.problem_code]
     reached = snapshot.reached_at(silent) if silent else {}
     for source in snapshot.sources:
-        # Where nobody looks any more, nothing is known.
+        # Without recent samples the state is unknown.
         value = 0.0 if snapshot.fresh(source.checked_at) else None
         if source.problem_code:
             since = reached.get(source.pk, source.created_at)
@@ -186,7 +186,7 @@ def _of_source(source: Source, value: float | None, **more: Any) -> Measured:
 
 
 def receiver_down(snapshot: Snapshot) -> Iterator[Measured]:
-    """Seconds without a receiver, or without its heartbeat; 0: it streams."""
+    """Yield the seconds without a receiver or its heartbeat, for slots set to run."""
     for slot in snapshot.ours:
         if slot.desired == Slot.Desired.RUNNING:
             detail: dict[str, object] = {"state": slot.state, "problem": slot.problem_code}
@@ -207,7 +207,7 @@ def _silent_seconds(snapshot: Snapshot, slot: Slot) -> float | None:
 
 
 def poison_change(snapshot: Snapshot) -> Iterator[Measured]:
-    """Whether a change stops the slot until somebody decides about it."""
+    """Yield 1 for a slot that a change stops until a user decides about it, else 0."""
     stopped: dict[int, int] = dict(
         Quarantine.objects.filter(settled_at=None).values_list("slot_id", "pk")
     )
@@ -217,14 +217,14 @@ def poison_change(snapshot: Snapshot) -> Iterator[Measured]:
 
 
 def published_tables(snapshot: Snapshot) -> Iterator[Measured]:
-    """Whether a look at a slot's publications has told of a lapse lately."""
+    """Yield 1 for a slot whose publications recently lost or changed a table, else 0."""
     for slot in snapshot.ours:
         lapse = lapse_of_late(slot, snapshot.now)
         yield _of_our_slot(slot, float(bool(lapse)), detail={"lapse": lapse} if lapse else {})
 
 
 def store_size(snapshot: Snapshot) -> Iterator[Measured]:
-    """What the store occupies, of its budget; without a budget there is nothing to measure."""
+    """Yield the store's size as a share of its budget; yield nothing without a budget."""
     budget = read("store.budget_bytes", None)
     if isinstance(budget, bool) or not isinstance(budget, int | float) or budget <= 0:
         return
@@ -264,13 +264,13 @@ _MEASURES: dict[str, Callable[[Snapshot], Iterator[Measured]]] = {
 
 @dataclass
 class Measures:
-    """Measures each kind once, for all rules of that kind."""
+    """The measured values; each kind is measured once for all its rules."""
 
     snapshot: Snapshot
     _found: dict[str, list[Measured]] = field(default_factory=dict)
 
     def of(self, rule: AlertRule, overridden: set[int]) -> list[Measured]:
-        """What concerns this rule: not the slots that have a rule of their own instead."""
+        """Return the values for this rule, without slots that have a rule of their own."""
         if rule.kind not in self._found:
             measured = _MEASURES[rule.kind](self.snapshot)
             self._found[rule.kind] = [self._named_fully(one) for one in measured]
@@ -280,7 +280,7 @@ class Measures:
         return [one for one in found if one.slot_id not in overridden and not one.only_own_rule]
 
     def _named_fully(self, measured: Measured) -> Measured:
-        """A slot that several sources lead to is named with all of its names."""
+        """Add to the details the slot's names through other sources of the same server."""
         also = self.snapshot.also_seen_as.get(measured.slot_id) if measured.slot_id else None
         if not also:
             return measured

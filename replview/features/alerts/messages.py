@@ -1,6 +1,6 @@
-"""What an alert says: its sentence, the line in the slot's log, what is sent to a webhook.
+"""The texts of alerts: the sentence, the line in the slot's log, and the webhook's message.
 
-With its numbers, and never a value of the source's tables.
+They contain the alert's numbers, but never a value of the source's tables.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from replview.store.slot_log import add_line, after_seq
 _K = AlertRule.Kind
 _LOST = {
     "wal_removed": "the source removed WAL that it still needed",
-    # The server has not named its reason yet.
+    # The server has not reported its reason yet.
     "lost": "the source removed WAL that it still needed",
     "rows_removed": "rows that it still needed were vacuumed away",
     "wal_level_insufficient": "wal_level is no longer high enough",
@@ -30,6 +30,7 @@ FIRED, CLEARED, TEST = "fired", "cleared", "test"
 
 
 def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[str, Any]) -> str:
+    """Return the sentence for an alert that fires."""
     amount = amount_words(value, kind_of(rule).unit)
     reason = str(detail.get("reason") or "")
     return {
@@ -55,7 +56,7 @@ def fired_message(rule: AlertRule, name: str, value: float | None, detail: dict[
 
 
 def cleared_sentence(alert: Alert) -> str:
-    """That it is over, its worst, and why it is or, where that is its own end, after how long."""
+    """Return the sentence for a cleared alert: its worst value, and the reason or the duration."""
     began, ended = alert.fired_at or alert.began_at, alert.cleared_at
     seconds = (ended - began).total_seconds() if ended is not None else None
     because = alert.detail.get("over_because")
@@ -82,7 +83,7 @@ def _pace(detail: dict[str, Any]) -> str:
 
 
 def _loss(value: float | None, amount: str, detail: dict[str, Any]) -> str:
-    """When a slot is lost, and why."""
+    """Return the words that say when and why a slot will be lost."""
     by = detail.get("lost_by")
     if by == BY_IDLE:
         timeout = amount_words(detail.get("idle_timeout_seconds"), Unit.SECONDS)
@@ -104,14 +105,14 @@ def _problem(detail: dict[str, Any]) -> str:
 
 
 def _no_room(detail: dict[str, Any]) -> str:
-    """Why it has no receiver: there is no room for it, or its problem."""
+    """Return why the slot has no receiver: all workers are full, or the slot's problem."""
     if not detail.get("full_workers"):
         return _problem(detail)
     return f": every worker has its {SLOTS_PER_WORKER} slots; add a worker"
 
 
 def announce(alert: Alert, now: dt.datetime) -> None:
-    """Of an alert that has just fired or is just over."""
+    """Queue deliveries for an alert that fired or was cleared, and log it at its slot."""
     event = CLEARED if alert.state == Alert.State.CLEARED else FIRED
     severity = alert.rule_was.get("severity")
     Delivery.objects.bulk_create(
@@ -125,7 +126,7 @@ def announce(alert: Alert, now: dt.datetime) -> None:
 def _log(alert: Alert, event: str, now: dt.datetime) -> None:
     if alert.slot_id is None:
         return
-    # A slot of ours has the number of its watched slot.
+    # A slot that replview receives has the same id as its watched slot.
     slot = Slot.objects.filter(pk=alert.slot_id).select_related("incarnation").first()
     if slot is None:
         return
@@ -137,7 +138,7 @@ def _log(alert: Alert, event: str, now: dt.datetime) -> None:
 
 
 def body_of(delivery: Delivery) -> bytes:
-    """The body of one delivery, the same however often it is tried."""
+    """Return the body of a delivery, which is the same at each attempt."""
     if delivery.webhook.format == Webhook.Format.SLACK:
         return orjson.dumps({"text": _slack_text(delivery)})
     message: dict[str, Any] = {
@@ -152,11 +153,12 @@ def body_of(delivery: Delivery) -> bytes:
 
 
 def id_of(delivery: Delivery) -> str:
-    """Names a delivery: whoever gets the same twice can tell."""
+    """Return the delivery's id, by which a receiver can recognise a repeated delivery."""
     return f"replview-{delivery.pk}-{int(delivery.created_at.timestamp() * 1000)}"
 
 
 def sentence_of(delivery: Delivery) -> str:
+    """Return the sentence that the delivery sends."""
     alert = delivery.alert
     if alert is None:
         return "A test message from replview: this webhook works."

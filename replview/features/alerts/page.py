@@ -1,4 +1,4 @@
-"""The alerts page and its filters: what fires, worst first, then what is over, newest first."""
+"""The alerts page: firing alerts, worst first, then cleared ones, newest first; and its filters."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ _TEXT_LIMIT = 130
 PAGE_ALERTS = 50
 _MOST_FIRING = 500
 _DELIVERIES_SHOWN = 50
-#: Rules are evaluated every few seconds: for longer, nobody has.
+#: Age of the last evaluation above which rules count as not evaluated; they run every 5 s.
 _EVALUATED_WITHIN = dt.timedelta(seconds=30)
 _RELATED = ("rule", "source", "slot")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertsQuery:
-    """What the address asks for; anything else is as if not asked."""
+    """The filters in the page's address; unknown values are ignored."""
 
     #: A rule's number.
     rule: int | None = None
@@ -43,15 +43,16 @@ class AlertsQuery:
     #: ``source/slot``.
     slot: str = ""
     range: str = _DEFAULT_RANGE
-    #: When the last alert shown before fired, and its number.
+    #: Firing time and number of the last alert on the page before; None on the first page.
     after: Place | None = None
 
     @property
     def filtered(self) -> bool:
+        """Return whether any filter besides the time range is set."""
         return bool(self.rule or self.kind or self.source or self.slot)
 
     def url(self, **changed: Any) -> str:
-        """The page with some of it changed; from its beginning, unless told where."""
+        """Return the address with some filters changed; it begins at the first page."""
         asked = replace(self, **{"after": None, **changed})
         words = {
             "rule": str(asked.rule or ""),
@@ -65,7 +66,7 @@ class AlertsQuery:
         return f"{reverse('alerts')}{'?' if query else ''}{query}"
 
     def narrow(self, alerts: QuerySet[Alert]) -> QuerySet[Alert]:
-        """Those that are asked for, whatever their state and place."""
+        """Return the alerts that pass the filters, of any state and time."""
         if self.rule:
             alerts = alerts.filter(Q(rule=self.rule) | Q(rule__overrides=self.rule))
         if self.kind:
@@ -78,7 +79,7 @@ class AlertsQuery:
         return alerts
 
     def within(self, alerts: QuerySet[Alert], now: dt.datetime) -> QuerySet[Alert]:
-        """Of the asked time, from the asked place on, newest first."""
+        """Return the alerts of the time range after the last one shown, newest first."""
         _, length = RANGES[self.range]
         if length is not None:
             alerts = alerts.filter(fired_at__gte=now - length)
@@ -91,6 +92,7 @@ class AlertsQuery:
 
 
 def wanted_of(query: Mapping[str, str]) -> AlertsQuery:
+    """Parse the address parameters."""
     asked = Params(query)
     return AlertsQuery(
         rule=asked.number("rule"),
@@ -104,6 +106,8 @@ def wanted_of(query: Mapping[str, str]) -> AlertsQuery:
 
 @dataclass(slots=True, kw_only=True)
 class AlertsPage:
+    """The page of all alerts."""
+
     wanted: AlertsQuery
     now: dt.datetime
     firing: list[AlertLine] = field(default_factory=list)
@@ -115,6 +119,7 @@ class AlertsPage:
 
     @property
     def following_url(self) -> str:
+        """Return the next page's address; empty on the last page."""
         if not self.more:
             return ""
         last = self.history[-1].alert
@@ -123,14 +128,17 @@ class AlertsPage:
 
     @property
     def clear_url(self) -> str:
+        """Return the address without filters, with the same time range."""
         return AlertsQuery(range=self.wanted.range).url()
 
     @property
     def all_url(self) -> str:
+        """Return the address with the same filters over all time."""
         return self.wanted.url(range="all")
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
+        """Return the time ranges as (label, address, chosen)."""
         return [
             (word, self.wanted.url(range=name), name == self.wanted.range)
             for name, (word, _) in RANGES.items()
@@ -138,7 +146,7 @@ class AlertsPage:
 
     @property
     def kinds(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen); the first is any."""
+        """Return the kinds as (label, address, chosen); the first stands for any."""
         any_kind = ("Any kind", self.wanted.url(kind="", rule=None), not self.wanted.kind)
         return [any_kind] + [
             (kind.word, self.wanted.url(kind=str(name), rule=None), name == self.wanted.kind)
@@ -147,7 +155,7 @@ class AlertsPage:
 
     @property
     def source_choices(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen); the first is all."""
+        """Return the sources as (label, address, chosen); the first stands for all."""
         everywhere = ("All sources", self.wanted.url(source="", slot=""), not self.wanted.source)
         return [everywhere] + [
             (name, self.wanted.url(source=name, slot=""), name == self.wanted.source)
@@ -156,19 +164,22 @@ class AlertsPage:
 
     @property
     def kind_word(self) -> str:
+        """Return the name of the chosen kind; empty if none is chosen."""
         return KINDS[self.wanted.kind].word if self.wanted.kind else ""
 
     @property
     def unseen(self) -> bool:
+        """Return whether any firing alert is not marked as seen."""
         return any(line.alert.seen_at is None for line in self.firing)
 
     @property
     def silent(self) -> bool:
-        """Nobody evaluates: what fires is of the past."""
+        """Return whether rules are no longer evaluated, so that the list is out of date."""
         return self.evaluated_at is None or self.now - self.evaluated_at > _EVALUATED_WITHIN
 
     @property
     def sentence(self) -> Sentence:
+        """Return the headline: the worst alert, or that nothing is firing or evaluated."""
         if self.silent and self.rules_on:
             since = f"for {age_words(self.now - self.evaluated_at)}" if self.evaluated_at else "yet"
             return Sentence(
@@ -196,7 +207,7 @@ class AlertsPage:
 
     @property
     def worst_url(self) -> str:
-        """The page of the alert that the sentence names; empty where it names none."""
+        """Return the page of the alert that the sentence names; empty if it names none."""
         if not self.firing or (self.silent and self.rules_on):
             return ""
         return self.firing[0].url
@@ -207,12 +218,12 @@ class AlertPage:
     """The page of one alert that has fired."""
 
     line: AlertLine
-    #: What was sent of it, the oldest first.
+    #: The alert's deliveries, the oldest first.
     deliveries: Sequence[Delivery]
 
 
 def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
-    """Five queries."""
+    """Read the page in five queries."""
     now = timezone.now()
     alerts = wanted.narrow(Alert.objects.select_related(*_RELATED))
     firing = [
@@ -236,7 +247,7 @@ def read_alerts_page(wanted: AlertsQuery) -> AlertsPage:
 
 
 def find_line(alert_id: int) -> AlertLine | None:
-    """One alert; None: there is none of this number that has fired."""
+    """Return the alert with this number, or None if there is none that has fired."""
     found = (
         Alert.objects.select_related(*_RELATED).filter(pk=alert_id, fired_at__isnull=False).first()
     )
@@ -244,7 +255,7 @@ def find_line(alert_id: int) -> AlertLine | None:
 
 
 def build_alert_page(line: AlertLine, fleet: Fleet) -> AlertPage:
-    """Read what was sent of an alert; what to do is what its slot's health says now."""
+    """Read the alert's deliveries; take the next step from its slot's present health."""
     if view := fleet.find_slot(line.what) or fleet.find_other(line.what):
         line = replace(line, next_step=view.health.next_step)
     deliveries = Delivery.objects.filter(alert=line.alert).select_related("webhook")

@@ -1,4 +1,4 @@
-"""Rules of alerts and their form: list, switch, change, one for a slot, try before saving."""
+"""Views and forms of alert rules: list, change, create, and try before saving."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,23 +32,23 @@ _EXAMPLE = {
     Unit.SECONDS: "like 30 s, 5 min, 6 h",
     Unit.YES_NO: "",
 }
-#: Fields of the form that a rule calls otherwise.
+#: Maps form fields to fields of the rule with another name.
 _OF_RULE = {"hold": "hold_seconds", "clear": "clear_seconds"}
 
 
 class AmountField(forms.CharField):
-    """An amount as somebody types it: ``10 GB``, ``5 min``; None: nothing was typed."""
+    """A form field for an amount such as ``10 GB`` or ``5 min``; empty input is None."""
 
     def __init__(self, unit: Unit, label: str, hint: str, *, required: bool = False) -> None:
         super().__init__(label=label, help_text=hint, required=required)
         self.unit = unit
 
     def prepare_value(self, value: float | str | None) -> str:
-        """What is known is written so that what is sent back is the same."""
+        """Return the value as text that parses back to the same value."""
         return value if isinstance(value, str) else exact_words(value, self.unit)
 
     def clean(self, value: str | None) -> float | None:
-        """In the unit. Raises ``ValidationError`` with what to write."""
+        """Return the amount in the field's unit. Raises ``ValidationError``."""
         text = clean_text(value, 60)
         if not text and not self.required:
             return None
@@ -59,7 +59,7 @@ class AmountField(forms.CharField):
 
 
 class RuleForm(forms.Form):
-    """The form of a rule: those fields that its kind has."""
+    """The form of a rule, with the fields of its kind."""
 
     name = forms.CharField(
         max_length=100, error_messages={"required": _NAME_NEEDED, "max_length": _NAME_NEEDED}
@@ -91,10 +91,11 @@ class RuleForm(forms.Form):
             self.fields["tables"] = forms.CharField(required=False)
 
     def amounts(self) -> list[forms.BoundField]:
+        """Return the fields that hold amounts."""
         return [each for each in self if isinstance(each.field, AmountField)]
 
     def clean_tables(self) -> list[str]:
-        """Patterns, a line or a comma apart."""
+        """Return the patterns, which are separated by lines or commas."""
         names = self.cleaned_data["tables"].replace(",", "\n").split("\n")
         tables = list(dict.fromkeys(name.strip() for name in names if name.strip()))
         if len(tables) > _TABLES_MOST or any(len(name) > _TABLE_LIMIT for name in tables):
@@ -104,7 +105,7 @@ class RuleForm(forms.Form):
         return tables
 
     def clean(self) -> None:
-        """Refuse a value at which it is over and yet fires, and a kind that is not known."""
+        """Refuse a clear threshold beyond the threshold, and an unknown kind of rule."""
         if not self.kind.known:
             self.add_error(None, self.kind.about)
         at, over = (self.cleaned_data.get(name) for name in ("threshold", "clear_threshold"))
@@ -116,7 +117,7 @@ class RuleForm(forms.Form):
             self.add_error("clear_threshold", "At most the value at which it fires")
 
     def read(self) -> bool:
-        """Give the rule what was sent; False with ``errors``."""
+        """Set the rule's fields from the form; return False if there are ``errors``."""
         if not self.is_valid():
             return False
         for name, value in self.cleaned_data.items():
@@ -125,7 +126,7 @@ class RuleForm(forms.Form):
         return True
 
 
-#: What a rule keeps, besides the tables.
+#: Fields of the form that come from the rule, besides the tables.
 _KEPT = ("name", "severity", "enabled", "threshold", "clear_threshold", "hold", "clear")
 _SLOTS_OFFERED = 500
 
@@ -135,15 +136,16 @@ class RulesPage:
     """The list of all rules."""
 
     rows: list[RuleRow]
-    #: What a new rule can be about: value, words.
+    #: Kinds that a new rule can have: (value, words).
     kinds: list[tuple[str, str]]
-    #: Rules that are switched on, besides those of one slot.
+    #: Number of enabled rules, without rules of single slots.
     on: int
-    #: Whether this account may add a rule: a new one is for every source.
+    #: True when this account may add a rule, which applies to every source.
     all_sources: bool
 
 
 def read_rules_page() -> RulesPage:
+    """Read all rules and what a new rule may be."""
     rows = rule_rows()
     return RulesPage(
         rows=rows,
@@ -155,28 +157,30 @@ def read_rules_page() -> RulesPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePage:
-    """The form of one rule, and what belongs to the rule once it is saved."""
+    """The form of one rule, and related data of a saved rule."""
 
     #: The rule, the fields that were sent, and their errors.
     form: RuleForm
-    #: Whether it came with replview and so can be set back.
+    #: True for a built-in rule, which can be reset.
     came: bool = False
-    #: Rules of single slots that hold instead of this one.
+    #: Rules of single slots that replace this one.
     own: Sequence[AlertRule] = ()
     #: Slots that may still get a rule of their own.
     slots: Sequence[WatchedSlot] = ()
 
     @property
     def rule(self) -> AlertRule:
+        """Return the form's rule."""
         return self.form.rule
 
     @property
     def deletable(self) -> bool:
+        """Return whether the rule may be deleted."""
         return _may_be_deleted(self.rule)
 
 
 def build_rule_page(form: RuleForm) -> RulePage:
-    """Read what belongs to the rule of a form; nothing does before it is saved."""
+    """Read the data related to a form's rule; an unsaved rule has none."""
     rule = form.rule
     if rule.pk is None:
         return RulePage(form=form)
@@ -191,16 +195,16 @@ def build_rule_page(form: RuleForm) -> RulePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPage:
-    """The trial of what a form holds."""
+    """The trial of the rule in a form."""
 
-    #: A sentence for each wrong field of the form; then nothing was tried.
+    #: An error message for each invalid field; with any, nothing was tried.
     errors: Sequence[str] = ()
-    #: The outcome; None where nothing was tried.
+    #: The result, or None if nothing was tried.
     view: TrialView | None = None
 
 
 def build_trial_page(form: RuleForm) -> TrialPage:
-    """Try what the form holds against the past hour; nothing is saved."""
+    """Try the form's rule on the past hour; nothing is saved."""
     if not form.read():
         return TrialPage(errors=[str(errors[0]) for errors in form.errors.values()])
     return TrialPage(view=trial_view(form.rule))
@@ -208,17 +212,20 @@ def build_trial_page(form: RuleForm) -> TrialPage:
 
 @page(GET, role=VIEWER, nav="alerts")
 def rules(request: HttpRequest) -> HttpResponse:
+    """List all rules."""
     ensure()
     return render(request, "alerts/rules.html", {"page": read_rules_page()})
 
 
 @page(GET_POST, role=OPERATOR, nav="alerts", of=OF_RULE)
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
+    """Show or save one rule."""
     return _answer(request, _find(rule_id))
 
 
 @page(GET_POST, role=OPERATOR, nav="alerts")
 def new(request: HttpRequest) -> HttpResponse:
+    """Show the form of a new rule, or save it."""
     return _answer(request, _unsaved(request.POST if request.method == "POST" else request.GET))
 
 
@@ -231,7 +238,7 @@ def _answer(request: HttpRequest, found: AlertRule) -> HttpResponse:
 
 @page(POST, role=OPERATOR)
 def attempt(request: HttpRequest) -> HttpResponse:
-    """Try what the form holds against the past hour; nothing is saved."""
+    """Try the form's rule on the past hour; nothing is saved."""
     number = Params(request.POST).number("rule")
     known = _find(number) if number is not None else _unsaved(request.POST)
     page = build_trial_page(RuleForm(known, request.POST))
@@ -240,7 +247,7 @@ def attempt(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=OPERATOR, of=OF_RULE)
 def change(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """Switch on or off, delete, or set back to how it came."""
+    """Switch the rule on or off, delete it, or reset a built-in rule."""
     found, action = _find(rule_id), request.POST.get("action", "")
     _check_reach(found)
     if action in ("on", "off"):
@@ -259,12 +266,12 @@ def change(request: HttpRequest, rule_id: int) -> HttpResponse:
 
 
 def _may_be_deleted(found: AlertRule) -> bool:
-    """Return whether it was added here, or came with a newer version that alone knows its kind."""
+    """Return whether the rule is not built in, or of a kind this version does not know."""
     return not found.built_in or not kind_of(found).known
 
 
 def _check_reach(found: AlertRule) -> None:
-    """A rule for every slot is not for those to change who see some of the sources."""
+    """Raise ``NeedsRole`` for a rule on all sources if the account sees only some."""
     if why := out_of_reach(found):
         raise NeedsRole(Role.ADMIN, why)
 
@@ -282,14 +289,14 @@ def _show(request: HttpRequest, form: RuleForm, *, status: int = 200) -> HttpRes
 
 
 def _unsaved(asked: Any) -> AlertRule:
-    """What the address, or the form, wants: a kind, or a rule and a slot."""
+    """Return the rule to begin with: of a kind, or a slot's own rule in place of another."""
     base, slot = Params(asked).number("overrides"), Params(asked).number("slot")
     if base is not None and slot is not None:
         found = _find(base)
         watched = get_object_or_404(WatchedSlot.objects.select_related("source"), pk=slot)
         if found.slot_id is not None or not kind_of(found).per_slot:
             raise Http404("this rule has none of a single slot")
-        # It may have been made meanwhile: then it is that one.
+        # The slot may have its own rule by now; then return that one.
         return own_rule(found, watched)
     kind = asked.get("kind", "")
     if kind not in KINDS:

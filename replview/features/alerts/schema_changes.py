@@ -1,7 +1,7 @@
-"""Schema changes as alerts: from the lines that receivers write into their slots' logs.
+"""Alerts about schema changes, from the lines that receivers write into their slots' logs.
 
-One alert a table stays open until somebody has seen it, or its table has not changed for a while;
-further changes meanwhile count on.
+A table has one open alert at most. It stays open until a user marks it as seen, or until the table
+has not changed for a while; further changes meanwhile are counted.
 """
 
 import datetime as dt
@@ -11,17 +11,17 @@ from fnmatch import fnmatchcase
 from replview.store.models import Alert, AlertRule, Relation, Slot, SlotEvent, WatchedSlot
 from replview.text.formats import age_words
 
-#: How far back lines are looked at: an evaluator that was away for longer tells of no older ones.
+#: Age of the oldest log line that is read; older changes are not reported after an outage.
 LOOK_BACK = dt.timedelta(hours=1)
 _LINES_AT_ONCE = 2000
-#: A schema change is an event: this long after a table's last one its alert is over.
+#: Time after a table's last schema change at which its alert ends.
 RESTS_AFTER = dt.timedelta(minutes=10)
 
 
 def schema_changes(
     rule: AlertRule, overridden: set[int], now: dt.datetime
 ) -> tuple[list[Alert], list[Alert]]:
-    """Alerts that begin (not yet saved), and open ones that count on."""
+    """Return new alerts, not yet saved, and open ones that count further changes."""
     lines = _new_lines(rule, now)
     if not lines:
         return [], []
@@ -51,7 +51,7 @@ def schema_changes(
 
 
 def end_rested(alerts: Iterable[Alert], now: dt.datetime) -> list[Alert]:
-    """End those whose table has not changed for ``RESTS_AFTER``; returns them, not yet saved."""
+    """End alerts whose table has not changed for ``RESTS_AFTER``; return them unsaved."""
     ended = [one for one in alerts if now - (one.over_since or one.began_at) >= RESTS_AFTER]
     for alert in ended:
         alert.state, alert.cleared_at = Alert.State.CLEARED, now
@@ -75,14 +75,14 @@ def _new_alert(rule: AlertRule, relation: Relation, slot_id: int | None, line: S
 
 
 def matches(tables: Collection[str], name: str) -> bool:
-    """Whether ``schema.table`` is one of these patterns; none: every table."""
+    """Return whether ``schema.table`` matches any pattern; no pattern matches every table."""
     return not tables or any(fnmatchcase(name, pattern) for pattern in tables)
 
 
 def _new_lines(rule: AlertRule, now: dt.datetime) -> list[SlotEvent]:
-    """Lines written since the rule was made that no alert of it has told yet, oldest first."""
+    """Return the lines since the rule was created that no alert contains yet, oldest first."""
     since = max(now - LOOK_BACK, rule.created_at)
-    # Naming the slots lets the log's index (slot, time) find the lines.
+    # Name the slots, so that PostgreSQL can use the log's index on (slot, time).
     slots = list(Slot.objects.values_list("pk", flat=True))
     lines = SlotEvent.objects.filter(
         slot_id__in=slots, kind="schema", at__gte=since, at__lte=now

@@ -1,4 +1,4 @@
-"""What the store knows at one moment, read once however many rules ask: a query a part."""
+"""The state of the store at one moment; each part is read once, for all rules."""
 
 import datetime as dt
 from collections.abc import Collection, Iterator
@@ -22,19 +22,19 @@ SELECT DISTINCT ON (slot_id, date_bin(%(bin)s, sampled_at, %(since)s))
  WHERE sampled_at >= %(since)s AND sampled_at <= %(until)s AND slot_id = ANY(%(slots)s)
  ORDER BY slot_id, date_bin(%(bin)s, sampled_at, %(since)s), sampled_at DESC
 """
-#: Their names, as a look at the server spells them.
+#: Names of the columns of ``_PAST``, spelled like in PostgreSQL's catalog.
 _COLUMNS = (
     "slot_id", "at", "retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size", "wal_status",
     "active", "replay_lag_seconds", "invalidation_reason", "inactive_since",
 )  # fmt: skip
-#: How long ago a source may last have answered for us to say when that was.
+#: Age of the oldest samples in which a source's last answer is searched.
 _REACHED_WITHIN = dt.timedelta(days=7)
 
 
 def past_samples(
     slot_ids: Collection[int], since: dt.datetime, until: dt.datetime, apart: dt.timedelta
 ) -> Iterator[dict[str, Any]]:
-    """Samples of these slots, oldest first of each, thinned out to one in ``apart``."""
+    """Yield samples of these slots, oldest first per slot, at most one per ``apart``."""
     parameters: dict[str, Any] = {"bin": apart, "since": since, "until": until}
     parameters["slots"] = list(slot_ids)
     return (dict(zip(_COLUMNS, values, strict=True)) for values in rows(_PAST, parameters))
@@ -42,29 +42,30 @@ def past_samples(
 
 @dataclass
 class Snapshot:
-    """The store as of ``now``; what is not asked for is not read."""
+    """The state of the store at ``now``; each part is read when it is first needed."""
 
     now: dt.datetime
 
     @cached_property
     def stale_after(self) -> dt.timedelta:
-        """How old a look may be and still tell of the present."""
+        """Return the age above which a sample does not show the present state."""
         return stale_after()
 
     def fresh(self, moment: dt.datetime | None) -> bool:
-        """Whether a look of that moment tells of the present."""
+        """Return whether a sample of that moment shows the present state."""
         return moment is not None and self.now - moment < self.stale_after
 
     @cached_property
     def slots(self) -> list[WatchedSlot]:
-        """Every slot that is there, and those of ours that no longer are; once, however many
-        sources lead to its server.
+        """Return every existing slot, and slots of ours that are gone.
+
+        A slot that several sources lead to occurs once.
         """
         return self._slots_once[0]
 
     @cached_property
     def also_seen_as(self) -> dict[int, list[str]]:
-        """By the id of one of ``slots`` its names on the other sources of the same server."""
+        """Return, by slot id, the slot's names through other sources of its server."""
         return self._slots_once[1]
 
     @cached_property
@@ -75,34 +76,37 @@ class Snapshot:
 
     @cached_property
     def ours(self) -> list[Slot]:
+        """Return the slots that replview receives, without temporary ones."""
         return list(Slot.objects.filter(temporary=False).select_related("source", "watched"))
 
     @cached_property
     def sources(self) -> list[Source]:
+        """Return all sources."""
         return list(Source.objects.all())
 
     @cached_property
     def servers(self) -> list[Source]:
-        """One source of every server that was looked at lately."""
+        """Return one source of each server; recent samples tell which sources share one."""
         lately = {pk: look for pk, look in self.looks.items() if self.fresh(look.looked_at)}
         return one_a_server(self.sources, lately)
 
     @cached_property
     def looks(self) -> dict[int, SourceLook]:
+        """Return the last sample of each source, by the source's id."""
         return SourceLook.objects.in_bulk()
 
     @cached_property
     def full_workers(self) -> int:
-        """How many workers for slots run, where none of them has room."""
+        """Return the number of running receiver workers if all are full, else 0."""
         return read_full_workers(self.now)
 
     @cached_property
     def paces(self) -> dict[int, Pace]:
-        """How fast things go, by the slot's id."""
+        """Return how fast each slot's numbers change, by the slot's id."""
         return read_paces(self.now)
 
     def reached_at(self, source_ids: list[int]) -> dict[int, dt.datetime]:
-        """When these sources last reported their state; absent: not within a week."""
+        """Return when these sources last answered, if that was within a week."""
         since = self.now - _REACHED_WITHIN
         samples = SourceSample.objects.filter(
             source_id__in=source_ids, reachable=True, sampled_at__gt=since

@@ -1,4 +1,4 @@
-"""Tags of alerts: the overview's strip, and which rule may be changed."""
+"""Template tags of alerts: the overview's strip, and the permission to change a rule."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +20,16 @@ _SHOWN = 5
 class AlertsStrip:
     """The alerts that the overview lists."""
 
-    #: Those that fire, worst first, then those that were cleared today.
+    #: Firing alerts, worst first, then those that were cleared today.
     lines: list[AlertLine]
-    #: How many fire, and how many were cleared today, listed or not.
+    #: Numbers of firing alerts and of those cleared today, whether listed or not.
     firing: int
     over: int
 
 
 @register.inclusion_tag("alerts/_strip.html")
 def alerts_strip() -> dict[str, AlertsStrip]:
-    """``{% alerts_strip %}``: what fires, worst first, then what was cleared today."""
+    """Render ``{% alerts_strip %}``: firing alerts, worst first, then today's cleared ones."""
     return {"strip": read_alerts_strip()}
 
 
@@ -43,14 +43,14 @@ def read_alerts_strip() -> AlertsStrip:
         firing=Count("id", filter=firing), over=Count("id", filter=over)
     )
     rows = Alert.objects.select_related("rule", "source", "slot").filter(firing | over)
-    # In the words' own order: firing before cleared, now before look; then the newest first.
+    # The texts sort as wanted: firing before cleared, now before look; then the newest first.
     found = rows.order_by("-state", "-rule_was__severity", "-fired_at")[:_SHOWN]
     return AlertsStrip(lines=[AlertLine(alert, now) for alert in found], **counts)
 
 
 @register.simple_tag(takes_context=True)
 def needs_rule(context: dict[str, Any], rule: AlertRule) -> str:
-    """Attributes of a button that changes an alert rule: disabled, with the reason."""
+    """Return attributes that disable a button if the account may not change the rule."""
     role = lacking(context, "alert-rule-change", "POST")
     why = out_of_reach(rule) if role is None else f"needs the role {role.word}"
     return disabled(why) if why else ""

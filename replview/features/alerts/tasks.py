@@ -1,4 +1,4 @@
-"""Celery's tasks: evaluate the rules and deliver every few seconds, forget the old."""
+"""Celery tasks that evaluate rules, deliver alerts, and delete old ones."""
 
 import datetime as dt
 
@@ -7,17 +7,18 @@ from replview.features.alerts.evaluation import evaluate
 from replview.jobs.running import chore, task
 from replview.store.models import Alert, Delivery
 
-#: Alerts that are over are kept for a year, deliveries for a month.
+#: Ages at which cleared alerts and finished deliveries are deleted.
 ALERTS_KEPT = dt.timedelta(days=366)
 DELIVERIES_KEPT = dt.timedelta(days=30)
 
-# What fired goes out at once.
+# Delivery follows evaluation, so that new alerts are sent at once.
 chore(evaluate, "replview.evaluate_alerts")
 chore(deliver_due, "replview.deliver_alerts", when=ANY_DUE)
 
 
 @task("replview.forget_alerts")
 def forget_alerts() -> None:
+    """Delete old cleared alerts and old finished deliveries."""
     now = dt.datetime.now(dt.UTC)
     Delivery.objects.filter(created_at__lt=now - DELIVERIES_KEPT, next_try_at=None).delete()
     cleared = Alert.objects.filter(state=Alert.State.CLEARED)

@@ -1,4 +1,4 @@
-"""A rule tried against the past hour: when it would have fired, and on what."""
+"""Try a rule on the samples of the past hour: when it would have fired, and for what."""
 
 import datetime as dt
 import math
@@ -30,20 +30,20 @@ from replview.store.models import (
     WatchedSlot,
 )
 
-#: More rows than about this are not read: with very many slots, the samples are thinned out.
+#: Approximate maximum of rows that are read; with many slots, fewer samples per slot are read.
 _ROWS_LIMIT = 100_000
 Row = dict[str, Any]
 Point = tuple[dt.datetime, float | None]
 Measure = Callable[[WatchedSlot, Observation], float | None]
-#: No sample says how a receiver was: where nobody read the slot, there was none.
+#: Samples do not contain the receiver's state: an inactive slot counts as without a receiver.
 _OF_SLOTS: dict[str, Measure] = {**MEASURES, AlertRule.Kind.RECEIVER_DOWN: unread_seconds}
-#: The columns of source samples; empty: whether it was reached.
+#: Column prefixes of source samples; empty stands for whether the source was reached.
 _OF_SOURCES = {
     AlertRule.Kind.PREPARED_AGE: "prepared",
     AlertRule.Kind.LONG_TRANSACTION: "running",
     AlertRule.Kind.SOURCE_UNREACHABLE: "",
 }
-#: Kinds that past samples tell of.
+#: Kinds that can be measured from past samples.
 TRIED = {*_OF_SLOTS, *_OF_SOURCES}
 WINDOW = dt.timedelta(hours=1)
 _K = AlertRule.Kind
@@ -52,7 +52,7 @@ _LINES_READ = 500
 
 @dataclass
 class Series:
-    """What was measured of one subject, oldest first."""
+    """The measured values of one subject, oldest first."""
 
     name: str
     points: list[Point] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Series:
 def read_past(
     rule: AlertRule, overridden: Iterable[int], since: dt.datetime, until: dt.datetime
 ) -> list[Series]:
-    """A series of each subject the rule concerns."""
+    """Return a series for each subject that the rule concerns."""
     if rule.kind in _OF_SOURCES:
         return _sources(_OF_SOURCES[AlertRule.Kind(rule.kind)], since, until)
     slots = WatchedSlot.objects.select_related("source", "slot").exclude(pk__in=list(overridden))
@@ -90,7 +90,7 @@ def _slots(
 
 
 def _observations(rows: list[Row]) -> Iterator[Observation]:
-    """The samples of one slot, oldest first, with what each adds to those before it."""
+    """Yield the samples of one slot, oldest first, with growth and inactivity added."""
     first, since = dict.fromkeys(GROWTH_WINDOWS, 0), None
     for row in rows:
         for window in GROWTH_WINDOWS:
@@ -99,7 +99,7 @@ def _observations(rows: list[Row]) -> Iterator[Observation]:
         if row["active"]:
             since = None
         elif row["active"] is False:
-            # Since the server says, or since the first sample that saw nobody read it.
+            # Take the server's time, or the first sample in which the slot was inactive.
             reported = row["inactive_since"]
             since = since or (dt.datetime.fromisoformat(reported) if reported else row["at"])
         yield Observation(
@@ -143,31 +143,34 @@ def _silent_for(silent: dict[int, dt.datetime], sample: SourceSample) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """The rule would have fired, and (perhaps) been cleared."""
+    """A period in which the rule would have fired."""
 
     name: str
     fired_at: dt.datetime
-    #: None: it would still be firing.
+    #: None if the alert would still be firing.
     cleared_at: dt.datetime | None
     worst: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
+    """The result of trying a rule."""
+
     since: dt.datetime
     until: dt.datetime
     episodes: list[Episode] = field(default_factory=list)
-    #: What was looked at: slots or sources that had samples.
+    #: Number of slots or sources that had samples.
     subjects: int = 0
-    #: The series with the worst value: its name, its points without infinite ones.
+    #: Name of the series with the worst value.
     shown: str = ""
+    #: Points of that series; infinite values are None.
     points: list[Point] = field(default_factory=list)
-    #: Why it cannot be tried; empty: it was.
+    #: The reason why the rule cannot be tried; empty if it was.
     refusal: str = ""
 
 
 def try_rule(rule: AlertRule, now: dt.datetime | None = None) -> Trial:
-    """Try a rule, which need not be saved, against the past hour."""
+    """Try a rule on the past hour; the rule need not be saved."""
     until = now or dt.datetime.now(dt.UTC)
     since = until - WINDOW
     if not kind_of(rule).known:
@@ -223,7 +226,7 @@ def _episode(series: Series, alert: Alert) -> Episode:
 
 
 def _worst(rule: AlertRule, series: list[Series], episodes: list[Episode]) -> Series | None:
-    """The one to draw: of those that would have fired, or of all."""
+    """Return the series with the worst value, among those that would have fired if any would."""
     fired = {episode.name for episode in episodes}
     best: tuple[float, Series] | None = None
     for one in series:

@@ -1,4 +1,4 @@
-"""The trial of a rule as its page shows it: a sentence, a chart, when it would have fired."""
+"""The trial of a rule as its page shows it: a sentence, a chart, and the episodes."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from replview.text.formats import age_words, plural
 
 WIDTH, HEIGHT, PAD = 720, 112, 6
 EPISODES_SHOWN = 50
-#: Samples further apart than this leave a gap.
+#: Distance between two samples above which the line has a gap.
 _GAP = dt.timedelta(seconds=60)
-#: Points drawn at most: two a pixel say nothing more.
+#: Maximum number of points: one per pixel.
 _POINTS = 720
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeLine:
-    """A line of the list of when a rule would have fired."""
+    """An episode in which the rule would have fired, as a line of the list."""
 
     episode: Episode
-    #: How long until it was over; empty: it still fires.
+    #: The length of the episode; empty if the alert would still be firing.
     duration: str
     #: The worst value; empty for a kind that has none.
     worst: str
@@ -36,9 +36,9 @@ class Drawing:
 
     #: ``x,y x,y …``; a gap in the samples ends a line.
     lines: list[str]
-    #: None: the rule has no threshold.
+    #: None if the rule has no threshold.
     threshold_y: float | None
-    #: ``(x, width)`` of the episodes of what is drawn.
+    #: ``(x, width)`` of the drawn subject's episodes.
     spans: list[tuple[float, float]]
     #: The highest value, in words.
     highest: str
@@ -48,19 +48,19 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialView:
-    """The trial of a rule: a sentence, a chart, when the rule would have fired."""
+    """The trial of a rule: a sentence, a chart, and the episodes."""
 
     trial: Trial
     sentence: str
     lines: list[EpisodeLine]
-    #: Episodes that are not listed.
+    #: Number of episodes that are not listed.
     more: int
-    #: None: there is nothing to draw.
+    #: None if there is nothing to draw.
     drawing: Drawing | None
 
 
 def trial_view(rule: AlertRule) -> TrialView:
-    """Try the rule, and say what came of it."""
+    """Try the rule, and prepare the result for the page."""
     trial, unit = try_rule(rule), kind_of(rule).unit
     lines = [
         EpisodeLine(
@@ -92,7 +92,7 @@ def _sentence(rule: AlertRule, trial: Trial) -> str:
 
 
 def _draw(rule: AlertRule, trial: Trial) -> Drawing | None:
-    """Draw the values that are known; None: no value is."""
+    """Draw the known values; return None if there are none."""
     known = [value for _, value in trial.points if value is not None]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Addresses of alerts, their rules, and the webhooks that are told."""
+"""URLs of alerts, alert rules and webhooks."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Alerts: what fires and has fired, and that somebody has seen it."""
+"""Views of alerts: list them, show one, and mark them as seen."""
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -16,6 +16,7 @@ from replview.ui.shell import fleet_of
 
 @page(GET, role=VIEWER, nav=Nav(group="Health", label="Alerts", icon="alerts", count="alerts"))
 def alerts(request: HttpRequest) -> HttpResponse:
+    """List the alerts; htmx requests get only the part that changes."""
     page = read_alerts_page(wanted_of(request.GET))
     htmx = request.headers.get("HX-Request") == "true"
     template = "alerts/now.html" if htmx else "alerts/alerts.html"
@@ -24,6 +25,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, nav="alerts", of=OF_ALERT)
 def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
+    """Show one alert; htmx requests get only the part that changes."""
     line = find_line(alert_id)
     if line is None:
         raise Http404("there is no such alert")
@@ -34,7 +36,7 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
 
 @page(POST, role=OPERATOR, of=OF_ALERT)
 def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """Somebody has seen it; an event is over with that."""
+    """Mark the alert as seen, which ends an alert about an event."""
     if not _mark(request, [alert_id]):
         raise Http404("there is no such alert")
     return redirect(reverse("alert", args=[alert_id]))
@@ -42,6 +44,7 @@ def seen(request: HttpRequest, alert_id: int) -> HttpResponse:
 
 @page(POST, role=OPERATOR)
 def all_seen(request: HttpRequest) -> HttpResponse:
+    """Mark all firing alerts as seen."""
     firing = Alert.objects.filter(state=Alert.State.FIRING, seen_at=None)
     _mark(request, list(firing.values_list("pk", flat=True)))
     return redirect("alerts")

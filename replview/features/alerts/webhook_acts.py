@@ -1,4 +1,4 @@
-"""Webhooks: made, switched, removed and tried; each act is recorded."""
+"""Add, switch, remove and test webhooks, and note each act in the access record."""
 
 import datetime as dt
 import secrets
@@ -16,7 +16,7 @@ _SECRET_LIMIT = 200
 
 
 class WebhookProblem(CodedProblem, ValueError):
-    """A webhook cannot be made of this; ``field`` says of which part."""
+    """The values do not make a webhook; ``field`` names the invalid one."""
 
     code_of_all = "bad_webhook"
     status = 400
@@ -32,7 +32,7 @@ def add_webhook(
     allow_private: bool = False,
     severities: Iterable[str] = (),
 ) -> tuple[Webhook, str]:
-    """Make one; returns it and the secret that signs (made here where none is given).
+    """Add a webhook, and return it with its signing secret, generated if none is given.
 
     Raises ``WebhookProblem``.
     """
@@ -63,19 +63,20 @@ def add_webhook(
 
 
 def switch_webhook(webhook: Webhook, *, on: bool) -> None:
-    """Have it told of what fires from now on, or no more."""
+    """Switch the webhook on or off for alerts that fire from now on."""
     webhook.enabled = on
     webhook.save(update_fields=["enabled"])
     note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: {'on' if on else 'off'}")
 
 
 def remove_webhook(webhook: Webhook) -> None:
+    """Delete the webhook and its deliveries."""
     webhook.delete()
     note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: removed")
 
 
 def send_test(webhook: Webhook) -> Delivery:
-    """Put a test message into the outbox; it is tried once."""
+    """Put a test message into the outbox; it is tried only once."""
     now = dt.datetime.now(dt.UTC)
     note(Action.CHANGED_SETTINGS, subject=f"webhook {webhook.name}: tested")
     return Delivery.objects.create(
@@ -84,7 +85,10 @@ def send_test(webhook: Webhook) -> Delivery:
 
 
 def _checked(url: str, allow_private: bool) -> str:
-    """The host; a private address written as such is refused at once, a name when it is called."""
+    """Return the host of the address. Raises ``WebhookProblem``.
+
+    A numeric private address is refused here; a host name is checked when it is called.
+    """
     try:
         parts, host = parse_url(url), host_of(url)
     except Refused as error:

@@ -1,4 +1,4 @@
-"""The webhooks page: which there are, their last deliveries, and what is done to one."""
+"""Views of webhooks: list them with their last deliveries, add, change and test them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,13 +27,13 @@ _SHOWN_AGAIN = ("name", "format", "allow_private", "only_now")
 class WebhooksPage:
     """All webhooks, the last deliveries, and the form that adds a webhook."""
 
-    #: Each webhook with its delivery that was tried last; None: none was tried yet.
+    #: Each webhook with the delivery that was tried last, or None.
     rows: list[tuple[Webhook, Delivery | None]]
     #: The newest first.
     deliveries: list[Delivery]
-    #: The fields that the form keeps: neither the address nor the secret.
+    #: The sent values that the form shows again, without the address and the secret.
     values: Mapping[str, str] = field(default_factory=lambda: {"format": Webhook.Format.JSON})
-    #: The sentence that says what is wrong, by field.
+    #: Error messages of the form, by field.
     errors: Mapping[str, str] = field(default_factory=dict)
     #: The webhook that was just added, and its secret, shown once.
     made: Webhook | None = None
@@ -54,7 +54,7 @@ def read_webhooks_page() -> WebhooksPage:
 @page(GET_POST, role=ADMIN, nav="alerts")
 @never_cache
 def webhooks(request: HttpRequest) -> HttpResponse:
-    """The list and the form; a new webhook's secret is shown in the answer, once."""
+    """List the webhooks, or add one; its secret is shown once, in the response."""
     if request.method == "POST":
         page = _add(request)
     else:
@@ -65,7 +65,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
 
 
 def _add(request: HttpRequest) -> WebhooksPage:
-    """Add the webhook that was sent; what is wrong with it stands beside its field."""
+    """Add the webhook from the form; errors are shown beside their fields."""
     sent = request.POST
     try:
         made, secret = add_webhook(
@@ -85,7 +85,7 @@ def _add(request: HttpRequest) -> WebhooksPage:
 
 @page(POST, role=ADMIN, of={"webhook_id": None})
 def change(request: HttpRequest, webhook_id: int) -> HttpResponse:
-    """Send a test message, switch on or off, or delete."""
+    """Send a test message, switch the webhook on or off, or delete it."""
     webhook, action = get_object_or_404(Webhook, pk=webhook_id), request.POST.get("action", "")
     if action == "test":
         send_test(webhook)

@@ -1,7 +1,7 @@
-"""Webhooks: made, switched, removed, and called by one POST that is signed and bounded in time.
+"""Call webhooks: one signed POST request, limited in time.
 
-The address that was checked is the one connected to: a name that answers differently the second
-time gains nothing. Redirects are not followed, what is answered is not read.
+The request connects to the address that was checked, so a host name that resolves differently the
+second time gains nothing. Redirects are not followed, and the response's body is not read.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ TIMEOUT_SECONDS = 5.0
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _URL_LIMIT = 2000
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: Host and port to addresses, as text.
+#: Resolves host and port to addresses, as text.
 Resolve = Callable[[str, int], list[str]]
 
 
 class Refused(CodedProblem):
-    """The webhook may not, or cannot, be called; the text says why and holds no secret."""
+    """The webhook may not or cannot be called; the message holds no secret."""
 
     code_of_all = "refused_webhook"
 
 
 def parse_url(url: str) -> SplitResult:
-    """A webhook's address in its parts. Raises ``Refused``."""
+    """Return the parts of a webhook's address. Raises ``Refused``."""
     try:
         parts = urlsplit(url.strip())
         port = parts.port
@@ -53,14 +53,14 @@ def parse_url(url: str) -> SplitResult:
 
 
 def host_of(url: str) -> str:
-    """``hooks.example.com`` or ``hooks.example.com:8443``: all that pages and logs show."""
+    """Return the host, with its port if given; pages and logs show nothing else of a URL."""
     parts = parse_url(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return host if parts.port is None else f"{host}:{parts.port}"
 
 
 def is_public(address: str) -> bool:
-    """Whether it is an address of the public internet, in whatever notation it hides."""
+    """Return whether the address is on the public internet, also in IPv6 notations of IPv4."""
     found: Address = ipaddress.ip_address(address.partition("%")[0])
     inner: Address | None = None
     if isinstance(found, ipaddress.IPv6Address):
@@ -69,7 +69,7 @@ def is_public(address: str) -> bool:
             inner = found.teredo[1]
         if found in _NAT64:
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if int(found) >> 32 == 0:  # ::a.b.c.d, long out of use
+        if int(found) >> 32 == 0:  # ::a.b.c.d, a deprecated notation of IPv4
             return False
     if inner is not None:
         return is_public(str(inner))
@@ -77,12 +77,13 @@ def is_public(address: str) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
+    """Return the host's addresses as text."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """``v1=`` and the HMAC-SHA256 of ``timestamp.body``, in hexadecimal."""
+    """Return ``v1=`` and the hexadecimal HMAC-SHA256 of ``timestamp.body``."""
     signed = str(timestamp).encode() + b"." + body
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
@@ -97,8 +98,10 @@ def post(
     resolve: Resolve = resolve,
     timeout_seconds: float | None = None,
 ) -> int:
-    """Send; returns the status it was answered with. Raises ``Refused``, ``OSError`` (and its
-    TimeoutError, ssl.SSLError) and ``http.client.HTTPException``.
+    """Send the request and return the HTTP status.
+
+    Raises ``Refused``, ``OSError`` (with ``TimeoutError`` and ``ssl.SSLError``) and
+    ``http.client.HTTPException``.
     """
     parts = parse_url(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -120,7 +123,7 @@ def post(
 
 
 def _allowed_address(host: str, port: int, resolve: Resolve, allow_private: bool) -> str:
-    """The first of the host's addresses to which may be sent. Raises ``Refused``."""
+    """Return the first allowed address of the host. Raises ``Refused``."""
     try:
         addresses = resolve(host, port)
     except (OSError, UnicodeError):
@@ -132,7 +135,7 @@ def _allowed_address(host: str, port: int, resolve: Resolve, allow_private: bool
 
 
 def _headers(body: bytes, secret: str, delivery_id: str) -> dict[str, str]:
-    """The headers of a delivery that is sent now, signed where there is a secret."""
+    """Return the headers of a delivery sent now, signed if there is a secret."""
     timestamp = int(time.time())
     headers = {
         "Content-Type": "application/json",
@@ -148,11 +151,11 @@ def _headers(body: bytes, secret: str, delivery_id: str) -> dict[str, str]:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to one checked address, cut off as a whole after ``timeout_seconds``."""
+    """A connection to one checked address that is closed after ``timeout_seconds`` in all."""
 
     def __init__(self, parts: SplitResult, port: int, address: str, timeout_seconds: float) -> None:
         super().__init__(parts.hostname or "", port, timeout=timeout_seconds)
-        # Of the Host header: without the port where it is the scheme's own.
+        # Makes http.client leave the scheme's default port out of the Host header.
         self.default_port = 443 if parts.scheme == "https" else 80
         self._address = address
         self._secure = parts.scheme == "https"
@@ -162,7 +165,7 @@ class _Pinned(http.client.HTTPConnection):
         self._raw: socket.socket | None = None
 
     def connect(self) -> None:
-        """To the checked address; TLS asks for the name."""
+        """Connect to the checked address; TLS verifies the host name."""
         self._alarm.start()
         self._raw = socket.create_connection((self._address, self.port), self.timeout)
         self.sock = self._raw
@@ -171,12 +174,12 @@ class _Pinned(http.client.HTTPConnection):
             self.sock = context.wrap_socket(self._raw, server_hostname=self.host)
 
     def close(self) -> None:
-        """And no longer watch the time."""
+        """Close the connection, and stop the timer."""
         self._alarm.cancel()
         super().close()
 
     def _cut_off(self) -> None:
-        # Each single read has a timeout of its own; a peer that drips never runs into that.
+        # The socket's timeout is per read; a peer that sends slowly would never exceed it.
         self.ran_out = True
         for found in (self._raw, self.sock):
             if found is not None:
