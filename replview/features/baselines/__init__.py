@@ -1,1 +1,1 @@
-"""Baselines: a table's rows read once, as of one position."""
+"""Baselines: a table's rows, read once as of one WAL position."""

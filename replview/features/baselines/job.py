@@ -1,5 +1,6 @@
-"""Serving baselines: claimed from the store, read in threads apart from the worker's few, since a
-large table takes hours. A worker that is told to stop gives its tables back, to be read anew.
+"""Run the requested baselines in threads of their own, because a large table takes hours.
+
+A worker that stops gives its tables back; another worker reads them again from the beginning.
 """
 
 import logging
@@ -21,12 +22,12 @@ from replview.store.models import Baseline
 
 log = logging.getLogger(__name__)
 
-#: Tables at the same time in one process, of different sources.
+#: Number of tables that one process reads at the same time, each from another source.
 _AT_ONCE = 2
 
 
 def carry_out(row: Baseline, wakes: Publisher, stop: threading.Event) -> None:
-    """Read what was claimed, and keep what became of it."""
+    """Read the claimed baseline, and store its result or problem."""
     prepare_for_batches()
     try:
         conninfo = full_conninfo(row.slot.source)
@@ -56,7 +57,7 @@ def _fail(row: Baseline, trouble: SourceProblem) -> None:
     rows.fail(row, trouble.cause, trouble.remedy, problem_code=trouble.code)
 
 
-#: A lost worker's table is read anew.
+#: The job's entry for workers; the table of a lost worker is read again.
 KIND = rows.served(
     name="baseline",
     claim=claim,

@@ -1,4 +1,4 @@
-"""The page of a slot's baselines: how far each is, and the form that requests more."""
+"""The page of a slot's baselines: their progress, and the form that requests more."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from replview.ui.sentence import BASELINE_COST, Sentence
 
 #: Baselines listed, the newest first.
 SHOWN = 100
-#: Of a form that is sent; more tables are asked for by the command.
+#: Maximum number of tables in a form; the command can request more.
 MOST_TABLES = 2000
 
 
@@ -22,18 +22,18 @@ class BaselinesPage:
     """A slot's baselines, and the form that requests more."""
 
     slot: Slot
-    #: The reading and the waiting ones first, then the newest.
+    #: Running and waiting baselines first, then the newest.
     rows: Sequence[BaselineRow]
     form: BaselineForm
     sentence: Sentence
-    #: Why no baseline of this slot can be requested; empty where it can.
+    #: The reason why no baseline of this slot can be requested; empty if one can.
     refusal: str
-    #: What reading a table costs its source.
+    #: A sentence that says what reading a table costs its source.
     cost: str = BASELINE_COST
 
 
 def build_page(slot: Slot, form: BaselineForm) -> BaselinesPage:
-    """Read the slot's baselines, with the form as it stands."""
+    """Read the slot's baselines for a page with this form."""
     rows = rows_of(_listed(slot))
     return BaselinesPage(
         slot=slot, rows=rows, form=form, sentence=sentence(slot, rows), refusal=refusal_of(slot)
@@ -53,7 +53,7 @@ def build_form(slot: Slot, query: QueryDict) -> BaselineForm:
 
 
 def refusal_of(slot: Slot) -> str:
-    """Return why no baseline of a slot can be requested; empty where one can."""
+    """Return the reason why no baseline of the slot can be requested; empty if one can."""
     if slot.plugin != "pgoutput":
         return (
             f"The slot speaks {slot.plugin}, and a baseline is read as pgoutput would send its rows"
@@ -64,7 +64,7 @@ def refusal_of(slot: Slot) -> str:
 
 
 def _listed(slot: Slot) -> list[Baseline]:
-    """Return the baselines that are read or wait, then the newest."""
+    """Return running and waiting baselines first, then the newest."""
     found = list(Baseline.objects.filter(slot=slot).order_by("-id")[:SHOWN])
     order = {Baseline.State.RUNNING: 0, Baseline.State.WAITING: 1}
     return sorted(found, key=lambda row: order.get(Baseline.State(row.state), 2))

@@ -1,4 +1,4 @@
-"""A slot's baselines as their page shows them: how far each is, and what may be asked for."""
+"""The texts of a slot's baselines and the form that requests them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,32 +12,35 @@ from replview.text.formats import age_words, count_words, plural
 from replview.text.parsing import table_word
 from replview.ui.sentence import Sentence
 
-#: Rows a second that a form offers; 0: as fast as it goes.
+#: Rate limits in rows per second that the form offers; 0 is no limit.
 RATES = (1_000, 10_000, 50_000, 0)
 USUAL_RATE = 10_000
-#: A worker that is there begins within a second or two.
+#: Seconds after which a waiting baseline shows that no worker runs; a worker takes two.
 UNCLAIMED_SECONDS = 10
 WIDTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
+    """A baseline as its page shows it."""
+
     baseline: Baseline
-    #: When its first row was read; None: not begun, or not known.
+    #: When the first row was read; None if reading has not started, or is unknown.
     reading_since: datetime | None = None
 
     @property
     def name(self) -> str:
+        """Return the table's name as ``schema.table``."""
         return f"{self.baseline.schema}.{self.baseline.table}"
 
     @property
     def again(self) -> bool:
-        """It ended without rows: it can be asked for again."""
+        """Return whether the baseline failed or was cancelled, and may be requested again."""
         return self.baseline.state in (Baseline.State.FAILED, Baseline.State.CANCELLED)
 
     @property
     def level(self) -> str:
-        """The health's shape that stands for its state."""
+        """Return the health level whose symbol stands for the state."""
         return {
             Baseline.State.DONE: "ok",
             Baseline.State.FAILED: "look",
@@ -46,7 +49,7 @@ class BaselineRow:
 
     @property
     def width(self) -> int | None:
-        """Of the bar, in thousandths; None: how many rows there are is not known."""
+        """Return the bar's width in thousandths; None if the number of rows is unknown."""
         total = self.baseline.estimated_rows
         if self.baseline.state == Baseline.State.DONE:
             return WIDTH
@@ -54,7 +57,7 @@ class BaselineRow:
 
     @property
     def rows(self) -> str:
-        """``41,000 of about 200,000``."""
+        """Return the rows read so far, such as ``41,000 of about 200,000``."""
         if self.baseline.state == Baseline.State.WAITING:
             return "not begun"
         read = count_words(self.baseline.rows)
@@ -69,14 +72,14 @@ class BaselineRow:
 
     @property
     def progress(self) -> str:
-        """``requested``, ``reading, 41,000 of about 200,000 rows``."""
+        """Return the progress, such as ``requested`` or ``41,000 of about 200,000 rows``."""
         if self.baseline.state == Baseline.State.WAITING:
             return "requested"
         return f"{self.rows}{'' if self.baseline.lsn is None else ' rows'}"
 
     @property
     def rate(self) -> str | None:
-        """``19,800 rows/s``; None: not begun, or too short to tell."""
+        """Return the rate, such as ``19,800 rows/s``; None before there is enough data."""
         begun = self.reading_since
         until = self.baseline.finished_at or timezone.now()
         seconds = (until - begun).total_seconds() if begun else 0
@@ -87,20 +90,20 @@ class BaselineRow:
 
     @property
     def unclaimed(self) -> bool:
-        """Asked for a while ago, and nobody begins."""
+        """Return whether the baseline was requested a while ago and no worker started it."""
         waited = timezone.now() - self.baseline.requested_at
         asked = self.baseline.state == Baseline.State.WAITING
         return asked and waited > timedelta(seconds=UNCLAIMED_SECONDS)
 
     @property
     def took(self) -> str | None:
-        """``4 min 26 s``."""
+        """Return the duration, such as ``4 min 26 s``; None before the end."""
         begun, ended = self.baseline.started_at, self.baseline.finished_at
         return age_words(ended - begun) if begun and ended else None
 
 
 def rows_of(baselines: Iterable[Baseline]) -> list[BaselineRow]:
-    """Lines for baselines; waiting for a snapshot does not count into their rates."""
+    """Return the baselines as rows; their rates exclude the wait for the snapshot."""
     listed = list(baselines)
     wanted = [row.transaction_id for row in listed if row.transaction_id is not None]
     begun = dict(Transaction.objects.filter(pk__in=wanted).values_list("pk", "received_at"))
@@ -108,10 +111,12 @@ def rows_of(baselines: Iterable[Baseline]) -> list[BaselineRow]:
 
 
 def rate_words(rows_per_second: int) -> str:
+    """Return the rate limit in words; 0 means no limit."""
     return f"{count_words(rows_per_second)} rows/s" if rows_per_second else "as fast as it goes"
 
 
 def sentence(slot: Slot, rows: list[BaselineRow]) -> Sentence:
+    """Return the headline of the page: the state of the slot's baselines."""
     reading = [row for row in rows if row.baseline.state == Baseline.State.RUNNING]
     waiting = [row for row in rows if row.baseline.state == Baseline.State.WAITING]
     done = {row.name for row in rows if row.baseline.state == Baseline.State.DONE}
@@ -160,22 +165,22 @@ class TableChoice:
     #: ``public.orders``.
     name: str
     chosen: bool
-    #: It has a baseline of the slot's present incarnation.
+    #: True when the table has a baseline of the slot's present incarnation.
     done: bool
     #: The partitioned table that this one is published through; None for any other table.
     root: str | None
     row_filter: str | None
-    #: No key tells its rows apart.
+    #: True when the table has no key that identifies its rows.
     keyless: bool
 
 
 @dataclass(slots=True)
 class BaselineForm:
-    """The tables that may be asked for, and what is chosen."""
+    """The form that requests baselines: the tables on offer, and what is chosen."""
 
     #: ``PublicationLook.facts["tables"]``.
     tables: Sequence[Mapping[str, Any]]
-    #: Those that have a baseline of the slot's present incarnation.
+    #: Tables that have a baseline of the slot's present incarnation.
     done: set[str]
     chosen: set[str]
     rate: int = USUAL_RATE
@@ -183,7 +188,7 @@ class BaselineForm:
 
     @property
     def choices(self) -> list[TableChoice]:
-        """The tables with what is worth knowing of each."""
+        """Return the tables on offer."""
         return [
             TableChoice(
                 name=name,
@@ -199,5 +204,5 @@ class BaselineForm:
 
     @property
     def rates(self) -> list[tuple[int, str, bool]]:
-        """Value, words, chosen."""
+        """Return the rate limits as (value, words, chosen)."""
         return [(rate, rate_words(rate), rate == self.rate) for rate in RATES]

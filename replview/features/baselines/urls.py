@@ -1,4 +1,4 @@
-"""Addresses of the baselines pages."""
+"""URLs of the baselines page."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Baselines of a slot: how far they are, and the form that asks for one."""
+"""The view of a slot's baselines, with the form that requests one."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
@@ -15,11 +15,11 @@ from replview.ui.params import Params, scope_to
 
 @page(GET_POST, role=VIEWER, change=OPERATOR, nav="slots", of=OF_SLOT)
 def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """The slot's baselines; POST asks for some, cancels one, or asks for one again."""
+    """Show the slot's baselines; POST requests some, cancels one, or requests one again."""
     slots = Slot.objects.select_related("source", "incarnation")
     slot = get_object_or_404(slots, source__name=source_name, name=slot_name)
     form = build_form(slot, request.GET)
-    # The header's scope is this slot.
+    # Make this slot the scope of the page's header.
     scope_to(request, slot)
     status = 200
     if request.method == "POST":
@@ -32,7 +32,7 @@ def baselines(request: HttpRequest, source_name: str, slot_name: str) -> HttpRes
 
 
 def _do(request: HttpRequest, slot: Slot, form: BaselineForm) -> bool:
-    """What was asked for; False with ``form.error`` said."""
+    """Carry out the request; return False with ``form.error`` if it is refused."""
     sent = request.POST
     if (action := sent.get("action")) in ("cancel", "retry"):
         number = Params(sent).number("baseline")

@@ -1,1 +1,1 @@
-"""Transactions in progress and prepared transactions."""
+"""In-flight transactions: those in progress, and prepared ones."""

@@ -1,4 +1,4 @@
-"""The in-flight page's filters: all of them stand in its address."""
+"""The filters of the in-flight page, which are all in its address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from replview.text.formats import NO_BREAK, age_words
 from replview.ui.params import Params
 
 STATES = ("streaming", "prepared")
-#: Ages offered, in seconds.
+#: Minimum ages that the filter offers, in seconds.
 AGES = (0, 60, 300, 3600, 86400)
-#: Rows of a kind drawn at first: all are drawn anew about once a second.
+#: Rows of each kind at first; few, because they are drawn again about once a second.
 ROWS = 50
-#: And with each "show more".
+#: Further rows with each "show more".
 _MORE_ROWS = 100
 _ROWS_MAX = 1000
 _TEXT_LIMIT = 200
@@ -26,7 +26,7 @@ _AGE_MAX = 366 * 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightQuery:
-    """An empty filter lets everything through."""
+    """The filters in the address; an empty filter excludes nothing."""
 
     source: str = ""
     #: ``source/name``.
@@ -35,12 +35,12 @@ class InFlightQuery:
     older_seconds: int = 0
     text: str = ""
     rows: int = ROWS
-    #: The transaction in the drawer.
+    #: Id of the transaction in the drawer.
     chosen: int | None = None
 
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> "InFlightQuery":
-        """From an address's parameters; what is not understood is left out."""
+        """Parse the address parameters; unknown values are ignored."""
         asked = Params(words)
         return cls(
             source=asked.text("source", strip=False),
@@ -53,11 +53,12 @@ class InFlightQuery:
         )
 
     def url(self, **changes: Any) -> str:
+        """Return the page's address with some of the filters changed."""
         query = self.query_with(**changes)
         return f"{reverse('in-flight')}{'?' if query else ''}{query}"
 
     def query_with(self, **changes: Any) -> str:
-        """The address's parameters with some of the filters changed."""
+        """Return the address parameters with some of the filters changed."""
         values: dict[str, Any] = {
             "source": self.source,
             "slot": self.slot,
@@ -72,30 +73,34 @@ class InFlightQuery:
 
     @property
     def query(self) -> str:
-        """The address's parameters without the transaction in the drawer."""
+        """Return the address parameters without the drawer and the number of rows."""
         return self.query_with(tx="", rows="")
 
     @property
     def narrowed(self) -> bool:
+        """Return whether a filter besides source and slot is set."""
         return bool(self.state or self.older_seconds or self.text)
 
     @property
     def more_url(self) -> str | None:
-        """The same with more rows; None where no more are drawn."""
+        """Return the address with more rows; None at the maximum."""
         more = min(self.rows + _MORE_ROWS, _ROWS_MAX)
         return self.url(rows=more) if more > self.rows else None
 
     @property
     def clear_url(self) -> str:
+        """Return the address without filters, except source and slot."""
         return self.url(state="", older="", q="")
 
     def states(self) -> list[tuple[str, str, bool]]:
+        """Return the states as (label, address, chosen)."""
         return [
             (state or "any", self.url(state=state, rows=""), state == self.state)
             for state in ("", *STATES)
         ]
 
     def ages(self) -> list[tuple[str, str, bool]]:
+        """Return the ages as (label, address, chosen)."""
         ages = sorted({*AGES, self.older_seconds})
         return [
             (age_words(age).replace(f"0{NO_BREAK}s", "any age") if not age else age_words(age),
@@ -104,7 +109,7 @@ class InFlightQuery:
         ]  # fmt: skip
 
     def wanted(self, incarnations: list[int], now: datetime, *, whole: bool = False) -> OpenWanted:
-        """What to read; ``whole`` leaves out what narrows it."""
+        """Return what to read; ``whole`` ignores state, age and text."""
         if whole:
             return OpenWanted(incarnations=incarnations)
         older = now - timedelta(seconds=self.older_seconds) if self.older_seconds else None

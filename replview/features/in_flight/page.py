@@ -1,4 +1,4 @@
-"""All that the in-flight page shows at one moment, in a number of queries that does not grow."""
+"""The contents of the in-flight page, read in a fixed number of queries."""
 
 import threading
 import time
@@ -23,18 +23,18 @@ from replview.store.read.history import relation_names, transitions_of
 from replview.store.same_server import is_seen, one_a_server, recorded_elsewhere
 from replview.ui.changes.stages import lifecycle_of
 
-#: The rate is of the last so many seconds.
+#: Seconds over which a rate is measured.
 _WINDOW_SECONDS = 4.0
-#: Two readings nearer than this tell no rate.
+#: Minimum seconds between two readings that give a rate.
 _LEAST_SECONDS = 0.7
-#: A reading this old says nothing about now: nobody looked meanwhile.
+#: Age in seconds of a reading that is too old for a rate.
 _STALE_SECONDS = 15.0
-#: A transaction nobody has looked at for so long is forgotten.
+#: Seconds without a reading after which a transaction is forgotten.
 _FORGET_SECONDS = 60.0
 
 
 class Rates:
-    """Changes a second of each transaction; safe to use from any thread."""
+    """The changes per second of each open transaction; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Rates:
     def note(
         self, counts: Iterable[tuple[int, int]], now: float | None = None
     ) -> dict[int, float | None]:
-        """Note how many changes each has by now; how many a second that makes, None: too early."""
+        """Note the transactions' change counts; return changes per second, None if too early."""
         at = time.monotonic() if now is None else now
         rates: dict[int, float | None] = {}
         with self._lock:
@@ -66,66 +66,73 @@ class Rates:
         return rates
 
 
-#: Of this process.
+#: The rates that this process has measured.
 rates = Rates()
 
 
-#: Ended ones on the page itself; all are on a page of their own.
+#: Ended transactions on the in-flight page; another page lists all of them.
 ENDED_ROWS = 20
 ENDED_WINDOW = timedelta(days=1)
-#: Ended ones on their own page.
+#: Ended transactions on each page of their own list.
 ENDED_PAGE = 100
-#: Slots whose holders are told beside the list.
+#: Maximum number of slots for which the page lists what holds their WAL.
 _HOLDINGS = 12
 
 
 @dataclass(slots=True, kw_only=True)
 class Numbers:
-    """Of all that are open in some view, drawn or not."""
+    """Numbers of all open transactions in view, including rows that are not drawn."""
 
     streaming: int = 0
     prepared: int = 0
     receiving: int = 0
     oldest: datetime | None = None
-    #: Per source the one that holds most; transactions of one source hold the same WAL.
+    #: Sum over the sources of the most WAL that one transaction holds there; transactions of one
+    #: source hold the same WAL.
     held_wal_bytes: int | None = None
 
     @property
     def open(self) -> int:
+        """Return the number of streaming and prepared transactions."""
         return self.streaming + self.prepared
 
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """The slots in view, what their sources reported, and their present incarnations."""
+    """The slots and sources in view, with the last samples of the sources."""
 
     now: datetime
     slots: list[Slot]
     all_slots: list[Slot]
-    #: Also those that no slot is received of.
+    #: Includes sources without a slot that replview receives.
     sources: list[Source]
     looks: dict[int, SourceLook]
     source_states: dict[int, SourceState]
 
     @property
     def incarnations(self) -> list[int]:
+        """Return the ids of the slots' present incarnations."""
         return [slot.incarnation_id for slot in self.slots if slot.incarnation_id is not None]
 
     @property
     def sent_late(self) -> list[str]:
-        """Sources whose servers, before 14, send no transaction that is still open."""
+        """Return sources before PostgreSQL 14, which send no transaction before its commit."""
         return sorted({slot.source.name for slot in self.slots
                        if (slot.source.server_version or 140000) < 140000})  # fmt: skip
 
     def source_state(self, slot: Slot) -> SourceState:
+        """Return the last sampled state of the slot's source."""
         return self.source_states[slot.source_id]
 
     def slot_of(self, row: Transaction) -> Slot:
+        """Return the slot of the transaction."""
         return next(slot for slot in self.slots if slot.incarnation_id == row.incarnation_id)
 
 
 @dataclass(slots=True, kw_only=True)
 class InFlight:
+    """Everything that the in-flight page shows at one moment."""
+
     scope: Scope
     filters: InFlightQuery
     revision: str
@@ -136,7 +143,7 @@ class InFlight:
     on_source: list[OnSourceRow] = field(default_factory=list)
     more_on_source: int = 0
     looked: list[tuple[Source, SourceState]] = field(default_factory=list)
-    #: Prepared on a source and in no record of ours, the oldest first.
+    #: Transactions prepared on a source that no slot has recorded, the oldest first.
     elsewhere: list[OnSourceRow] = field(default_factory=list)
     ended: list[EndedRow] = field(default_factory=list)
     more_ended: bool = False
@@ -144,19 +151,22 @@ class InFlight:
 
     @property
     def more_streaming(self) -> int:
+        """Return the number of streaming transactions that are not listed."""
         return self.numbers.streaming + self.numbers.receiving - len(self.streaming)
 
     @property
     def more_prepared(self) -> int:
+        """Return the number of prepared transactions that are not listed."""
         return self.numbers.prepared - len(self.prepared)
 
     @property
     def rows(self) -> Iterable[InFlightRow]:
+        """Return all listed open transactions."""
         return (*self.streaming, *self.prepared)
 
 
 def read_scope(filters: InFlightQuery) -> Scope:
-    """The slots in view; 404 where the address names one there is not."""
+    """Return the slots in view. Raises ``Http404`` for an unknown source or slot."""
     now = timezone.now()
     rows = Slot.objects.exclude(desired=Slot.Desired.REMOVING)
     known = list(rows.select_related("source", "incarnation"))
@@ -177,7 +187,8 @@ def read_scope(filters: InFlightQuery) -> Scope:
 
 
 def read_in_flight(filters: InFlightQuery, scope: Scope) -> InFlight:
-    # Read first: what changes while the rest is read makes the next look differ.
+    """Read everything that the page shows."""
+    # Read the revision first, so that a change during the read shows as a new revision later.
     revision = store.revision()
     whole = filters.wanted(scope.incarnations, scope.now, whole=True)
     wanted = filters.wanted(scope.incarnations, scope.now)
@@ -232,7 +243,7 @@ def _read_open(page: InFlight, wanted: store.OpenWanted) -> None:
 
 
 def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
-    """Open transactions as rows, in the same order."""
+    """Return open transactions as rows, in the same order."""
     names = relation_names(reading_session(), {int(key) for row in rows for key in row.relations})
     aborted = store.aborted_of(rows)
     made = []
@@ -258,7 +269,7 @@ def in_flight_rows(rows: list[Transaction], scope: Scope) -> list[InFlightRow]:
 
 
 def _read_on_source(page: InFlight) -> None:
-    """All that is open on the sources in view, each server once, what holds most first."""
+    """Read what is open on the sources in view, once per server, oldest xid or snapshot first."""
     scope, filters = page.scope, page.filters
     for source in one_a_server(scope.sources, scope.looks):
         state = scope.source_states[source.pk]
@@ -270,14 +281,14 @@ def _read_on_source(page: InFlight) -> None:
     page.on_source.sort(key=lambda row: -row.holder.oldest)
     page.elsewhere = [row for row in page.on_source if row.elsewhere]
     page.elsewhere.sort(key=lambda row: (row.holder.since is None, row.holder.since))
-    limit = 20 if filters.rows == ROWS else filters.rows  # few, until more is asked for
+    limit = 20 if filters.rows == ROWS else filters.rows  # few, until the user asks for more
     page.more_on_source = max(len(page.on_source) - limit, 0)
     page.on_source = page.on_source[:limit]
 
 
 def _rows_on_source(source: Source, state: SourceState, scope: Scope) -> list[OnSourceRow]:
-    """Each with the slot whose record has it, or why none has."""
-    # A slot that is out of view may have recorded it, through another source of the server too.
+    """Return what is open on the source, with the recording slot or why there is none."""
+    # A slot out of view may have recorded them, also through another source of the server.
     slots = [slot for slot in scope.all_slots if slot.source_id == source.pk]
     slots += recorded_elsewhere(source).values()
     by_incarnation = {slot.incarnation_id: slot for slot in slots if slot.incarnation_id}
@@ -309,7 +320,7 @@ def _read_ended(page: InFlight, wanted: store.OpenWanted) -> None:
 
 
 def ended_rows(rows: list[Transaction], scope: Scope) -> list[EndedRow]:
-    """Ended transactions with their incarnations, in the same order."""
+    """Return ended transactions with their lifecycles, in the same order."""
     lifecycles = transitions_of(reading_session(), [row.pk for row in rows])
     return [
         EndedRow(

@@ -1,7 +1,7 @@
-"""Reading what is in flight: open transactions, how others ended, and their lifecycles.
+"""Queries for open transactions, ended ones, and aborted subtransactions.
 
-Every read is bounded by the rows that are drawn or goes over a partial index of few rows; nothing
-here counts changes or ended transactions.
+Every query is limited to the rows that are drawn, or uses a partial index with few rows. None
+counts changes or ended transactions.
 """
 
 import datetime as dt
@@ -18,21 +18,21 @@ from replview.text.parsing import whole_number
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
 ENDED_STATES = ("committed", "aborted", "rolled back", "skipped", "unknown")
-#: Tables that a text is looked for in.
+#: Maximum number of tables whose names match a searched text.
 _TABLES_LIMIT = 500
 
-#: Since when it is in its state: prepared, or first heard of.
+#: When the transaction was prepared, or for others, when it was first received.
 SINCE = Case(
     When(state="prepared", then=Coalesce("prepared_at", "received_at")), default=F("received_at")
 )
-# A prepared one counts whatever became of it: its end may have come since the source was looked at.
+# Prepared transactions match in any state: they may have ended since the source was sampled.
 _RECORDED = """
     SELECT gid, xid, id, incarnation_id FROM transaction
      WHERE incarnation_id = ANY(%s)
        AND (gid = ANY(%s) OR state IN ('receiving', 'streaming') AND xid = ANY(%s))
      ORDER BY id
 """
-# Differs whenever anything of the page does: a few index lookups, however much is open.
+# Changes whenever the page's content may change; costs a few index lookups.
 _REVISION = """
     SELECT (SELECT max(stored_at) FROM transaction
              WHERE state IN ('receiving', 'streaming', 'prepared')),
@@ -49,33 +49,33 @@ _REVISION = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenWanted:
-    """Which transactions to read; what is empty or None asks for all."""
+    """The transactions to read; an empty or None filter excludes nothing."""
 
     #: Incarnations of slots.
     incarnations: Collection[int]
     #: ``streaming`` or ``prepared``.
     state: str = ""
-    #: In its state since then or longer.
+    #: Only transactions that have been in their state since this time or longer.
     until: dt.datetime | None = None
-    #: In gid, xid or the name of a table.
+    #: Text to find in the gid, the xid or a table's name.
     text: str = ""
 
     def open(self) -> "QuerySet[Transaction]":
-        """The open ones, each with ``since``."""
+        """Return the open transactions, each with ``since``."""
         of_state = {"streaming": ("receiving", "streaming"), "prepared": ("prepared",)}
         states = of_state.get(self.state, OPEN_STATES)
-        # The index of open transactions covers all of them; its condition is repeated for it.
+        # The condition on the state lets PostgreSQL use the partial index of open transactions.
         found = Transaction.objects.filter(
             state__in=states, incarnation_id__in=list(self.incarnations)
         ).annotate(since=SINCE)
-        # One that the SQL interface receives anew: shown as it was until it has come whole.
+        # Hide the copy that the SQL interface is receiving again: the old row is still shown.
         found = found.exclude(state="receiving", streamed=True)
         if self.until is not None:
             found = found.filter(since__lte=self.until)
         return found.filter(self._says()) if self.text else found
 
     def ended(self) -> "QuerySet[Transaction]":
-        """The ended ones that were streamed or two-phase, the newest first."""
+        """Return ended transactions that were streamed or two-phase, the newest first."""
         found = Transaction.objects.filter(
             Q(streamed=True) | Q(gid__isnull=False),
             state__in=ENDED_STATES,
@@ -102,19 +102,19 @@ class OpenWanted:
 
 @dataclass(frozen=True, slots=True)
 class OpenTotal:
-    """What is open of one incarnation in one state."""
+    """The number of open transactions of one incarnation in one state."""
 
     incarnation_id: int
     state: str
     count: int
-    #: Since when the oldest is in that state.
+    #: When the oldest of them entered that state.
     oldest: dt.datetime
-    #: The first record of the one that began first; None where none is known.
+    #: LSN of the first change of the earliest transaction; None if unknown.
     first_lsn: LSN | None
 
 
 def open_totals(wanted: OpenWanted) -> list[OpenTotal]:
-    """Numbers of all that are open, however many they are."""
+    """Return the numbers of all open transactions, by incarnation and state."""
     rows = (
         wanted.open()
         .values("incarnation_id", "state")
@@ -126,7 +126,7 @@ def open_totals(wanted: OpenWanted) -> list[OpenTotal]:
 
 
 def open_rows(wanted: OpenWanted, *, prepared: bool, limit: int) -> list[Transaction]:
-    """Those prepared, or those streaming or being received, the oldest first."""
+    """Return open transactions, either prepared or not, the oldest first."""
     is_prepared = Q(state="prepared")
     found = wanted.open().filter(is_prepared if prepared else ~is_prepared)
     return list(found.order_by(SINCE, "id")[:limit])
@@ -139,7 +139,7 @@ def ended_rows(
     since: dt.datetime | None = None,
     before: tuple[dt.datetime, int] | None = None,
 ) -> list[Transaction]:
-    """Those whose end was stored after ``since``, before the one at ``before`` (stored_at, id)."""
+    """Return ended transactions stored after ``since`` and before ``before`` (stored_at, id)."""
     found = wanted.ended()
     if since is not None:
         found = found.filter(stored_at__gt=since)
@@ -153,15 +153,15 @@ def ended_rows(
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """What aborted subtransactions took away."""
+    """The aborted subtransactions of one transaction."""
 
     subtransactions: int
-    #: Some are counted only once the transaction has ended.
+    #: True when all their changes are counted; some are counted when the transaction ends.
     counted: bool
 
 
 def aborted_of(rows: Iterable[Transaction]) -> dict[int, Aborted]:
-    """By transaction; the tombstone of the whole is none of its subtransactions."""
+    """Return aborted subtransactions by transaction, without tombstones of whole transactions."""
     ids = [row.pk for row in rows if row.aborted_changes]
     if not ids:
         return {}
@@ -182,7 +182,7 @@ def aborted_of(rows: Iterable[Transaction]) -> dict[int, Aborted]:
 
 
 def changes_are_kept(row: Transaction, slot: Slot) -> bool:
-    """Whether the changes of one that aborted or was rolled back are still to be seen."""
+    """Return whether the changes of an aborted or rolled-back transaction are still stored."""
     if row.state not in ("aborted", "rolled back"):
         return True
     gone = AbortedSubtransaction.objects.filter(
@@ -194,7 +194,10 @@ def changes_are_kept(row: Transaction, slot: Slot) -> bool:
 def recorded(
     incarnations: Collection[int], prepared: Collection[str], running: Collection[int]
 ) -> dict[tuple[str | None, int], tuple[int, int]]:
-    """Find them in the record: (gid, or None of a running one, xid) → (id, incarnation's id)."""
+    """Find recorded transactions by gid or xid.
+
+    Return (gid, or None for a running transaction, xid) → (id, incarnation's id).
+    """
     if not incarnations or not (prepared or running):
         return {}
     found = rows(_RECORDED, [list(incarnations), list(prepared), list(running)])
@@ -202,7 +205,7 @@ def recorded(
 
 
 def revision() -> str:
-    """Another text whenever what is in flight may have changed."""
+    """Return a text that changes whenever in-flight transactions may have changed."""
     return "-".join(
         f"{part.timestamp():.6f}" if isinstance(part, dt.datetime) else str(part)
         for part in rows(_REVISION)[0]

@@ -1,4 +1,4 @@
-"""The rows of the in-flight page: in the record, on the source, ended."""
+"""The rows of the in-flight page: recorded, open on the source, and ended transactions."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,61 +14,67 @@ from replview.ui.changes.stages import Lifecycle
 
 @dataclass(slots=True, kw_only=True)
 class InFlightRow:
-    """One that is open, with all the table and the drawer tell of it."""
+    """An open transaction, with what the table and the drawer show of it."""
 
     row: OpenRow
     on_source: OnSource
     tables: list[Touched] = field(default_factory=list)
     more_tables: list[Touched] = field(default_factory=list)
-    #: Changes a second; None: not known yet.
+    #: Changes per second; None if not known yet.
     rate: float | None = None
     aborted: Aborted | None = None
-    #: pg_stat_replication_slots of its slot.
+    #: The row of pg_stat_replication_slots for its slot.
     counters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def transaction(self) -> Transaction:
+        """Return the stored transaction."""
         return self.row.transaction
 
     @property
     def more_words(self) -> str:
-        """The tables that have no room, for the tooltip."""
+        """Return the names of tables that do not fit, for the tooltip."""
         return "; ".join(str(table) for table in self.more_tables[:20])
 
     @property
     def counted(self) -> bool:
+        """Return whether the source reports decoding statistics for the slot."""
         return self.counters.get("stream_bytes") is not None
 
 
 @dataclass(slots=True, kw_only=True)
 class OnSourceRow:
-    """Something open on a source that holds slots or vacuum back, and where the record has it."""
+    """An open transaction on a source that holds back slots or vacuum, recorded or not."""
 
     source: Source
     holder: Holder
-    #: How many logical slots of its server keep WAL.
+    #: Number of logical slots on the server that retain WAL.
     logical: int
     now: datetime
-    #: The slot whose record has it, and its transaction there; None: whoever asks may not see it.
+    #: The slot that has recorded it.
     slot: Slot | None = None
+    #: Id of the recorded transaction; None if the account may not see the slot.
     transaction: int | None = None
-    #: Why no record has it; empty where one has, and of what has no xid.
+    #: The reason why no slot has recorded it; empty if one has, or if it has no xid.
     why: str = ""
 
     @property
     def elsewhere(self) -> bool:
-        """Prepared, and in no record."""
+        """Return whether the transaction is prepared and no slot has recorded it."""
         return self.holder.kind == "prepared" and bool(self.why)
 
     @property
     def age(self) -> timedelta | None:
+        """Return the time since it began or was prepared; None if unknown."""
         return None if self.holder.since is None else self.now - self.holder.since
 
     @property
     def long(self) -> bool:
+        """Return whether it has been open for long."""
         return self.age is not None and self.age > LONG
 
     def passes(self, state: str, older_seconds: int, text: str) -> bool:
+        """Return whether the row passes the filters."""
         holder, age = self.holder, self.age
         if state and (state == "prepared") != (holder.kind == "prepared"):
             return False
@@ -80,7 +86,7 @@ class OnSourceRow:
 
 @dataclass(slots=True, kw_only=True)
 class EndedRow:
-    """One that has ended, and was streamed or two-phase."""
+    """An ended transaction that was streamed or two-phase."""
 
     transaction: Transaction
     slot: Slot
@@ -88,17 +94,21 @@ class EndedRow:
 
     @property
     def lost(self) -> bool:
+        """Return whether the transaction was aborted or rolled back."""
         return self.transaction.state in ("aborted", "rolled back")
 
     @property
     def ended_at(self) -> datetime | None:
-        """By the source's clock where it told, else when its end was stored."""
+        """Return the end by the source's clock, or the time when the end was stored."""
         row = self.transaction
         return row.commit_time or row.ended_at or row.stored_at
 
 
 def why_unrecorded(holder: Holder, databases: set[str | None]) -> str:
-    """Why no slot's record has what has an xid; ``databases``: those that the slots decode."""
+    """Return why no slot has recorded the transaction; empty if it has no xid.
+
+    ``databases`` are those that the slots decode.
+    """
     if holder.xid is None:
         return ""
     if not databases - {None}:

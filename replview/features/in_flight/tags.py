@@ -1,4 +1,4 @@
-"""Tags of the in-flight page: addresses with its filters, ages that count on, lifecycles."""
+"""Template tags of the in-flight page: addresses, ages, bars and lifecycles."""
 
 from datetime import datetime
 from functools import lru_cache
@@ -24,7 +24,7 @@ register = template.Library()
 
 @register.simple_tag
 def on_source_word(one: InFlightRow) -> SafeString:
-    """The symbol that says whether it is still open on its source."""
+    """Return the symbol that says whether the transaction is still open on its source."""
     on = one.on_source
     receiving = one.transaction.state == "receiving"
     there = "prepared" if one.row.prepared or "gid" in (on.found or {}) else "running"
@@ -39,7 +39,7 @@ def _on_source(word: str, reason: str, there: str, receiving: bool) -> SafeStrin
 
 @register.simple_tag
 def received_bytes(transaction: Transaction) -> str:
-    """How much of it has been received, where that may be told."""
+    """Return the received size, unless it would reveal the size of hidden values."""
     if withholds_size(transaction, current_visibility()):
         return "size withheld,"
     return words.bytes_words(transaction.size_bytes)
@@ -47,12 +47,13 @@ def received_bytes(transaction: Transaction) -> str:
 
 @register.simple_tag
 def flight_url(filters: InFlightQuery, **changes: Any) -> str:
-    """The page's address with some filters changed: ``{% flight_url filters tx='' %}``."""
+    """Return the address with some filters changed: ``{% flight_url filters tx='' %}``."""
     return filters.url(**changes)
 
 
 @register.simple_tag
 def row_url(filters: InFlightQuery, identifier: int) -> str:
+    """Return the address that opens the transaction in the drawer."""
     return f"{_row_url(filters)}{identifier}"
 
 
@@ -64,18 +65,19 @@ def _row_url(filters: InFlightQuery) -> str:
 
 @register.simple_tag
 def age_of(moment: datetime) -> SafeString:
-    """``9 h 12 min`` since a moment, counted on by the browser; UTC on hover."""
+    """Return the age, such as ``9 h 12 min``, which the browser updates; UTC on hover."""
     return time_html(moment, "age", words.age_words(timezone.now() - moment))
 
 
 @register.inclusion_tag("ui/components/lifecycle.html")
 def lifecycle(drawn: Lifecycle | None) -> dict[str, object]:
+    """Render the lifecycle of a transaction."""
     return {"lifecycle": drawn}
 
 
 @register.simple_tag
 def age_bar(length: float, long: bool) -> SafeString:
-    """The square root of an age as a bar; amber once it is long."""
+    """Return a bar whose length is the square root of the age; amber if the age is long."""
     return format_html(
         '<svg class="age-bar{}" width="48" height="6" aria-hidden="true">'
         '<rect width="{}" height="6" rx="2"/></svg>',
@@ -86,7 +88,7 @@ def age_bar(length: float, long: bool) -> SafeString:
 
 @register.filter
 def per_second(rate: float | None) -> str:
-    """``1,730 changes/s``; below one a second with a decimal."""
+    """Format a rate such as ``1,730 changes/s``; below 1 with a decimal."""
     if rate is None:
         return "unknown"
     figure = f"{rate:.1f}" if 0 < rate < 1 else f"{rate:,.0f}"
@@ -95,5 +97,5 @@ def per_second(rate: float | None) -> str:
 
 @register.filter
 def lasted(seconds: float | None) -> str:
-    """``1 min 42 s``; unknown says so."""
+    """Format a duration such as ``1 min 42 s``; None as ``unknown``."""
     return "unknown" if seconds is None else words.age_words(seconds)

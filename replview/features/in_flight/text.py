@@ -1,4 +1,4 @@
-"""The in-flight page's sentence: state, cause, next step; and the statements of the worst one."""
+"""The headline of the in-flight page, with the SQL that ends the worst transaction."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,28 +14,29 @@ from replview.text.formats import bytes_words, plural
 
 @dataclass(slots=True, kw_only=True)
 class Sentence:
-    """What stands on top of the page."""
+    """The headline of the page."""
 
     level: Level
     title: str
-    #: The worst one's name, set apart; then since when, and what it does.
+    #: The worst transaction's name.
     name: str = ""
+    #: Its state, in words that go before its age.
     doing: str = ""
     since: datetime | None = None
     rest: str = ""
     next: str = ""
     action: str = ""
     statements: tuple[Statement, ...] = ()
-    #: Which one it is, in the page's address.
+    #: The worst transaction's id, for the page's address.
     chosen: int | None = None
-    #: What must be said before the statements are run.
+    #: The place where the statements must be run.
     where: str = ""
-    #: Speaks again only when this changes.
+    #: Screen readers announce the headline again only when this text changes.
     says: str = field(default="")
 
 
 def sentence_of(page: InFlight) -> Sentence:
-    """The worst first: a prepared one nobody ends, then one that runs for long."""
+    """Return the headline: the longest prepared transaction, else the longest streaming one."""
     if not page.scope.all_slots:
         return Sentence(level=Level.IDLE, title="Nothing is recorded yet.",
                         rest="No slot is known.", next="add a source and a slot.")  # fmt: skip
@@ -74,7 +75,7 @@ def _title(numbers: Numbers, elsewhere: int) -> str:
 
 
 def _worst(page: InFlight) -> InFlightRow | OnSourceRow | None:
-    """The prepared one that waits for longest; without any, the one that streams for longest."""
+    """Return the transaction prepared for longest, else the one streaming for longest."""
     elsewhere = page.elsewhere[0] if page.elsewhere else None
     if page.prepared:
         mine = page.prepared[0]
@@ -117,7 +118,7 @@ def _of_streaming(one: InFlightRow) -> Sentence:
 
 
 def ends_of_session(transaction: Transaction, session: dict[str, Any]) -> tuple[Statement, ...]:
-    """What ends the session that runs it; none where the transaction's xid is not known."""
+    """Return the statement that ends the session; none if its xid is unknown."""
     end = end_of_session(session["pid"], transaction.xid)
     return () if end is None else (end,)
 
@@ -148,13 +149,16 @@ def _where(one: InFlightRow) -> str:
 
 
 def database_of(one: InFlightRow) -> str:
-    """Where it was made: told with it, else the slot's own (a slot decodes one database)."""
+    """Return the transaction's database as reported, else the slot's database."""
     found = one.on_source.found or {}
     return str(found.get("database") or one.counters.get("database") or "")
 
 
 def work_mem_words(scope: Scope) -> str:
-    """``64 MB on this source``; of several sources the range; empty where unknown."""
+    """Return ``logical_decoding_work_mem`` in words, such as ``64 MB on this source``.
+
+    Several sources give a range; an unknown setting gives an empty text.
+    """
     states = {slot.source_id: scope.source_state(slot) for slot in scope.slots}
     found = [one.holders.get("logical_decoding_work_mem_bytes") for one in states.values()]
     known = [size for size in found if size is not None]

@@ -1,4 +1,4 @@
-"""Addresses of the in-flight page."""
+"""URLs of the in-flight page."""
 
 from django.urls import path
 

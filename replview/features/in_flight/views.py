@@ -1,4 +1,4 @@
-"""What is in flight: streaming, prepared, prepared elsewhere, and how the others ended."""
+"""Views of in-flight transactions: streaming, prepared, unrecorded, and how others ended."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -42,18 +42,18 @@ from replview.ui.page_fields import named_fields
 
 @dataclass(slots=True, kw_only=True)
 class Blocked:
-    """What waits for it: vacuum, sessions, changes of its tables' shape."""
+    """The effects of an open transaction on vacuum and other sessions."""
 
     vacuum: str = ""
-    #: Who holds vacuum further back still.
+    #: A sentence about what holds back vacuum even further.
     older: str = ""
-    #: None where this role may not see who waits.
+    #: Number of waiting sessions; None if the source's role may not see them.
     sessions: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Chosen:
-    """One transaction as the drawer tells it; ``open`` or ``ended`` is set."""
+    """A transaction as the drawer shows it; either ``open`` or ``ended`` is set."""
 
     transaction: Transaction
     slot: Slot
@@ -65,22 +65,24 @@ class Chosen:
     statements: tuple[Statement, ...] = ()
     database: str = ""
     holding: Holding | None = None
-    #: Whether the changes of one that came to nothing are still in the store.
+    #: False when the transaction's changes were deleted because it was rolled back.
     kept: bool = True
 
     @property
     def session(self) -> dict[str, Any]:
-        """The session that runs it, as sampled; empty where none is known."""
+        """Return the session that runs the transaction, as sampled; empty if unknown."""
         found = (self.open.on_source.found if self.open else None) or {}
         return found if "pid" in found else {}
 
     @property
     def owner(self) -> str:
+        """Return the role that prepared or runs the transaction; empty if unknown."""
         found = (self.open.on_source.found if self.open else None) or {}
         return str(found.get("owner") or found.get("role") or "")
 
     @property
     def limit_words(self) -> str:
+        """Return ``max_slot_wal_keep_size`` of the source in words."""
         limit = self.slot.source.max_slot_wal_keep_bytes
         if limit is None:
             return "limit unknown"
@@ -88,7 +90,7 @@ class Chosen:
 
 
 def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
-    """The transaction of that number, or what took its place; None where there is none."""
+    """Return the transaction, or the one that replaced it; None if there is none."""
     if identifier is None:
         return None
     rows = Transaction.objects.exclude(state__in=HIDDEN_STATES)
@@ -104,7 +106,7 @@ def read_chosen(identifier: int | None, scope: Scope) -> Chosen | None:
     names = relation_names(reading_session(), {int(key) for key in row.relations})
     made.tables, _ = touched_by(row, names, shown=50)
     if row.state in store.OPEN_STATES and row.incarnation_id not in scope.incarnations:
-        scope = read_scope(InFlightQuery())  # the filters leave out its slot
+        scope = read_scope(InFlightQuery())  # its slot is not in the filtered scope
     if row.state in store.OPEN_STATES and row.incarnation_id in scope.incarnations:
         _read_open(made, scope)
     else:
@@ -130,7 +132,7 @@ def _read_open(made: Chosen, scope: Scope) -> None:
 
 
 def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
-    """Only numbers the source told; nothing of one that is gone from it."""
+    """Return what the transaction blocks, as the source reported it; None if it is gone."""
     assert made.open is not None
     if made.open.on_source.word == "gone" or made.transaction.state == "receiving":
         return None
@@ -140,7 +142,7 @@ def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
     if age is not None and source_state.fresh:
         blocked.vacuum = f"rows deleted in the last {plural(age, 'transaction')} stay"
         holder = vacuum_holder(source_state)
-        # Snapshots are a little older than the transaction that took them: that says nothing.
+        # A transaction's snapshot is a little older than its xid, so ignore small differences.
         if holder is not None and holder.oldest > age * 1.2 + 10:
             kind = {"running": "the session "}.get(holder.kind, f"the {holder.kind} ")
             kind = "" if holder.kind == "prepared" else kind
@@ -150,11 +152,11 @@ def _blocked(made: Chosen, source_state: SourceState) -> Blocked | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChoice:
-    """A source in the page's menu, with the slots that replview receives of it."""
+    """A source in the page's menu, with the slots that replview receives from it."""
 
     name: str
     url: str
-    #: The page shows this source, and all of its slots.
+    #: True when the page shows this source with all of its slots.
     current: bool
     #: ``(name, address, chosen)``.
     slots: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -162,31 +164,31 @@ class SourceChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightPage:
-    """The page of what is in flight, with the transaction in its drawer."""
+    """The page of in-flight transactions, with the transaction in its drawer."""
 
     content: InFlight
     filters: InFlightQuery
     sentence: Sentence
     #: ``logical_decoding_work_mem`` of the sources in words; empty where it is unknown.
     work_mem: str
-    #: When a source in view was last looked at; None where none was.
+    #: When a source in view was last sampled; None if none was.
     looked_at: datetime | None
     sources: list[SourceChoice]
-    #: The transaction that the address names; None where it names none, or one that is gone.
+    #: The transaction in the address; None if there is none, or if it is gone.
     chosen: Chosen | None
-    #: The address names a transaction that is not stored any more.
+    #: True when the address names a transaction that is no longer stored.
     gone: bool
-    #: When the half received transaction that the address names was discarded.
+    #: When the address's transaction, which was only partly received, was discarded.
     discarded_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedPage:
-    """One page of the list of all transactions that ended, the newest first."""
+    """One page of the list of all ended transactions, the newest first."""
 
     filters: InFlightQuery
     ended: list[EndedRow]
-    #: It is the beginning of the list.
+    #: True for the first page of the list.
     first: bool
     #: The cursor of the next page; None on the last one.
     older: str | None
@@ -194,7 +196,7 @@ class EndedPage:
 
 
 def build_page(filters: InFlightQuery) -> InFlightPage:
-    """Read what is in flight, and the transaction that the filters name."""
+    """Read the in-flight transactions, and the transaction in the drawer."""
     scope = read_scope(filters)
     content = read_in_flight(filters, scope)
     chosen = read_chosen(filters.chosen, scope)
@@ -216,7 +218,7 @@ def build_page(filters: InFlightQuery) -> InFlightPage:
 
 
 def build_ended_page(filters: InFlightQuery, before: tuple[datetime, int] | None) -> EndedPage:
-    """Read one page of the transactions that ended, from a place in the list on."""
+    """Read one page of ended transactions, beginning after ``before``."""
     scope = read_scope(filters)
     wanted = filters.wanted(scope.incarnations, scope.now)
     rows = store.ended_rows(wanted, limit=ENDED_PAGE + 1, before=before)
@@ -257,7 +259,7 @@ def _cursor(stored_at: datetime | None, identifier: int) -> str:
     record=ROWS,
 )
 def in_flight(request: HttpRequest) -> HttpResponse:
-    """The whole page, with the drawer of the transaction its address names."""
+    """Show the whole page, with the drawer of the transaction in its address."""
     page = build_page(InFlightQuery.from_words(request.GET))
     drawer = {} if page.chosen is None else _first_changes(page.chosen)
     return render(request, "in_flight/in_flight.html", {**named_fields(page), **drawer})
@@ -265,7 +267,7 @@ def in_flight(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, polled=True)
 def now(request: HttpRequest) -> HttpResponse:
-    """The parts that change; nothing (204) while ``seen`` is still how things are."""
+    """Return the parts that change, or 204 while ``seen`` is the present revision."""
     if request.GET.get("seen", "") == store.revision():
         return HttpResponse(status=204)
     page = build_page(InFlightQuery.from_words(request.GET))
@@ -274,6 +276,7 @@ def now(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"transaction_id": None}, record=ROWS)
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
+    """Show one transaction in the drawer."""
     scope = read_scope(InFlightQuery())
     chosen = read_chosen(transaction_id, scope)
     if chosen is None:
@@ -285,7 +288,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, nav="in-flight")
 def ended(request: HttpRequest) -> HttpResponse:
-    """All that have ended, a page at a time, the newest first."""
+    """List all ended transactions, the newest first."""
     page = build_ended_page(
         InFlightQuery.from_words(request.GET), _before(request.GET.get("before", ""))
     )
@@ -299,7 +302,7 @@ def _first_changes(chosen: Chosen) -> dict[str, object]:
 
 
 def _before(cursor: str) -> tuple[datetime, int] | None:
-    """A place in the list of ended ones; what is not understood is its beginning."""
+    """Parse a cursor of the list of ended transactions; an invalid one means the beginning."""
     at, _, identifier = cursor.partition("-")
     if not (at.isdigit() and identifier.isdigit() and len(at) < 18 and len(identifier) < 19):
         return None

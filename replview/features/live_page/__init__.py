@@ -1,1 +1,1 @@
-"""The live page."""
+"""The live page, which shows transactions as they commit."""

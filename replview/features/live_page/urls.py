@@ -1,4 +1,4 @@
-"""Addresses of the live page."""
+"""URLs of the live page."""
 
 from django.urls import path
 

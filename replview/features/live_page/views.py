@@ -1,4 +1,4 @@
-"""The live page. Its drawer is a view of the transaction: ``views.transaction``."""
+"""Views of the live page and its test message."""
 
 from dataclasses import dataclass
 
@@ -30,18 +30,18 @@ class LivePage:
     slot: Slot
     #: Tables that the filter offers.
     tables: list[str]
-    #: Operations that the filter offers: letter, words.
+    #: Operations that the filter offers: (letter, words).
     operations: list[tuple[str, str]]
     #: States that the filter offers.
     states: tuple[str, ...]
     #: The statement that a test message runs on the source.
     test_statement: str
-    #: The watch that a temporary slot belongs to; None: it is no such slot.
+    #: The watch that a temporary slot belongs to; None for any other slot.
     watch: SourceDraft | None
 
 
 def build_live_page(slot: Slot, *, by: str) -> LivePage:
-    """Read what the filters offer for a slot; ``by`` is the account that a test message names."""
+    """Read the filters for a slot; ``by`` is the account that a test message names."""
     tables = Relation.objects.filter(slot=slot).order_by("schema", "table")
     return LivePage(
         slot=slot,
@@ -55,7 +55,7 @@ def build_live_page(slot: Slot, *, by: str) -> LivePage:
 
 @page(GET, role=VIEWER, nav=Nav(group="Watch", label="Live", icon="live", one_slot=True, tab=True))
 def live_page(request: HttpRequest) -> HttpResponse:
-    """Transactions as they commit. The rows come over the socket; this is all around them."""
+    """Show the page around the transactions, which arrive through a WebSocket."""
     slot = slot_of(request)
     if slot is None:
         return no_slot(
@@ -72,7 +72,7 @@ def live_page(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=OPERATOR, of={"slot_id": Slot})
 def send(request: HttpRequest, slot_id: int) -> JsonResponse:
-    """Send it to the slot's source; what went wrong is named, with what mends it."""
+    """Write a test message on the slot's source; return its LSN, or the problem and its remedy."""
     slot = get_object_or_404(Slot.objects.select_related("source"), pk=slot_id)
     try:
         lsn = send_test_message(full_conninfo(slot.source), request.user.get_username())
