@@ -1,1 +1,1 @@
-"""The lag page: charts over one time axis."""
+"""The lag page: charts with a common time axis."""

@@ -1,4 +1,4 @@
-"""The lag page's charts and their CSV: reads what they need in one statement."""
+"""Build the lag page's charts and their CSV from the samples and the sums per minute."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from replview.features.lag.series import Series, SlotSeries, read_series
 from replview.store.django_session import rows
 from replview.ui.charts.figure import Chart, SlotValues
 
-#: What is told by name; the others are one.
+#: Number of tables with a line of their own; the others share one line.
 _MOST_TABLES = 8
 
 _INCARNATIONS = "SELECT id FROM slot_incarnation WHERE slot_id = %(slot)s"
@@ -40,25 +40,28 @@ _BY_SIZE = f"""
     GROUP BY power ORDER BY power
 """  # noqa: S608 (of constants)
 
-#: What is summed up, by the words of a caller.
+#: Maps a caller's ``by`` to the column that is summed up.
 _VALUES = {"changes": "changes", "bytes": "size_bytes"}
-#: Points of a line; where many lines cross each other fewer tell as much, and are drawn sooner.
+#: Points per line; with more than ``_FEW_SLOTS`` slots fewer points suffice, and draw faster.
 _POINTS, _POINTS_OF_MANY, _FEW_SLOTS = 1000, 400, 4
 _HEAD = ("time", "slot", "chart", "line", "value", "unit")
 
 
 @dataclass(slots=True)
 class TableRates:
-    """Rates a second, a bucket at a time; a bucket in which nothing was committed is zero."""
+    """Rates per second by table, one value per bucket; a bucket without commits is zero."""
 
-    #: Seconds since 1970, of each bucket's middle.
+    #: Middle of each bucket, in seconds since 1970.
     times: list[float] = field(default_factory=list)
-    #: The busiest first; what is none of them last, as ``others``.
+    #: The busiest tables first; all other tables last, as ``others``.
     tables: list[tuple[str, list[float]]] = field(default_factory=list)
 
 
 def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.datetime) -> TableRates:
-    """``by`` is ``changes`` or ``bytes``; any other raises ``KeyError``."""
+    """Return the rates of changes or bytes by table.
+
+    ``by`` is ``changes`` or ``bytes``; any other value raises ``KeyError``.
+    """
     value = _VALUES[by]
     step = step_of(until - since, MINUTE, _POINTS)
     words: dict[str, Any] = {"slot": slot_id, "since": since, "until": until, "step": step}
@@ -68,7 +71,7 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
     changed = rows(_BY_TABLE.format(value=value), words | {"tables": list(names)})
     found = {(relation, bucket): much for relation, bucket, much in changed}
     first, last = int(since.timestamp() // step), int((until.timestamp() - 1e-6) // step)
-    # The minutes that are not summed up yet are unknown, not zero.
+    # Minutes that are not summed up yet are unknown, not zero.
     last = min(last, max(bucket for _, bucket in found))
     buckets = range(first, last + 1)
     if any(relation == 0 for relation, _ in found):
@@ -81,7 +84,10 @@ def read_table_rates(slot_id: int, by: str, since: dt.datetime, until: dt.dateti
 
 
 def read_transaction_sizes(slot_id: int, since: dt.datetime, until: dt.datetime) -> dict[int, int]:
-    """Transactions by the power of two of their changes; -1: of none."""
+    """Return the numbers of transactions by the power of two of their changes.
+
+    -1 stands for transactions without changes.
+    """
     return dict(rows(_BY_SIZE, {"slot": slot_id, "since": since, "until": until}))
 
 
@@ -92,7 +98,7 @@ def read_charts(
     until: dt.datetime,
     now: dt.datetime,
 ) -> tuple[Series, list[Chart]]:
-    """The charts in the order asked for, and how their values were read."""
+    """Return the charts in the requested order, and the series with their values."""
     several = len(slots) > 1
     fields = [name for key in charts for name in _fields(key, several=several)]
     ids = [slot.sample_id for slot in slots]
@@ -133,7 +139,7 @@ def _chart(
         )
     if key in DRAWN:
         return drawn(key, values)
-    # The record is always of one slot: the first of ours.
+    # Recorded changes are shown of one slot: the first that replview receives.
     own = next((slot.slot for slot in slots if slot.slot), None)
     if key == "sizes":
         return transaction_sizes(read_transaction_sizes(own.pk, since, until) if own else {})
@@ -144,13 +150,13 @@ def _chart(
 
 
 def csv_rows(charts: Sequence[Chart], slots: Sequence[str]) -> Iterator[Sequence[object]]:
-    """The heading, then every point of every chart."""
+    """Yield a heading, then every point of every chart."""
     yield _HEAD
     for chart in charts:
         for trace in chart.figure["data"]:
             if trace["meta"].get("hatched"):
                 continue
-            # Of several slots each line is a slot.
+            # A chart of several slots has one line per slot.
             slot = slots[0] if len(slots) == 1 else str(trace["name"])
             for moment, value in zip(trace["x"], trace["y"], strict=False):
                 time = _utc(moment) if chart.timed else moment

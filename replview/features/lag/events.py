@@ -1,4 +1,4 @@
-"""What happened while the lag page's charts were drawn: the slots' log and checkpoints."""
+"""The events on the lag page's time axis: the slots' logs, alerts and checkpoints."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from replview.features.lag.page import LagSlot
 from replview.store.models import Alert, SlotEvent, SourceSample
 from replview.ui.slot_log import kind_of
 
-#: The newest of so many: more symbols than that cover each other.
+#: Maximum number of events, the newest ones; more symbols would cover each other.
 _MOST_EVENTS = 200
-#: A checkpoint is written for minutes, and known when it is complete.
+#: Time within which a checkpoint is reported: it is known only when it is complete.
 _SEEN_WITHIN = dt.timedelta(hours=1)
 _CHECKPOINTS_WITHIN = dt.timedelta(hours=25)
-#: Kind → shape on the rail; any other is a ring. The shape says it without the colour.
+#: Maps kinds of events to symbols; others get a ring. Shapes differ, for readers without colour.
 SHAPES = {
     "connected": "disc",
     "disconnected": "cross",
@@ -27,7 +27,7 @@ SHAPES = {
     "budget": "triangle",
     "checkpointed": "flag",
 }
-#: More checkpoints than this stand so close that they tell nothing: then their number does.
+#: Maximum number of checkpoints that are drawn; more would be too close to each other.
 MOST_CHECKPOINTS = 60
 _BAD = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
 
@@ -35,7 +35,7 @@ _BAD = {"disconnected", "problem", "alert", "gap", "quarantined", "budget"}
 def read_events(
     slots: Sequence[LagSlot], since: dt.datetime, until: dt.datetime
 ) -> list[dict[str, Any]]:
-    """Oldest first; of slots that are not ours the alerts are all that is known."""
+    """Return the slots' events, oldest first; slots of others have only alerts."""
     several = len(slots) > 1
     names = {slot.slot.pk: slot.name for slot in slots if slot.slot}
     found = SlotEvent.objects.filter(slot_id__in=names, at__gte=since, at__lt=until)
@@ -56,14 +56,15 @@ def read_events(
 def read_checkpoints(
     slots: Sequence[LagSlot], since: dt.datetime, until: dt.datetime
 ) -> tuple[list[dict[str, Any]], int]:
-    """Those of the slots' sources that began in this time, oldest first, and how many there were;
-    too many are only counted, and of more than a day not even that. A source that does not tell
-    its checkpoints has none here.
+    """Return the checkpoints of the slots' sources, oldest first, and their number.
+
+    Above ``MOST_CHECKPOINTS`` they are only counted, and in more than about a day they are neither
+    listed nor counted. A source that does not report checkpoints has none here.
     """
     if until - since > _CHECKPOINTS_WITHIN:
         return [], 0
     sources = {slot.source.pk: slot.source.name for slot in slots}
-    # One that began just before the end is seen a little later.
+    # A checkpoint that began just before the end is reported a little later.
     seen = SourceSample.objects.filter(
         source_id__in=sources, sampled_at__gte=since, sampled_at__lt=until + _SEEN_WITHIN,
         checkpointed_at__gte=since, checkpointed_at__lt=until,

@@ -1,4 +1,4 @@
-"""The charts of the lag page, each from the values of the slots it shows."""
+"""Build each chart of the lag page from the values of its slots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from replview.ui.charts.figure import (
     style_of,
 )
 
-#: A limit is drawn once so much of it is reached; before, it would press the line to the floor.
+#: Share of a limit above which it is drawn; otherwise it would flatten the line of the values.
 _DRAWN_FROM = 0.05
 _NOT_RECEIVED = "Known only of slots that replview receives, while the receiver runs."
 _NO_CHANGE = "No change was recorded in this time. Known only of a slot that replview receives."
@@ -33,7 +33,10 @@ def retained_wal(
     limit_bytes: float | None = None,
     budget_bytes: float | None = None,
 ) -> Chart:
-    """``limit_bytes`` is max_slot_wal_keep_size, ``budget_bytes`` replview's own for its slot."""
+    """Build the chart of retained WAL.
+
+    ``limit_bytes`` is max_slot_wal_keep_size; ``budget_bytes`` is replview's limit for its slot.
+    """
     lines = lines_of(slots, "retained_wal_bytes", "retained", area=True)
     highest = max((v for line in lines for v in line.values if v is not None), default=0)
     levels, notes = [], []
@@ -59,29 +62,30 @@ def retained_wal(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A chart of sampled fields: of one slot some lines, of several one field of each."""
+    """A chart of sampled fields: several lines for one slot, or one field of several slots."""
 
     title: str
     unit: str
-    #: The field drawn of several slots (of one, too, where ``lines`` says nothing else), and what
-    #: its value is called.
+    #: The field that is drawn for several slots, and for one slot if ``lines`` is empty.
     field: str
+    #: The name of the field's value.
     word: str
-    #: Of one slot: name in the legend, word, field, ink, dash.
+    #: Lines for one slot: (name in the legend, word, field, ink, dash).
     lines: tuple[tuple[str, str, str, str, str], ...] = ()
-    #: The title where several slots are shown; empty: the same.
+    #: The title for several slots; empty if it is the same.
     of_several: str = ""
     area: bool = False
-    #: What is said where the field, or the first of the lines, is not known.
+    #: The note if the field, or the first line, has no known value.
     unknown: str = ""
 
     def fields(self, *, several: bool) -> tuple[str, ...]:
+        """Return the fields that the chart needs."""
         return (self.field,) if several or not self.lines else tuple(one[2] for one in self.lines)
 
 
-#: By the word of an address.
+#: Charts by their word in the page's address.
 DRAWN = {
-    # Of physical slots the server tells none.
+    # Unknown for physical slots, which have no confirmed_flush_lsn.
     "unconfirmed": Drawn(
         title="Unconfirmed WAL", unit="bytes", field="unconfirmed_wal_bytes", word="unconfirmed",
         area=True,
@@ -95,7 +99,7 @@ DRAWN = {
             ("replay", "replay", "replay_lag_seconds", "text-2", "solid"),
         ),
     ),
-    # Of several slots what each one's consumer reads.
+    # For several slots, only the WAL that each consumer reads.
     "throughput": Drawn(
         title="Throughput", of_several="WAL read by the consumer", unit="bytes/s",
         field="wal_read", word="read",
@@ -104,7 +108,7 @@ DRAWN = {
             ("read by the consumer", "read", "wal_read", "accent", "dash"),
         ),
     ),
-    # The middle and the slowest hundredth; by the source's clock and ours.
+    # Median and 99th percentile; the commit is by the source's clock, the storing by ours.
     "stored": Drawn(
         title="Commit to stored", of_several="Commit to stored, p99", unit="seconds",
         field="stored_after_p99_seconds", word="p99",
@@ -115,7 +119,7 @@ DRAWN = {
         unknown="No transaction was stored in this time. Known only of slots that replview "
         "receives.",
     ),
-    # Bytes a second, from pg_stat_replication_slots; of several slots what each spills.
+    # Bytes per second from pg_stat_replication_slots; for several slots, only spilled bytes.
     "spill": Drawn(
         title="Decoded, spilled, streamed", of_several="Spilled to disk", unit="bytes/s",
         field="spill_bytes", word="spilled",
@@ -140,7 +144,7 @@ DRAWN = {
 
 
 def drawn(key: str, slots: Sequence[SlotValues]) -> Chart:
-    """A chart of ``DRAWN``."""
+    """Build a chart of ``DRAWN``."""
     spec, one = DRAWN[key], slots[0] if len(slots) == 1 else None
     if one is None or not spec.lines:
         lines = lines_of(slots, spec.field, spec.word, area=spec.area)
@@ -164,7 +168,7 @@ _LAGS = DRAWN["lag"].fields(several=False)
 
 
 def _unread(slot: SlotValues) -> list[Stretch]:
-    """Nobody reads the slot: there is no walsender that could tell."""
+    """Return the stretches in which nobody reads the slot, so that there is no walsender."""
     fields = [slot.of(name) for name in _LAGS]
     reasons: list[str | None] = []
     for number, active in enumerate(slot.of("active")):
@@ -186,7 +190,10 @@ def _lag_note(slot: SlotValues) -> str:
 def table_rates(
     times: Sequence[float], tables: Sequence[tuple[str, Sequence[float | None]]], *, by: str
 ) -> Chart:
-    """``by`` is ``changes`` or ``bytes``; tables come busiest first, the others last."""
+    """Build the stacked chart of rates by table, with the busiest first.
+
+    ``by`` is ``changes`` or ``bytes``.
+    """
     lines = []
     for number, (name, values) in enumerate(tables):
         ink, dash = style_of(number)
@@ -201,7 +208,10 @@ def table_rates(
 
 
 def transaction_sizes(counts: Mapping[int, int]) -> Chart:
-    """``counts`` by power: 2^power to 2^(power + 1) - 1 changes; -1: none."""
+    """Build the histogram of transaction sizes.
+
+    ``counts`` is by power: 2^power to 2^(power + 1) - 1 changes; -1 stands for no changes.
+    """
     powers = list(range(min(counts), max(counts) + 1)) if counts else []
     numbers = [counts.get(power, 0) for power in powers]
     marks = axis("transactions", max(numbers, default=0))

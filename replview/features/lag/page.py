@@ -1,4 +1,4 @@
-"""The lag page around its charts: its slots, its sentence, its choices."""
+"""The lag page around its charts: its slots, its headline and its menus."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from replview.text.formats import plural
 from replview.ui.charts.query import CHARTS, RANGES, LagQuery
 from replview.ui.sentence import Sentence
 
-#: Slots drawn at once: more lines than that tell nothing.
+#: Maximum number of slots in a chart; more lines could not be told apart.
 MOST_SLOTS = 20
 
 
@@ -23,34 +23,35 @@ class LagSlot:
     sample_id: int
     source: Source
     slot_name: str
-    #: replview's own; None: somebody else's.
+    #: The slot that replview receives; None for other slots.
     slot: Slot | None = None
 
     @property
     def name(self) -> str:
-        """``source/slot``."""
+        """Return ``source/slot``."""
         return f"{self.source.name}/{self.slot_name}"
 
     @property
     def limit_bytes(self) -> int | None:
-        """max_slot_wal_keep_size; None where there is none, or it is unknown."""
+        """Return max_slot_wal_keep_size; None if there is none, or it is unknown."""
         limit = self.source.max_slot_wal_keep_bytes
         return None if limit is None or limit < 0 else limit
 
     @property
     def budget_bytes(self) -> int | None:
+        """Return the slot's WAL budget; None if it has none, or is not ours."""
         return self.slot.wal_budget_bytes if self.slot else None
 
 
 def find_lag_slots(names: Sequence[str]) -> list[LagSlot]:
-    """Those there are of these names, in their order; one that is gone has its past."""
+    """Return the known slots of these names, in that order, including slots that are gone."""
     pairs = [name.partition("/")[::2] for name in dict.fromkeys(names[:MOST_SLOTS])]
     if not pairs:
         return []
     wanted = Q()
     for source, slot in pairs:
         wanted |= Q(source__name=source, name=slot)
-    # Before their server was first looked at, ours are known only by the store.
+    # Until their server is first sampled, our slots have no watched slot.
     ours = [
         LagSlot(sample_id=row.pk, source=row.source, slot_name=row.name, slot=row)
         for row in Slot.objects.filter(wanted).select_related("source")
@@ -64,7 +65,7 @@ def find_lag_slots(names: Sequence[str]) -> list[LagSlot]:
 
 
 def first_slot() -> str:
-    """The one to begin with: ours that was read last, else any that is watched; empty: none."""
+    """Return the slot to begin with: ours that was read last, else any; empty if none."""
     by_heartbeat = F("heartbeat_at").desc(nulls_last=True)
     own = Slot.objects.select_related("source").order_by(by_heartbeat, "id").first()
     watched = WatchedSlot.objects.filter(gone_at=None).select_related("source")
@@ -94,13 +95,13 @@ class SourceChoices:
 class LagPage:
     """The page around the charts."""
 
-    #: Only slots that there are.
+    #: The query with the known slots only.
     query: LagQuery
     names: tuple[str, ...]
-    #: Slots of the address that there are not.
+    #: Slots in the address that are unknown.
     missing: tuple[str, ...]
     sentence: Sentence
-    #: The page of the slot that the sentence speaks of; empty: it has none.
+    #: Address of the slot that the sentence is about; empty if it has no page.
     slot_url: str
     #: (word, label, address, chosen).
     ranges: tuple[tuple[str, str, str, bool], ...]
@@ -108,16 +109,16 @@ class LagPage:
     #: (word, title, drawn).
     charts: tuple[tuple[str, str, bool], ...]
     choices: tuple[SourceChoices, ...]
-    #: Ids of the sources whose samples are awaited.
+    #: Ids of the sources whose new samples make the charts reload.
     sources: tuple[int, ...]
-    #: The first slot that replview receives; empty: none.
+    #: The first slot that replview receives; empty if there is none.
     own: str
     data_query: str
     most_slots: int = MOST_SLOTS
 
 
 def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> LagPage:
-    """Build the page of these slots; links lead only to slots that there are."""
+    """Build the page of these slots; its links leave out unknown slots."""
     names = tuple(slot.name for slot in slots)
     missing = tuple(name for name in query.slots if name not in names)
     query = replace(query, slots=names)
@@ -143,7 +144,7 @@ def lag_page(query: LagQuery, slots: Sequence[LagSlot], fleet: Fleet) -> LagPage
 
 
 def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> tuple[Sentence, str]:
-    """The health of the one slot, or of the worst of several, and the address of its page."""
+    """Return the health of the slot, or of the worst slot, and the address of its page."""
     views = [
         view
         for slot in slots
@@ -165,7 +166,7 @@ def _sentence(slots: Sequence[LagSlot], fleet: Fleet) -> tuple[Sentence, str]:
 
 
 def _choices(fleet: Fleet, names: Sequence[str]) -> Iterator[SourceChoices]:
-    """Every slot by its source; ours first."""
+    """Yield every slot by its source."""
     for source in sorted(fleet.sources, key=lambda view: view.source.name):
         slots = tuple(
             SlotChoice(

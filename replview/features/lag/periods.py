@@ -1,4 +1,4 @@
-"""The periods of samples (raw, a row a minute, a row an hour), and the one a time is read from."""
+"""The tables of samples (raw, per minute, per hour), and the choice of one for a time range."""
 
 import datetime as dt
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ class Period:
 
     name: str
     table: str
-    #: How long a row tells of; 0: of a moment.
+    #: Seconds that a row covers; 0 for a single moment.
     seconds: int
-    #: How far its rows are apart.
+    #: Seconds between two rows.
     interval_seconds: float
-    #: The longest stretch it is read for.
+    #: Longest range for which the table is read.
     longest: dt.timedelta
-    #: How long its rows are kept; None: nothing coarser could tell instead.
+    #: Retention of its rows; None for the coarsest table.
     kept: dt.timedelta | None
 
 
@@ -27,9 +27,9 @@ MINUTE = Period(
     "minute", "slot_sample_minute", 60, 60.0, dt.timedelta(days=3), dt.timedelta(days=30)
 )
 _HOUR = Period("hour", "slot_sample_hour", 3600, 3600.0, dt.timedelta.max, None)
-#: The finest first.
+#: All tables, the finest first.
 PERIODS = (_RAW, MINUTE, _HOUR)
-#: Lengths of a bucket that ticks of a time axis fall on.
+#: Lengths of a bucket in seconds that match the ticks of a time axis.
 _STEPS = (
     1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200,
     86400,
@@ -41,7 +41,7 @@ def _setting(value: object, otherwise: float) -> float:
 
 
 def periods() -> tuple[Period, Period, Period]:
-    """The three tables, with what is kept of each and how often is sampled."""
+    """Return the three tables, with the configured retention and sampling interval."""
     names = ("sampling.seconds", "samples.raw_hours", "samples.minute_days")
     chosen = dict(Setting.objects.filter(name__in=names).values_list("name", "value"))
     raw_hours = _setting(chosen.get("samples.raw_hours"), 24)
@@ -52,17 +52,17 @@ def periods() -> tuple[Period, Period, Period]:
 
 
 def choose_period(since: dt.datetime, until: dt.datetime, now: dt.datetime) -> Period:
-    """The finest that is meant for so long a stretch, and that is still kept for all of it."""
+    """Return the finest table that suits the range's length and still has all of it."""
     for period in periods():
-        # Whole partitions are dropped: the last day of what is kept may be gone in part.
+        # Retention drops whole partitions, so the oldest day may be gone in part.
         if until - since <= period.longest and (period.kept is None or now - since <= period.kept):
             return period
     return _HOUR
 
 
 def step_of(length: dt.timedelta, period: Period, points: int) -> int:
-    """Seconds of a bucket: none shorter than the rows are apart, and ``points`` of them suffice."""
-    # One more at either end, since buckets begin where clocks do.
+    """Return the length of a bucket in seconds, so that at most ``points`` cover the range."""
+    # Allow for one more bucket at either end, because buckets are aligned to the clock.
     least = max(length.total_seconds() / max(points - 2, 1), period.interval_seconds)
     return next((step for step in _STEPS if step >= least), int(-(-least // 86400)) * 86400)
 
@@ -70,7 +70,10 @@ def step_of(length: dt.timedelta, period: Period, points: int) -> int:
 def boundaries(
     period: Period, since: dt.datetime, until: dt.datetime
 ) -> list[tuple[Period, dt.datetime, dt.datetime]]:
-    """Where each table takes over: what is not rolled up yet is read from the finer one."""
+    """Return which table is read for which part of the range.
+
+    Recent samples that are not rolled up yet are read from a finer table.
+    """
     rolled = dict(SampleMark.objects.values_list("period", "until")) if period.seconds else {}
     pieces = []
     start = since

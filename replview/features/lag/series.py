@@ -1,7 +1,8 @@
-"""Samples over time as series of at most so many points: raw, a row a minute, or a row an hour.
+"""Read samples over time as series with a limited number of points.
 
-Points are buckets made by the server: of what is bad when high the highest, of what is bad when low
-the lowest, of positions and totals the pace. A bucket without a sample is a gap.
+The server combines samples into buckets, which become the points. A bucket takes the highest value
+where high is bad, the lowest where low is bad, and the growth per second of positions and totals.
+A missing bucket is a gap.
 """
 
 import datetime as dt
@@ -13,7 +14,7 @@ from typing import Any
 from replview.features.lag.periods import Period, boundaries, choose_period, step_of
 from replview.store.django_session import rows
 
-#: Field → what of a bucket's rows it is.
+#: Maps fields to the SQL aggregate of a bucket's rows.
 GAUGES = {
     "retained_wal_bytes": "max(retained_wal_bytes)",
     "unconfirmed_wal_bytes": "max(unconfirmed_wal_bytes)",
@@ -28,10 +29,10 @@ GAUGES = {
     "active": "bool_or(active)",
     "lost": "bool_or(wal_status = 'lost')",
 }
-#: Field → what only ever grows, and is read as its pace a second. A fall is a reset: unknown.
+#: Maps fields to totals, read as growth per second. A total that falls was reset: unknown.
 COUNTERS = {
     "wal_written": "current_lsn",
-    # A physical slot confirms by restart_lsn alone.
+    # A physical slot has only a restart_lsn.
     "wal_read": "coalesce(confirmed_flush_lsn, restart_lsn)",
     "transactions_stored": "transactions_stored",
     "changes_stored": "changes_stored",
@@ -44,7 +45,7 @@ COUNTERS = {
     "total_bytes": "total_bytes",
 }
 _LSNS = {"wal_written", "wal_read"}
-#: Where the sampled columns are not the fields' own names.
+#: Sampled columns of the fields whose name is no column.
 _COLUMNS_OF = {
     "wal_written": ("current_lsn",),
     "wal_read": ("confirmed_flush_lsn", "restart_lsn"),
@@ -54,22 +55,24 @@ _COLUMNS_OF = {
 
 @dataclass(slots=True)
 class SlotSeries:
-    """One slot's points, oldest first; a gap is a point of which everything is None."""
+    """One slot's points, oldest first; in a gap, every value of a point is None."""
 
-    #: Seconds since 1970: of a bucket, when its last sample was taken.
+    #: Time of each bucket's last sample, in seconds since 1970.
     times: list[float] = field(default_factory=list)
     values: dict[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Series:
+    """The points of several slots over one time range."""
+
     since: dt.datetime
     until: dt.datetime
-    #: ``raw``, ``minute`` or ``hour``: the coarsest that was read.
+    #: The coarsest table that was read: ``raw``, ``minute`` or ``hour``.
     period: str
-    #: How long a bucket is.
+    #: Length of a bucket in seconds.
     step_seconds: int
-    #: Samples are so far apart; longer than about three of it is a gap.
+    #: Seconds between two samples; about three times as long without a sample is a gap.
     interval_seconds: float
     slots: dict[int, SlotSeries] = field(default_factory=dict)
 
@@ -82,9 +85,9 @@ def read_series(
     points: int = 1000,
     now: dt.datetime | None = None,
 ) -> Series:
-    """The fields of these slots between two moments, in at most ``points`` points a slot.
+    """Return the fields of these slots between two moments, in at most ``points`` points per slot.
 
-    ``fields`` are names of ``GAUGES`` and ``COUNTERS``; any other raises ``KeyError``.
+    ``fields`` are names in ``GAUGES`` and ``COUNTERS``; any other name raises ``KeyError``.
     """
     now = now or dt.datetime.now(dt.UTC)
     period = choose_period(since, until, now)
@@ -92,7 +95,7 @@ def read_series(
     series = Series(since, until, period.name, step, period.interval_seconds)
     if not slot_ids or until <= since:
         return series
-    # The buckets before the first: a pace needs what was.
+    # Also read buckets before the range: a rate needs the value before.
     back = max(step, 3 * period.interval_seconds)
     early = since - dt.timedelta(seconds=back)
     rows = _rows(slot_ids, fields, period, early, until, step)
@@ -111,7 +114,10 @@ def _rows(
     until: dt.datetime,
     step: int,
 ) -> list[tuple[Any, ...]]:
-    """Buckets: slot, number, time, then a value for a gauge and the end and least of a counter."""
+    """Return the buckets as rows: slot, number, time, then the values of each field.
+
+    A gauge has one value; a counter has its highest and its lowest.
+    """
     values: dict[str, Any] = {"slots": list(slot_ids), "step": step}
     columns = ", ".join(sorted(set(_columns(fields))))
     parts = []
@@ -126,8 +132,8 @@ def _rows(
         )
     if not parts:
         return []
-    # The number of a bucket is made once a bucket: numeric arithmetic for every row costs more than
-    # all the rest.
+    # Compute the bucket's number after grouping: numeric arithmetic on each row would cost more
+    # than the rest of the query.
     binned = "date_bin(make_interval(secs => %(step)s), sampled_at, 'epoch'::timestamptz)"
     sql = (
         f"SELECT slot_id, extract(epoch FROM {binned})::bigint / %(step)s AS bucket, "  # noqa: S608 (of constants)
@@ -138,7 +144,7 @@ def _rows(
 
 
 def _aggregates(fields: Iterable[str]) -> Iterator[str]:
-    """What is selected of a bucket: its time, then each field's value or values."""
+    """Yield the selected expressions of a bucket: its time, then each field's values."""
     yield "extract(epoch FROM max(at))::float8"
     for name in fields:
         if name in GAUGES:
@@ -155,12 +161,12 @@ def _columns(fields: Iterable[str]) -> Iterator[str]:
 
 
 def _number(expression: str, name: str) -> str:
-    """A position as a number of bytes: its difference from the next is all that is drawn."""
+    """Convert an LSN expression to a number of bytes; only differences are drawn."""
     return f"({expression} - '0/0'::pg_lsn)::float8" if name in _LSNS else expression
 
 
 def _slot_series(rows: list[tuple[Any, ...]], fields: Sequence[str], series: Series) -> SlotSeries:
-    """One slot's buckets as points: paces from totals, and gaps where buckets are missing."""
+    """Convert one slot's buckets to points, with rates of counters, and gaps."""
     most = max(1, -int(-3 * series.interval_seconds // series.step_seconds))
     gap_after = [later[1] - row[1] > most for row, later in pairwise(rows)]
     gap_after.append(False)
@@ -177,9 +183,10 @@ def _slot_series(rows: list[tuple[Any, ...]], fields: Sequence[str], series: Ser
 
 
 def _paces(rows: list[tuple[Any, ...]], place: int, gap_after: list[bool]) -> list[float | None]:
-    """A total as its growth a second; unknown over a gap and where it fell.
+    """Return the growth of a total per second; None over a gap and where the total fell.
 
-    What only grows is highest at a bucket's end. In a bucket in which it fell the end is not known.
+    A total only grows, so its highest value is the one at the bucket's end. In a bucket in which it
+    fell, because it was reset, the value at the end is unknown.
     """
     paces: list[float | None] = [None] * len(rows)
     end_known = True
@@ -203,7 +210,7 @@ def _within(
     gap_after: list[bool],
     series: Series,
 ) -> SlotSeries:
-    """Only what was asked for, with a point of nothing where there is a gap."""
+    """Drop the buckets before the range, and insert an empty point for each gap."""
     first = int(series.since.timestamp() // series.step_seconds)
     spacing = max(series.step_seconds, series.interval_seconds)
     kept = SlotSeries(values={name: [] for name in columns})

@@ -1,4 +1,4 @@
-"""Addresses of the lag page and of its data."""
+"""URLs of the lag page and of its data."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The lag page: charts over one time axis, their data, and the same as CSV."""
+"""Views of the lag page: the page, its charts as JSON, and as CSV."""
 
 import datetime as dt
 
@@ -19,7 +19,7 @@ from replview.ui.streaming import csv_pieces, stream
 
 @page(GET, role=VIEWER, nav=Nav(group="Health", label="Lag", icon="lag", one_slot=True))
 def lag(request: HttpRequest) -> HttpResponse:
-    """The page around the charts; a script draws them from ``data``."""
+    """Show the page around the charts; a script draws them from ``data``."""
     query = LagQuery.of(request.GET)
     if not query.slots:
         name = first_slot()
@@ -33,7 +33,7 @@ def lag(request: HttpRequest) -> HttpResponse:
                 "changed on the server.",
                 next="add a source; every slot on it is sampled, replview's or not.",
             )
-        # The header's scope is the slot that is shown, chosen or not.
+        # Make the shown slot the scope of the page's header.
         scope_to(request, name)
         query = LagQuery.of(request.GET)
     slots = _slots(query)
@@ -43,7 +43,7 @@ def lag(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, polled=True)
 def data(request: HttpRequest) -> HttpResponse:
-    """Charts and events as JSON, for the same query as the page's."""
+    """Return the charts and events as JSON, for the page's query."""
     query = LagQuery.of(request.GET)
     slots = _slots(query)
     now = dt.datetime.now(dt.UTC)
@@ -71,6 +71,7 @@ def data(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER)
 def csv(request: HttpRequest) -> HttpResponseBase:
+    """Download the charts' points as CSV."""
     query = LagQuery.of(request.GET)
     slots = _slots(query)
     now = dt.datetime.now(dt.UTC)
