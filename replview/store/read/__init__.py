@@ -1,1 +1,1 @@
-"""Reading the record: transactions, changes, rows, schema history, coverage."""
+"""Queries over the record: transactions, changes, rows, schema history, coverage."""

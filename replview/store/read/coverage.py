@@ -1,7 +1,8 @@
-"""What the record can vouch for: from when to when, with which gaps, and what was published.
+"""The extent of a slot's record: its first and last moment, its gaps, and what was published.
 
-"No change" is an answer only inside coverage: between ``vouched_since`` and ``stored_until``, of a
-table that was published with these operations all the while. All moments err on the cautious side.
+"No change" is an answer only inside the coverage: between ``vouched_since`` and ``end``, for a
+table whose publications published these operations all that time. Every moment errs on the cautious
+side.
 """
 
 import datetime as dt
@@ -16,14 +17,16 @@ from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_coverage import OPERATIONS, TableCoverage, table_coverage
 
-#: Gaps that are told at most, the newest first.
+#: Gaps that are reported at most, the newest first.
 MOST_GAPS = 50
-#: Between a server's position and our noting when, at most (``features.sampling.sample``).
+#: Seconds that at most pass between reading a server's position and noting the time
+#: (``features.sampling.sample``).
 _SAMPLE_SECONDS = 5
-#: So many samples are looked at for one that the record has reached.
+#: Samples that are searched at most for one that the record has reached.
 _SAMPLES = 2000
 
-# The newest sample that the record has reached; a constant bound leaves out partitions.
+# The newest sample that the record has reached. The bound on sampled_at is a constant, so that the
+# planner can exclude partitions.
 _REACHED = """
     SELECT max(s.sampled_at) FROM (
         SELECT sampled_at, current_lsn FROM slot_sample
@@ -32,9 +35,10 @@ _REACHED = """
     WHERE s.current_lsn <= %(checkpoint)s
 """
 
-# An incarnation begins where its slot stood: everything that committed after its first transaction
-# is in the record, also where the slot was adopted and that was long before we came.
-# Its row comes first, the gaps after it, the newest first; a baseline is looked for by its number.
+# An incarnation begins at its slot's position: the record holds everything that committed after its
+# first transaction, even if an adopted slot is much older than the receiver. The incarnation's row
+# comes first, then the gaps, newest first. The baseline is read later by the identifier that this
+# returns.
 _EXTENT = """
     (SELECT '', NULL, i.started_at, i.started_lsn::text, NULL,
            (SELECT count(*) FROM slot_incarnation WHERE slot_id = %(slot)s),
@@ -48,7 +52,7 @@ _EXTENT = """
     FROM slot_incarnation i WHERE i.slot_id = %(slot)s ORDER BY i.number LIMIT 1)
     UNION ALL (SELECT * FROM (
 """
-# What a gap swallowed lies after the last commit of the incarnation before it.
+# The changes that a gap lost lie after the last commit of the incarnation before the gap.
 _GAPS = """
     SELECT e.kind, e.message, e.at, e.detail->>'from_lsn', e.detail->>'to_lsn', i.number,
            CASE WHEN e.kind = 'gap' THEN coalesce(last.commit_time, former.started_at)
@@ -69,8 +73,9 @@ _GAPS = """
     ORDER BY e.at DESC LIMIT %(gaps)s) g)
     UNION ALL (SELECT * FROM (
 """
-# Changes of the table that may be missing, of the time since it was first published; rows that went
-# with a partition are no changes. Kind and operations stand where others have words.
+# Times in which changes of the table may be missing, from its first publication on. Rows that went
+# with a dropped partition (operation T alone) are not changes. The kind and the operations take the
+# place of the message.
 _LAPSES = """
     SELECT 'unpublished', concat(l.kind, ' ', l.operations), l.to_at, l.from_lsn::text,
            l.to_lsn::text, NULL::int, l.from_at, NULL::bigint, NULL::timestamptz, NULL::jsonb,
@@ -95,22 +100,25 @@ _ARCHIVE = """
 """
 _EXTENT = f"{_EXTENT}{_GAPS}{_LAPSES}".replace("REACHED", _REACHED).replace("ARCHIVE", _ARCHIVE)
 _BEGINNING = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
-#: Samples are looked for in so much time first.
+#: The first search for a sample goes back this far; only if it finds none, all samples are
+#: searched.
 _LATELY = dt.timedelta(days=1)
-#: Of a slot that never connected.
+#: The row of ``_EXTENT`` for a slot that never connected.
 _NOTHING = ("", None, None, None, None, 0, None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveExtent:
-    #: The first commit there; None: unknown.
+    """The times of a slot's first and last commit in the archive."""
+
+    #: Time of the first commit in the archive; None: unknown.
     since: dt.datetime | None
-    #: The last one.
+    #: Time of the last commit in the archive; None: unknown.
     until: dt.datetime | None
 
 
 def _archive_extent(text: str | None) -> ArchiveExtent | None:
-    """As ``_ARCHIVE`` gives it."""
+    """Parse the JSON that ``_ARCHIVE`` selects; None where the archive has nothing of the slot."""
     known = {} if text is None else orjson.loads(text)
     if known.get("since") is None:
         return None
@@ -123,28 +131,29 @@ def _archive_extent(text: str | None) -> ArchiveExtent | None:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time of which something is missing from the record."""
+    """A stretch of time in which something is missing from the record."""
 
-    #: ``gap`` (between two incarnations), ``skipped`` (left out by somebody's decision) or
-    #: ``unpublished`` (of the table alone).
+    #: ``gap`` (between two incarnations), ``skipped`` (one transaction, which somebody decided not
+    #: to store) or ``unpublished`` (changes of the table alone).
     kind: str
-    #: None: since ever.
+    #: None: the gap has no known beginning.
     from_time: dt.datetime | None
     to_time: dt.datetime
     from_lsn: str | None
     to_lsn: str | None
-    #: One sentence.
+    #: The reason, in one sentence.
     why: str
-    #: The incarnation of the slot that begins after it, or that it is in; None where not known.
+    #: Number of the slot's incarnation that begins after the gap, or that contains it; None:
+    #: unknown.
     incarnation: int | None
 
     @property
     def is_time(self) -> bool:
-        """Whether anything may be missing of the time; not only one transaction."""
+        """Return whether any change of that time may be missing, and not only one transaction."""
         return self.kind != "skipped"
 
     def overlaps(self, since: dt.datetime | None, until: dt.datetime | None) -> bool:
-        """Whether something of it lies in a time; None: unbounded."""
+        """Return whether the gap and a time have a moment in common; None: unbounded."""
         return (since is None or self.to_time >= since) and (
             until is None or self.from_time is None or self.from_time <= until
         )
@@ -155,37 +164,40 @@ class Coverage:
     """The extent of one slot's record, and of one table in it."""
 
     slot: Slot
-    #: How many incarnations the slot has had; 0: nothing was recorded yet.
+    #: Number of incarnations the slot has had; 0: nothing was recorded yet.
     incarnations: int
-    #: Of what is kept: days may have been deleted to make room (``store.retention.deletion``).
+    #: Beginning of what the store still holds: retention may have deleted earlier days
+    #: (``store.retention.deletion``).
     recorded_since: dt.datetime | None
     recorded_since_lsn: str | None
-    #: Everything that committed until then is stored; None: unknown.
+    #: Everything that committed until this moment is stored; None: unknown.
     stored_until: dt.datetime | None
     stored_until_lsn: str | None
-    #: Those in the time asked for, the newest first.
+    #: Gaps that overlap the requested time, the newest first.
     gaps: tuple[Gap, ...]
-    #: Gaps before then are not told, there are too many; None: all are.
+    #: Gaps before this moment are not reported, as there are too many; None: all are.
     gaps_known_since: dt.datetime | None
-    #: The time asked for; None: unbounded.
+    #: The requested time; None: unbounded.
     since: dt.datetime | None
     until: dt.datetime | None
-    #: What came from another server (with an origin) is not received: ``origin = none``.
+    #: True when the stream leaves out what has a replication origin (``origin = none``).
     origin_filtered: bool
     table: TableCoverage | None = None
-    #: What an archive has of the slot, slower to ask; None: there is none, or nothing in it yet.
+    #: The slot's extent in the archive, which is slower to query; None: no archive, or nothing in
+    #: it.
     archive: ArchiveExtent | None = None
 
     @property
     def end(self) -> dt.datetime | None:
-        """The end of the time asked for, as far as it is stored; None: not known."""
+        """Return the end of the requested time, as far as it is stored; None: unknown."""
         moments = [m for m in (self.until, self.stored_until) if m is not None]
         return None if self.stored_until is None else min(moments)
 
     @property
     def vouched_since(self) -> dt.datetime | None:
-        """Return the time from which until ``end`` nothing is missing (of a table: of what it
-        publishes); None: unknown.
+        """Return the moment from which nothing is missing until ``end``; None: unknown.
+
+        For a table, only published changes are promised.
         """
         moments = [self.recorded_since]
         if self.table is not None:
@@ -201,8 +213,10 @@ class Coverage:
         until: dt.datetime | None = None,
         operations: str = OPERATIONS,
     ) -> bool:
-        """Whether "no change" may be said of a time in which none was found: from ``since`` (None:
-        ``vouched_since``) until ``until`` (None: ``end``), which are to be named with it.
+        """Return whether an empty result proves that nothing changed between two moments.
+
+        ``since`` defaults to ``vouched_since`` and ``until`` to ``end``; a message that says "no
+        change" has to name both.
         """
         vouched, end = self.vouched_since, self.end
         if vouched is None or end is None or self.origin_filtered:
@@ -213,7 +227,8 @@ class Coverage:
         since = vouched if since is None else since
         if since >= vouched:
             return since <= until <= end
-        # Before the last gap: between two others, all may be there.
+        # The time begins before the end of the last gap. It is covered all the same if it lies
+        # between two gaps.
         beginnings = [self.recorded_since, self.gaps_known_since, self.since]
         if self.table is not None:
             beginnings.append(self.table.published_since)
@@ -230,8 +245,10 @@ def coverage_of(
     since: dt.datetime | None = None,
     until: dt.datetime | None = None,
 ) -> Coverage:
-    """Return the extent of a slot's record, with the gaps between ``since`` and ``until``: by two
-    reads with a table (schema, table), one without; more where it has stopped or has a baseline.
+    """Return the extent of a slot's record, with the gaps between ``since`` and ``until``.
+
+    ``table`` is (schema, table). This takes one query, two with a table, and one more each for a
+    slot without a recent sample and for a baseline.
     """
     checkpoint = None if slot.checkpoint_lsn is None else str(slot.checkpoint_lsn)
     schema, name = table or ("", "")
@@ -264,10 +281,13 @@ def _beginning(
     started_at: dt.datetime | None, first_commit: dt.datetime | None,
     lsn: str | None, kept: str | None,
 ) -> tuple[dt.datetime | None, str | None]:  # fmt: skip
-    """Since when and which LSN the record is kept; ``kept``: retention's part of it, as JSON."""
+    """Return the time and the LSN at which the stored record begins.
+
+    ``kept`` is the slot's entry in ``retention.slots``, as JSON.
+    """
     recorded_since = min(filter(None, (started_at, first_commit)), default=None)
     if kept is not None and recorded_since is not None:
-        # Earlier days were deleted (``store.retention.deletion``).
+        # Retention deleted earlier days (``store.retention.deletion``).
         retained = orjson.loads(kept)
         recorded_since = max(recorded_since, dt.datetime.fromisoformat(retained["since"]))
         lsn = retained["lsn"] or lsn
@@ -275,13 +295,13 @@ def _beginning(
 
 
 def _stored_until(slot: Slot, sampled_at: dt.datetime | None) -> dt.datetime | None:
-    """The last stored commit, or a later moment at which the server stood no further."""
+    """Return the time of the last stored commit, or of a later sample the record has reached."""
     sampled = sampled_at and sampled_at - dt.timedelta(seconds=_SAMPLE_SECONDS)
     return max(filter(None, (slot.last_commit_time, sampled)), default=None)
 
 
 def _lapses(rows: Sequence[tuple[Any, ...]], name: str) -> Iterator[Gap]:
-    """The times in which changes of the table ``name`` may not have been published."""
+    """Yield the times in which changes of the table ``name`` may not have been published."""
     for kind, what, at, from_lsn, to_lsn, _, from_time in rows:
         of, operations = what.split(" ")
         why = f"{name} was {lapse_text(of, operations, from_time, at)}."
@@ -294,7 +314,7 @@ def _gaps(
     since: dt.datetime | None,
     until: dt.datetime | None,
 ) -> tuple[tuple[Gap, ...], dt.datetime | None]:
-    """The gaps of the slot and of the table ``name`` in that time, and since when all are told."""
+    """Return the gaps of the slot and of table ``name``, and since when they are complete."""
     own = [row[:7] for row in rows if row[0] in ("gap", "skipped")]
     lapses = [row[:7] for row in rows if row[0] == "unpublished"]
     found = [

@@ -1,8 +1,8 @@
-"""The days of the record: which one a transaction was first seen on, and which were deleted.
+"""Days of the record: the day of a transaction's identifier, and the days that were deleted.
 
-A transaction's identifier carries the hour in which it was first seen in its upper bits, so that a
-range of identifiers is a range of time, and a day of them a partition of changes. Days are deleted
-to make room (``store.retention.deletion``).
+The upper bits of a transaction's identifier are the hour in which it was first seen. A range of
+identifiers is therefore a range of time, and the identifiers of a day are a partition of changes.
+Retention deletes days (``store.retention.deletion``).
 """
 
 import datetime as dt
@@ -14,24 +14,24 @@ import orjson
 from decoder.scalars import LSN
 from replview.store.read.session import ReadSession
 
-#: Identifiers that one hour has room for.
+#: Number of identifiers available for one hour.
 IDS_PER_HOUR = 1 << 32
 
 
 def transaction_id(sequence_value: int, *, at: float | None = None) -> int:
-    """The identifier for a sequence value at a moment (seconds since 1970; now by default)."""
+    """Return the identifier for a sequence value at a moment (seconds since 1970; default: now)."""
     hour = int((time.time() if at is None else at) // 3600)
     return hour * IDS_PER_HOUR + sequence_value % IDS_PER_HOUR
 
 
 def day_of(identifier: int) -> dt.date:
-    """The day whose partition holds this transaction's changes."""
+    """Return the day whose partition holds this transaction's changes."""
     hours = identifier // IDS_PER_HOUR
     return dt.datetime.fromtimestamp(hours * 3600, tz=dt.UTC).date()
 
 
 def first_id_of(day: dt.date) -> int:
-    """The lowest identifier a transaction first seen on ``day`` can have."""
+    """Return the lowest identifier of a transaction first seen on ``day``."""
     midnight = dt.datetime.combine(day, dt.time(), tzinfo=dt.UTC)
     return transaction_id(0, at=midnight.timestamp())
 
@@ -42,13 +42,13 @@ def _setting(session: ReadSession, name: str) -> Any:
 
 
 def last_deleted_day(session: ReadSession) -> dt.date | None:
-    """The last day that was deleted, with all before it; None: none was."""
+    """Return the last day that was deleted, with all before it; None: none was."""
     last = _setting(session, "retention.last_day")
     return None if last is None else dt.date.fromisoformat(last)
 
 
 def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
-    """The day with which (or with its slot's share) a transaction was deleted; None: it was not."""
+    """Return the day with which (or with its slot's share) a transaction was deleted, or None."""
     slots = _setting(session, "retention.slots") or {}
     shares = [dt.date.fromisoformat(s["through"]) for s in slots.values() if s.get("through")]
     last = max(filter(None, [*shares, last_deleted_day(session)]), default=None)
@@ -60,7 +60,7 @@ def deleted_day_of(session: ReadSession, transaction_id: int) -> dt.date | None:
 
 
 def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
-    """Return of slots that lost days the time from which on nothing is missing."""
+    """Return, for slots that lost days, the time from which on nothing is missing."""
     slots = _setting(session, "retention.slots") or {}
     return {int(pk): dt.datetime.fromisoformat(s["since"]) for pk, s in slots.items()}
 
@@ -68,7 +68,10 @@ def kept_since(session: ReadSession) -> dict[int, dt.datetime]:
 def is_deleted(
     text: str | None, moment: dt.datetime | None, lsn: int | None, incarnation: int
 ) -> bool:
-    """Whether a moment or LSN of an incarnation was deleted; ``text``: of ``retention.slots``."""
+    """Return whether a moment or an LSN of an incarnation lies in the deleted part.
+
+    ``text`` is the slot's entry in ``retention.slots``, as JSON; None: nothing was deleted.
+    """
     if text is None:
         return False
     known = orjson.loads(text)

@@ -1,7 +1,7 @@
-"""Reading the record: transactions in commit order, those still open, and those that ended badly.
+"""Queries for transactions in commit order, open ones, and ones that rolled back.
 
-Hand-written SQL: these are the reads behind every live page, made at every wake-up. Nothing here
-counts changes; the counts were stored with each transaction.
+The SQL is written by hand, since every live page runs these queries at every wake-up. They count no
+changes: the counts are stored with each transaction.
 """
 
 import datetime as dt
@@ -16,20 +16,20 @@ from replview.store.read.seen import learn_touched, transaction_of
 from replview.store.read.session import Parameters, ReadSession
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
-#: Never shown: swept away soon, or a baseline that is still being read.
+#: States that are never shown: such a row is deleted soon, or is a baseline still being read.
 HIDDEN_STATES = ("discarded", "copying")
-#: Ended without counting. They have no place in commit order.
+#: Transactions that did not commit; they have no place in commit order.
 ENDED_STATES = ("aborted", "rolled back")
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A streamed or two-phase transaction went from one state to another."""
+    """A change of state of a streamed or two-phase transaction."""
 
     state: str
-    #: Where in the WAL; None where the stream did not say.
+    #: Position in the WAL; None: the stream did not say.
     lsn: LSN | None
-    #: By the source's clock, and by ours when it was stored.
+    #: Time by the source's clock, and in ``recorded_at`` by ours when it was stored.
     source_time: dt.datetime | None
     recorded_at: dt.datetime
 
@@ -41,7 +41,7 @@ _END_OF_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 def committed_after(
     session: ReadSession, incarnation_id: int, commit_seq: int, limit: int
 ) -> list[TransactionRow]:
-    """The transactions that follow a place in history, oldest first."""
+    """Return the transactions after a commit_seq, oldest first."""
     placed = "incarnation_id = %s AND commit_seq > %s ORDER BY commit_seq LIMIT %s"
     return transactions_where(session, placed, [incarnation_id, commit_seq, limit])
 
@@ -49,16 +49,16 @@ def committed_after(
 def committed_before(
     session: ReadSession, incarnation_id: int, commit_seq: int | None, limit: int
 ) -> list[TransactionRow]:
-    """The transactions before a place in history (None: the last ones), newest first."""
+    """Return the transactions before a commit_seq (None: the last ones), newest first."""
     before = _LAST_SEQ if commit_seq is None else commit_seq
     placed = "incarnation_id = %s AND commit_seq < %s ORDER BY commit_seq DESC LIMIT %s"
     return transactions_where(session, placed, [incarnation_id, before, limit])
 
 
 def open_transactions(session: ReadSession, slot_id: int, limit: int = 100) -> list[TransactionRow]:
-    """What is receiving, streaming or prepared in the slot's present incarnation, oldest first."""
-    # The state list is repeated literally: that is how the planner knows the partial index applies.
-    # A streamed one that is being received is one that comes anew: it is shown as it was before.
+    """Return the open transactions of the slot's present incarnation, oldest first."""
+    # The states are literals, so that the planner can use the partial index. A streamed transaction
+    # in state "receiving" is being received again: readers see its earlier row.
     sql = """
         incarnation_id = (SELECT incarnation_id FROM slot WHERE id = %s)
         AND state IN ('receiving', 'streaming', 'prepared')
@@ -75,7 +75,7 @@ def ended_since(
     *,
     stored_until: dt.datetime | None = None,
 ) -> list[TransactionRow]:
-    """The aborted and rolled-back transactions whose end was stored in a time, newest first."""
+    """Return the aborted and rolled-back transactions that were stored in a time, newest first."""
     sql = """
         incarnation_id = %s AND state IN ('aborted', 'rolled back')
         AND stored_at > %s AND stored_at <= %s ORDER BY stored_at DESC LIMIT %s
@@ -85,14 +85,14 @@ def ended_since(
 
 
 def transactions_by_id(session: ReadSession, ids: Collection[int]) -> list[TransactionRow]:
-    """Transactions whatever their state, in no order."""
+    """Return these transactions, in any state and in no order."""
     return transactions_where(session, "id = ANY(%s)", [list(ids)]) if ids else []
 
 
 def transactions_where(
     session: ReadSession, condition: str, parameters: Parameters, source: str = "transaction t"
 ) -> list[TransactionRow]:
-    """Read the transactions that meet a condition over ``transaction t``, our own SQL."""
+    """Return the transactions that meet a condition over ``transaction t`` (our own SQL)."""
     sql = f"SELECT {TRANSACTION_COLUMNS} FROM {source} WHERE {condition}"  # noqa: S608 (ours)
     rows = session.rows(sql, parameters)
     learn_touched(rows, session.visibility)
@@ -100,13 +100,13 @@ def transactions_where(
 
 
 def transaction_by_id(session: ReadSession, transaction_id: int) -> TransactionRow | None:
-    """One transaction whatever its state; None where there is none, or in ``HIDDEN_STATES``."""
+    """Return one transaction; None where there is none, or its state is in ``HIDDEN_STATES``."""
     found = transactions_by_id(session, [transaction_id])
     return found[0] if found and found[0].state not in HIDDEN_STATES else None
 
 
 def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list[Transition]]:
-    """The stages of transactions, each in order; one without transitions is absent."""
+    """Return the transitions of each transaction, in order; one without transitions is absent."""
     sql = """
         SELECT transaction_id, state, lsn::text, source_time, recorded_at FROM transition
         WHERE transaction_id = ANY(%s) ORDER BY id
@@ -119,7 +119,7 @@ def transitions_of(session: ReadSession, ids: Collection[int]) -> dict[int, list
 
 
 def relation_names(session: ReadSession, ids: Collection[int]) -> dict[int, tuple[str, str]]:
-    """``{relation id: (schema, table)}`` as last seen."""
+    """Return ``{relation id: (schema, table)}``, with the names as last seen."""
     sql = 'SELECT id, schema, "table" FROM relation WHERE id = ANY(%s)'
     return {row[0]: (row[1], row[2]) for row in session.rows(sql, [list(ids)])} if ids else {}
 
@@ -136,12 +136,12 @@ def _events(session: ReadSession, condition: str, parameters: Sequence[object]) 
 def events_after(
     session: ReadSession, slot_id: int, event_id: int, limit: int = 100
 ) -> list[EventRow]:
-    """The lines a slot's log got after one of its lines, oldest first."""
+    """Return the lines of a slot's log after the one with ``event_id``, oldest first."""
     return _events(session, "id > %s ORDER BY id", [slot_id, event_id, limit])
 
 
 def last_event_id(session: ReadSession, slot_id: int) -> int:
-    """The last line of a slot's log; 0 while it is empty."""
+    """Return the identifier of the last line of a slot's log; 0 while it is empty."""
     sql = "SELECT id FROM slot_event WHERE slot_id = %s ORDER BY at DESC LIMIT 50"
     return max((row[0] for row in session.rows(sql, [slot_id])), default=0)
 
@@ -156,8 +156,9 @@ def events_around(
     since: dt.datetime,
     limit: int = 100,
 ) -> list[EventRow]:
-    """The log lines that stand between two places in history, newest first; ``since`` bounds the
-    search: the log is indexed by time, not by place.
+    """Return the log lines between two places in history, newest first.
+
+    ``since`` bounds the search: the log is indexed by time, not by place.
     """
     between = """at >= %s AND incarnation_id = %s AND after_commit_seq BETWEEN %s AND %s
         ORDER BY at DESC"""
@@ -173,6 +174,6 @@ def events_between(
     until: dt.datetime | None = None,
     limit: int = 200,
 ) -> list[EventRow]:
-    """The log lines of a time, the newest first; the rest of a longer log is left out."""
+    """Return the newest ``limit`` log lines of a time, newest first."""
     wanted = [slot_id, since, until or _END_OF_TIME, limit]
     return _events(session, "at >= %s AND at < %s ORDER BY at DESC", wanted)

@@ -1,8 +1,8 @@
-"""Places in history: from a time or an LSN to a commit_seq, through the blocks that sum it up.
+"""Conversions from a time or an LSN to a commit_seq, using the sums of blocks of history.
 
-Within an incarnation LSNs grow with commit_seq (baselines aside, which stand where they were
-stored); commit times nearly do. What has no commit time (a non-transactional message) has the time
-at which it was stored, and one without a commit LSN that of its record.
+Within an incarnation LSNs grow with commit_seq (except for baselines, which take the place at which
+they were stored); commit times nearly do. An entry without a commit time (a non-transactional
+message) counts at the time it was stored, and one without a commit LSN at the LSN of its record.
 """
 
 import datetime as dt
@@ -12,9 +12,9 @@ from decoder.scalars import LSN
 from replview.store.read.rows import Incarnation
 from replview.store.read.session import ReadSession
 
-#: Places in history that are summed up as one (``store.sums``).
+#: Number of commit_seq values that one row of sums covers (``store.sums``).
 BLOCK = 1000
-#: The time and the LSN of a transaction that has a place in history.
+#: SQL for the time, and for the LSN, of a transaction that has a commit_seq.
 PLACED_TIME = "coalesce(t.commit_time, t.stored_at, t.received_at)"
 PLACED_LSN = "coalesce(t.commit_lsn, t.end_lsn, t.first_lsn)"
 _OF_SLOT = """
@@ -27,7 +27,8 @@ _INCARNATIONS = f"""
     SELECT i.id, s.id, o.name || '/' || s.name, i.number, i.commit_seq, coalesce(m.rolled_seq, 0)
     {_OF_SLOT} ORDER BY i.id DESC
 """
-# The blocks that may hold it, then transactions of the first or last, or not summed up yet.
+# Find the first and last block that may contain the place, then search the transactions of these,
+# and those after the last summed block.
 _PLACES = f"""
     SELECT l.incarnation, coalesce({{places}})
     FROM (SELECT i.id AS incarnation, coalesce(m.rolled_seq, -1) + 1 AS tail {_OF_SLOT}) AS l
@@ -58,7 +59,7 @@ _FIRST_FROM_LSN = _PLACES.format(
 
 @dataclass(frozen=True, slots=True)
 class IncarnationPlaces:
-    """One incarnation of a slot, with how far its history goes and is summed up."""
+    """One incarnation of a slot, with its last commit_seq and the last one covered by the sums."""
 
     id: int
     slot_id: int
@@ -70,7 +71,7 @@ class IncarnationPlaces:
 
 
 def next_block(rolled_seq: int) -> int:
-    """The first block that is not in the sums."""
+    """Return the first block that is not in the sums."""
     return (rolled_seq + 1) // BLOCK if rolled_seq else 0
 
 
@@ -81,24 +82,24 @@ def incarnations_of(session: ReadSession, slot_id: int) -> list[Incarnation]:
 
 
 def incarnation_places(session: ReadSession, slot: str = "") -> list[IncarnationPlaces]:
-    """The incarnations of one slot (``source/name``; empty: of all), the newest first."""
+    """Return the incarnations of one slot (``source/name``; empty: of all slots), newest first."""
     return [IncarnationPlaces(*row) for row in session.rows(_INCARNATIONS, scope(session, slot))]
 
 
 def last_seqs_at_time(session: ReadSession, slot: str, moment: dt.datetime) -> dict[int, int]:
-    """``{incarnation: last commit_seq at or before a moment, or 0}`` of a slot (empty: of all)."""
+    """Return ``{incarnation: last commit_seq at or before a moment, or 0}`` (no slot: of all)."""
     wanted = {**scope(session, slot), "moment": moment, "size": BLOCK}
     return dict(session.rows(_LAST_AT_TIME, wanted))
 
 
 def first_seqs_from_lsn(session: ReadSession, slot: str, lsn: LSN) -> dict[int, int]:
-    """``{incarnation: first commit_seq at or after an LSN}``, of those that reach it."""
+    """Return ``{incarnation: first commit_seq at or after an LSN}`` where there is one."""
     wanted = {**scope(session, slot), "lsn": str(lsn), "size": BLOCK}
     found = session.rows(_FIRST_FROM_LSN, wanted)
     return {incarnation: seq for incarnation, seq in found if seq is not None}
 
 
 def scope(session: ReadSession, slot: str) -> dict[str, object]:
-    """Which incarnations a statement is about, as its parameters."""
+    """Return the parameters that restrict a statement to a slot's incarnations (empty: all)."""
     source, _, name = slot.rpartition("/")
     return {"slot": slot, "source": source, "name": name, "seen": session.source_ids()}

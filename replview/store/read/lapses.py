@@ -1,4 +1,4 @@
-"""Times in which changes of a table may not have been published to a slot, in words."""
+"""Phrases for times in which changes of a table may not have been published to a slot."""
 
 import datetime as dt
 
@@ -8,7 +8,7 @@ _OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 def lapse_text(
     kind: str, operations: str, since: dt.datetime | None, until: dt.datetime | None
 ) -> str:
-    """What happened to a table, to stand after "was"; ``kind``: of ``PublicationLapse``."""
+    """Return a phrase that completes "the table was"; ``kind`` is that of ``PublicationLapse``."""
     if until is None:
         when = f"after {_second(since)}" if since else "since the record began"
     else:

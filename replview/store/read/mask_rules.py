@@ -1,9 +1,9 @@
-"""Which columns are masked, and where: the rules of ``MaskRule``, matched against tables.
+"""The rules of ``MaskRule`` are matched against tables and columns here.
 
-``*`` in a pattern stands for any characters, nothing regards case, and a column of unknown type
-matches every type pattern: a mask had better reach too far. A table pattern without a dot matches
-in any schema. A rule *at ingest* takes the value away before it is stored, and hides on display
-what had been stored before; a rule *on display* hides what is stored.
+``*`` in a pattern stands for any characters, and case is ignored. A column of unknown type matches
+every type pattern: it is safer to mask too much. A table pattern without a dot matches in any
+schema. A rule *at ingest* removes the value before it is stored, and hides earlier stored values on
+display; a rule *on display* hides stored values.
 """
 
 import re
@@ -14,9 +14,9 @@ from typing import Any, Literal, Protocol
 
 from replview.text.parsing import name_parts
 
-#: Longer patterns are refused.
+#: Characters of a pattern at most.
 LONGEST_PATTERN = 200
-#: What is selected for ``rules_of_rows``.
+#: The query whose rows ``rules_of_rows`` reads.
 RULES_SQL = """
     SELECT id, source_id, table_pattern, column_pattern, type_pattern, "when" FROM mask_rule
     ORDER BY id
@@ -25,8 +25,10 @@ RULES_SQL = """
 
 @lru_cache(maxsize=3000)
 def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """To be matched with ``fullmatch``, in a time that grows with both lengths and no faster: each
-    piece is looked for where it comes first and nowhere else (an atomic group).
+    """Return the pattern as a regular expression, to be used with ``fullmatch``.
+
+    Each piece between stars matches at its first occurrence only (an atomic group), so that the
+    time grows no faster than the product of both lengths.
     """
     first, *rest = re.split(r"\*+", pattern)
     if not rest:
@@ -37,8 +39,10 @@ def glob(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 
 
 def table_readings(name: str) -> list[tuple[str, str]]:
-    """What ``schema.table`` may mean where either may have dots, too; nothing without a dot. At
-    first as it stands, then without the double quotes that SQL would have around a part.
+    """Return every (schema, table) that ``schema.table`` may mean, as both may contain dots.
+
+    The list is empty without a dot. The literal readings come first, then those without the double
+    quotes that SQL has around a part.
     """
     called = [name.split(".")]
     if '"' in name and (parts := name_parts(name)) not in called:
@@ -53,53 +57,64 @@ When = Literal["ingest", "display"]
 
 
 class ColumnShape(Protocol):
-    """What a rule asks of a column; its type as ``format_type()`` writes it, None: not known."""
+    """A column as a rule sees it; its type is in the form of ``format_type()``, None: unknown."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the column's name."""
+        ...
+
     @property
-    def type_name(self) -> str | None: ...
+    def type_name(self) -> str | None:
+        """Return the column's type; None: unknown."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
+    """A column by its name and type."""
+
     name: str
     type_name: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, ready to be matched."""
+    """One mask rule, with the patterns it matches."""
 
     id: int
-    #: None: every source.
+    #: The source the rule applies to; None: every source.
     source_id: int | None
     table_pattern: str
     column_pattern: str
-    #: Empty: any.
+    #: Pattern of the column's type; empty: any type.
     type_pattern: str
     when: When
 
     def matches_table(self, source_id: int, schema: str, table: str) -> bool:
+        """Return whether the rule applies to a table of this name."""
         if self.source_id is not None and self.source_id != source_id:
             return False
         name = f"{schema}.{table}" if "." in self.table_pattern else table
         return matches(self.table_pattern, name)
 
     def matches_column(self, name: str, type_name: str | None) -> bool:
+        """Return whether the rule applies to a column of this name and type (None: unknown)."""
         if not matches(self.column_pattern, name):
             return False
         return not self.type_pattern or type_name is None or matches(self.type_pattern, type_name)
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether the whole name fits the pattern."""
+    """Return whether the whole name matches the pattern."""
     return glob(pattern, re.IGNORECASE).fullmatch(name) is not None
 
 
 def any_column(rules: Iterable[Rule]) -> str:
-    """A regular expression of PostgreSQL that every column fits that one of the rules may be of,
-    and others: each letter that has another case beyond ASCII, and what is no letter, is any.
+    """Return a regular expression of PostgreSQL for columns that one of the rules may match.
+
+    It may match more: any character stands for one that is not alphanumeric, or that has another
+    case beyond ASCII.
     """
     pieces = ("".join(map(_piece, rule.column_pattern)) for rule in rules)
     return f"^({'|'.join(dict.fromkeys(pieces))})$"
@@ -113,14 +128,14 @@ def _piece(character: str) -> str:
 
 
 def rules_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[Rule, ...]:
-    """Make rules of the rows of ``RULES_SQL``."""
+    """Return the rows of ``RULES_SQL`` as rules."""
     return tuple(Rule(*row) for row in rows)
 
 
 def masked_by(
     rules: Iterable[Rule], source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
 ) -> dict[str, When]:
-    """``{column: where it is masked}`` of one shape of a table; at ingest outweighs on display."""
+    """Return ``{column: where it is masked}`` for one shape of a table; ingest outranks display."""
     found: dict[str, When] = {}
     for rule in rules:
         if not rule.matches_table(source_id, schema, table):
@@ -133,5 +148,5 @@ def masked_by(
 
 
 def named_columns(columns: Iterable[Mapping[str, Any]]) -> list[NamedColumn]:
-    """Read names and types from ``relation_version.columns``."""
+    """Return the names and types in ``relation_version.columns``."""
     return [NamedColumn(str(column["name"]), column.get("type")) for column in columns]

@@ -1,5 +1,6 @@
-"""The type of a column as this server knows it; a value of it as somebody types it, and as
-PostgreSQL prints it: the record has the latter. Equal values of some types are printed differently.
+"""Column types as this server knows them, and values in the text form PostgreSQL gives them.
+
+The record holds values in that form. Equal values of some types have different texts.
 """
 
 import re
@@ -14,18 +15,18 @@ from replview.store.read.sql_text import base_type
 
 #: Types below this identifier (FirstGenbkiObjectId) are the same on every server.
 FIRST_OWN_OID = 10000
-#: What their values mean, only their own server knows: names of its objects and roles, its money.
+#: Types whose values only their own server can interpret: names of its objects and roles, money.
 _OF_ITS_SERVER = re.compile(r"_?(reg.*|money|aclitem)")
-#: Types with equal values that are printed differently, and arrays of them: float4, float8, bpchar,
+#: Types whose equal values can have different texts, and arrays of them: float4, float8, bpchar,
 #: interval, numeric, jsonb, numrange, nummultirange.
 _VARIED = frozenset({700, 701, 1042, 1186, 1700, 3802, 3906, 4532,
                      1021, 1022, 1014, 1187, 1231, 3807, 3907, 6151})  # fmt: skip
 _VARIED_NAMES = re.compile(
     r"(real|double precision|character|bpchar|interval.*|numeric|jsonb|num(multi)?range)(\[\])?"
 )
-#: Of these, the types of which a modifier fixes how a value is printed: bpchar and numeric.
+#: Types of ``_VARIED`` whose modifier fixes the text of a value: bpchar and numeric.
 _FIXED_BY_MODIFIER = frozenset({1042, 1014, 1700, 1231})
-#: A numeric is looked for with up to this many more zeros at its end.
+#: Trailing zeros that a search for a numeric adds at most.
 MOST_ZEROS = 100
 
 _TYPE = """
@@ -41,7 +42,7 @@ _TYPE = """
 
 
 class NotOfTypeError(ValueError):
-    """What was typed is no value of the column's type; ``type_name`` is that."""
+    """A typed value is no value of the column's type, which is ``type_name``."""
 
     def __init__(self, type_name: str) -> None:
         super().__init__(f"no value of type {type_name}")
@@ -52,28 +53,30 @@ class NotOfTypeError(ValueError):
 class ColumnType:
     """A type whose values this server can compare."""
 
-    #: For a cast that neither cuts nor rounds: ``pg_catalog."numeric"``.
+    #: The type without a modifier, for casts that neither cut nor round: ``pg_catalog."numeric"``.
     sql: str
-    #: With its length or scale, as SQL writes it: ``numeric(10,2)``.
+    #: The type with its modifier, as SQL writes it: ``numeric(10,2)``.
     full: str
-    #: Its values are ordered by a collation.
+    #: True if a collation orders its values.
     collatable: bool = False
     is_array: bool = False
-    #: It surely has all operators: there is a B-tree's order of it.
+    #: True if it has a B-tree operator class, and therefore all comparison operators.
     ordered: bool = False
-    #: Compared without regard to case (the type citext).
+    #: True for the type citext, which compares without regard to case.
     caseless: bool = False
-    #: Of an enum, in their order; else None.
+    #: Labels of an enum, in order; None for any other type.
     labels: tuple[str, ...] | None = None
-    #: Equal values are printed alike.
+    #: True if equal values have equal texts.
     exact: bool = True
-    #: ``full`` has a length, a scale or a precision.
+    #: True if ``full`` has a length, a scale or a precision.
     bound: bool = False
 
 
 def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | None:
-    """The type of a column (as a version's ``columns`` has it), or what a type of its source's own
-    is made of; None where this server cannot compare its values. Where no type is recorded, text.
+    """Return the type by which values of a column compare; None: this server cannot compare them.
+
+    ``column`` has the form of a version's ``columns``. A type of the source's own counts as its
+    base type; a column without a recorded type counts as text.
     """
     oid, typmod = int(column.get("type_oid") or 0), column.get("typmod")
     name, is_array = base_type(column.get("type")) or "text", False
@@ -106,11 +109,11 @@ def type_of(session: ReadSession, column: Mapping[str, Any]) -> ColumnType | Non
 
 
 def as_printed(session: ReadSession, column: Mapping[str, Any], value: str) -> str:
-    """Return the value as the server prints one of the column's type: ``2026-1-2`` as
-    ``2026-01-02``.
+    """Return the value as the server prints it for the column's type.
 
-    An enum's label, and a value of a type that the store does not know, stay as they are.
-    ``column``: as a version's ``columns`` has it. Raises ``NotOfTypeError``.
+    For example, ``2026-1-2`` becomes ``2026-01-02``. An enum's label, and a value of a type that
+    the store does not know, stay as they are. ``column`` has the form of a version's ``columns``.
+    Raises ``NotOfTypeError``.
     """
     if not column.get("type_oid") and not column.get("type"):
         return value
@@ -121,14 +124,14 @@ def as_printed(session: ReadSession, column: Mapping[str, Any], value: str) -> s
 def _printed(session: ReadSession, kind: ColumnType, value: str) -> str:
     if kind.labels is not None or kind.caseless:
         return value
-    # A cast to a length cuts or rounds: what is not the same afterwards is no value of the type.
+    # A cast with a modifier cuts or rounds. A value that it changes is no value of the type.
     same = "TRUE" if not kind.bound else f"typed.value::{kind.sql} = typed.value::{kind.full}"
     made = f"CASE WHEN {same} THEN format('%%s', typed.value::{kind.full}) END"
     return checked(session, kind.full, made, value)
 
 
 def prints_alike(column: Mapping[str, Any]) -> bool:
-    """Whether equal values of the column surely have the same text; asks no server."""
+    """Return whether equal values of the column surely have the same text; this queries nothing."""
     oid, typmod = int(column.get("type_oid") or 0), column.get("typmod")
     if oid >= FIRST_OWN_OID:
         base = column.get("base")
@@ -143,8 +146,9 @@ def prints_alike(column: Mapping[str, Any]) -> bool:
 
 
 def _is_exact(oid: int, *, bound: bool) -> bool:
-    """Return whether equal values of a built-in type are printed alike; a modifier gives them all
-    the same scale or length.
+    """Return whether equal values of a built-in type have equal texts.
+
+    A modifier gives all values of a column the same scale or length.
     """
     return oid not in _VARIED or (oid in _FIXED_BY_MODIFIER and bound)
 
@@ -152,10 +156,10 @@ def _is_exact(oid: int, *, bound: bool) -> bool:
 def equal_texts(
     session: ReadSession, column: Mapping[str, Any], value: str, zeros: int = MOST_ZEROS
 ) -> list[str] | None:
-    """Return the texts that the server prints for values equal to this one, as ``1.1``, ``1.10`` …
-    of a numeric, with up to ``zeros`` more zeros; None: there are too many to list.
+    """Return the texts of all values equal to this one; None: there are too many to list.
 
-    Raises ``NotOfTypeError``.
+    A numeric has ``1.1``, ``1.10`` and so on, with up to ``zeros`` more zeros. Raises
+    ``NotOfTypeError``.
     """
     kind = type_of(session, column)
     if kind is None:
@@ -176,8 +180,10 @@ def equal_texts(
 
 
 def checked(session: ReadSession, type_name: str, made: str, value: str) -> str:
-    """``made`` (SQL for a text, an expression over ``typed.value``, cast to this type) of what was
-    typed. Raises ``NotOfTypeError``; no error of the server's holds the value from version 16 on.
+    """Return the result of ``made`` for a typed value, if that is valid for the type.
+
+    ``made`` is SQL for a text, over ``typed.value``. Raises ``NotOfTypeError``. From PostgreSQL 16
+    on, no error message of the server contains the value.
     """
     typed = "FROM (SELECT %s::text AS value OFFSET 0) AS typed"
     try:

@@ -1,4 +1,4 @@
-"""The shapes of tables as reads of many changes need them: each read once, then shared by all."""
+"""Shapes of tables for queries over many changes, which read each shape once and share it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 from replview.store.read.table_names import CHOSEN, chosen_values, is_chosen_sql
 
-#: Of ``relation r``: when its shape came last. Of those of one name the last one has it.
+#: SQL for the time at which the present shape of ``relation r`` came into force. Among tables of
+#: one name, the one with the last time has the name.
 SHAPE_CAME = """(SELECT v.intervals->-1->>'at' FROM relation_version v
                  WHERE v.id = r.current_version_id)"""
 _SHAPES = """
@@ -39,9 +40,11 @@ class VersionShape:
 
 
 def made_anew(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> set[str]:
-    """The columns that another one of the same name replaced, or whose values were rewritten: as
-    ``relation_version.made`` tells two columns apart. One that is not told is the same; one of
-    which only a later state was told may be another.
+    """Return the columns that another column of that name replaced, or whose values were rewritten.
+
+    Both arguments have the form of ``relation_version.made``. A column that is missing in one of
+    them counts as unchanged. An entry of fewer than three numbers, which describes a later state,
+    counts as replaced unless both entries are equal.
     """
     both = before.keys() & after.keys()
     return {name for name in both if not _is_same(before[name], after[name])}
@@ -52,7 +55,8 @@ def _is_same(one: Sequence[int], two: Sequence[int]) -> bool:
         return True
     if len(one) < 3 or len(two) < 3 or one[0] != two[0]:
         return False
-    # ALTER TABLE that rewrites gives the rows another file; VACUUM FULL does, too.
+    # An ALTER TABLE that rewrites the table gives it another file. VACUUM FULL does, too, but
+    # leaves the transaction that made the column.
     return one[1] == two[1] or one[2] == two[2] != 0
 
 
@@ -65,17 +69,19 @@ def _read(
 
 
 def shapes_by_id(session: ReadSession, ids: Collection[int]) -> list[VersionShape]:
-    """These versions, in no order that matters."""
+    """Return the shapes with these identifiers."""
     return _read(session, "v.id = ANY(%s)", [list(ids)]) if ids else []
 
 
 def shapes_of_slot(session: ReadSession, slot: Slot) -> list[VersionShape]:
+    """Return all shapes of all tables of a slot."""
     return _read(session, "r.slot_id = %s", [slot.pk])
 
 
 def shapes_named(session: ReadSession, slot: Slot, names: Collection[str]) -> list[VersionShape]:
-    """All versions of the tables that have one of these names, as ``read_table_word`` gives them,
-    or had it.
+    """Return all shapes of the tables that have, or had, one of these names.
+
+    Names have the form of ``read_table_word``.
     """
     if not names:
         return []

@@ -1,12 +1,12 @@
-"""How wide a table's rows are, from a bounded sample."""
+"""The width of a table's rows, averaged over a bounded sample."""
 
 from dataclasses import dataclass
 
 from replview.store.read.session import ReadSession
 
-#: Changes that are looked at.
+#: Number of changes in the sample.
 SAMPLE = 150
-# By the keys' hashes: as good as drawn by lot; rows that change more often weigh more.
+# The order by key hash makes a practically random sample. Rows that change more often weigh more.
 _WIDTHS = f"""
     SELECT count(*), avg(width)::float8, avg(key_width)::float8, count(*) FILTER (WHERE partial)
     FROM (
@@ -24,19 +24,19 @@ _WIDTHS = f"""
 
 @dataclass(frozen=True, slots=True)
 class RowWidths:
-    """Averages over stored rows; lengths of values as text."""
+    """Average widths of stored rows: bytes of their values as text."""
 
     rows: int
     row_bytes: float
     key_bytes: float
-    #: Some rows came without a large value that had not changed: they are wider than told.
+    #: True if some rows lack an unchanged large value, so that the real rows are wider.
     at_least: bool
 
 
 def row_widths(
     session: ReadSession, relation_id: int, key_columns: list[str], columns: int
 ) -> RowWidths | None:
-    """The widths of a table's rows; None where none with a key is stored."""
+    """Return the widths of a table's rows; None where no row with a key is stored."""
     parameters = {"relation": relation_id, "key": key_columns, "columns": columns}
     rows, width, key_width, partial = session.prepared_rows(_WIDTHS, parameters)[0]
     return RowWidths(rows, width, key_width, partial > 0) if rows else None

@@ -1,9 +1,9 @@
-"""What reads of the record give: a change, a transaction, a step of a row, a line of a slot's log;
-and the hash that finds a row's changes.
+"""Row types that queries of the record return, and the hash by which a row's changes are found.
 
-Within one incarnation a row's changes took effect in the order of their commits, and those of one
-transaction in that of their LSNs. A baseline's row (op S) holds exactly what committed before its
-position: a change written before that and committed after it comes after the snapshot.
+Within one incarnation, changes of a row took effect in the order of their commits, and those of one
+transaction in the order of their LSNs. A row of a baseline (op S) holds exactly what committed
+before its position: a change written before that position and committed after it comes after the
+snapshot.
 """
 
 import datetime as dt
@@ -13,53 +13,54 @@ from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
-#: Of ``change c``: a subtransaction's abort takes its changes away again.
+#: Condition on ``change c``: its subtransaction did not abort.
 NOT_ABORTED = """NOT EXISTS (
     SELECT FROM aborted_subtransaction a
     WHERE a.transaction_id = c.transaction_id AND a.subxid = c.subxid)"""
-#: The same, sooner told: an ordinary change names no subtransaction, and is not looked up.
+#: The condition ``NOT_ABORTED``, without a lookup for the common change that has no subtransaction.
 QUICKLY_NOT_ABORTED = f"(c.subxid IS NULL OR {NOT_ABORTED})"
 
 _ENTRY = (
     "CASE WHEN t.actors IS NULL THEN t.{column} ELSE jsonb_path_query_array(t.actors,"
     " '$[*] ? (@.seq <= $seq).{key}', jsonb_build_object('seq', c.seq)) ->> -1 END"
 )
-#: Whose ``change c`` of ``transaction t`` is, and how well that is known (``actor_at``).
+#: SQL for the actor of ``change c`` of ``transaction t``, and for the grade of certainty (compare
+#: ``actor_at``).
 ACTOR = _ENTRY.format(column="actor", key="actor")
 ACTOR_GRADE = _ENTRY.format(column="actor_grade", key="grade")
-#: Whose ``change c`` is; empty: nobody's.
+#: SQL for the actor of ``change c``; empty: unknown.
 CHANGES_ACTOR = f"coalesce((SELECT {ACTOR} FROM transaction t WHERE t.id = c.transaction_id), '')"  # noqa: S608
-#: After every commit: where a transaction stands that is not committed yet.
+#: A position after every commit, for a transaction that is not committed yet.
 OPEN_END = (1 << 63) - 1
-#: Between the values of a key; may occur in one: a hash only narrows the search.
+#: Separates the values of a key. A value may contain it, so that a hash only narrows the search.
 SEPARATOR = "\x1f"
-#: In place of a value that is SQL NULL (only possible where the identity is FULL).
+#: Replaces SQL NULL in a key, which is only possible under REPLICA IDENTITY FULL.
 NULL_MARK = "\x00"
 
 
 class Slot(Protocol):
-    """What reads ask of a slot."""
+    """The attributes of a slot that queries need."""
 
     pk: Any
-    #: On the source.
+    #: The slot's name on the source.
     name: str
     source_id: int
-    #: The present one; None: it never connected.
+    #: The present incarnation; None: the slot never connected.
     incarnation_id: int | None
-    #: Everything up to there is stored.
+    #: Position up to which everything is stored.
     checkpoint_lsn: Any
-    #: Of the last stored commit.
+    #: Time of the last stored commit.
     last_commit_time: dt.datetime | None
-    #: What its stream was started with.
+    #: Options with which the stream was started.
     options: Any
 
 
 class Relation(Protocol):
-    """What reads ask of a table of a slot."""
+    """The attributes of a slot's table that queries need."""
 
     pk: Any
     slot_id: int
-    #: As last seen.
+    #: The names as last seen.
     schema: str
     table: str
     #: The shape in force.
@@ -73,7 +74,7 @@ class Incarnation:
     id: int
     #: 1 for the slot's first.
     number: int
-    #: The last one given out.
+    #: The last commit_seq that was assigned.
     commit_seq: int
 
 
@@ -98,12 +99,12 @@ class ChangeRow(NamedTuple):
     #: ``[{"name", "type", "key", …}]`` in the stream's order.
     columns: list[dict[str, Any]]
     key_columns: list[str]
-    #: Taken away again by the abort of its subtransaction.
+    #: True if its subtransaction aborted.
     aborted: bool = False
-    #: Whoever reads it has no right on the table: values, key and columns are withheld.
+    #: True if the reader has no right on the table: values, key and columns are withheld.
     hidden: bool = False
-    #: As the store wrote them, the lines of this change and of the next ones that were read of its
-    #: transaction, each from ``,"seq"`` on; then there is nothing else but where they begin.
+    #: JSON lines written by the store: this change and the next ones of its transaction, each from
+    #: ``,"seq"`` on. All other fields but the transaction and the first seq are empty then.
     lines: str | None = None
 
 
@@ -127,7 +128,8 @@ class TransactionRow(NamedTuple):
     actor: str | None
     actor_grade: str | None
     context: dict[str, Any] | None
-    #: Whose its changes are, where not all are ``actor``'s (``models.history.Transaction``).
+    #: Actors of parts of the transaction, where not all is ``actor``'s
+    #: (``store.models.history.Transaction``).
     actors: list[dict[str, Any]] | None
     inserts: int
     updates: int
@@ -140,37 +142,37 @@ class TransactionRow(NamedTuple):
     aborted_changes: int
     received_at: dt.datetime
     stored_at: dt.datetime | None
-    #: What it holds is not all to be seen, so that its size is not to be told.
+    #: True if the size must not be shown, since it would reveal how long hidden values are.
     size_withheld: bool = False
 
     @property
     def told_bytes(self) -> int | None:
-        """Its size; None: not to be told."""
+        """Return the size in bytes; None: it must not be shown."""
         return None if self.size_withheld else self.size_bytes
 
     @property
     def changes(self) -> int:
-        """Its changes and messages that count; of one that aborted, all it had made."""
+        """Return the number of changes and messages that count; of an aborted one, all."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """From which change on (``seq``) it is whose (``actor``), and its ``grade``."""
+        """Return the parts of the transaction, each with first ``seq``, ``actor`` and ``grade``."""
         return self.actors or [{"seq": 0, "actor": self.actor, "grade": self.actor_grade}]
 
     @property
     def names(self) -> list[str | None]:
-        """All who have a part in it, the last one first; None: nobody named."""
+        """Return the actors of all parts, the last first; None stands for an unknown one."""
         return list(dict.fromkeys(part["actor"] for part in reversed(self.parts)))
 
     def others(self, actor: str | None) -> list[str]:
-        """Who else has a part in it: ``bob``, ``carol (perhaps)``, ``unknown``."""
+        """Return the other actors of the transaction: ``bob``, ``carol (perhaps)``, ``unknown``."""
         sure = {part["actor"] for part in self.parts if part["grade"] != "perhaps"}
         found = [name for name in self.names if name != actor]
         return [f"{name or 'unknown'}{'' if name in sure else ' (perhaps)'}" for name in found]
 
     def share_of(self, actor: str | None) -> "TransactionRow":
-        """As much of it as is this actor's, where that was counted, with how well it is known."""
+        """Return the transaction with this actor's grade and, where known, this actor's counts."""
         mine = [part for part in self.parts if part["actor"] == actor]
         row = self._replace(actor=actor, actor_grade=mine[-1]["grade"])
         if "counts" not in mine[0]:
@@ -182,27 +184,27 @@ class TransactionRow(NamedTuple):
         )  # fmt: skip
 
     def actor_of(self, seq: int) -> str | None:
-        """Whose this change is."""
+        """Return the actor of one change; None: unknown."""
         return actor_at(self.parts, seq)
 
     @property
     def moment(self) -> dt.datetime:
-        """The time it stands at in history."""
+        """Return the time that orders the transaction in history."""
         return self.commit_time or self.stored_at or self.received_at
 
 
 def actor_at(parts: Sequence[Mapping[str, Any]], seq: int) -> str | None:
-    """Whose a change is (None: nobody's), as ``ACTOR`` says it in SQL."""
+    """Return the actor of a change (None: unknown), as ``ACTOR`` does in SQL."""
     actor: str | None = next(part["actor"] for part in reversed(parts) if part["seq"] <= seq)
     return actor
 
 
 def named(actors: Sequence[str | None]) -> list[str]:
-    """All that are named, each where it stands last."""
+    """Return the known actors without duplicates, ordered by their last occurrence."""
     return [name for name in reversed(dict.fromkeys(reversed(actors))) if name]
 
 
-#: What is selected of ``transaction t`` for one.
+#: The columns of ``transaction t`` that make a ``TransactionRow``.
 TRANSACTION_COLUMNS = ", ".join(f"t.{name}" for name in TransactionRow._fields[:-1])
 
 
@@ -219,14 +221,14 @@ class EventRow:
     after_commit_seq: int
 
 
-#: Place in an incarnation: the commit (for a snapshot its position), whether it is a change of the
-#: stream (a snapshot comes before the commit that begins where it stands), LSN, seq.
+#: Place in an incarnation: LSN of the commit (of a snapshot: its position), 0 for a snapshot and 1
+#: for a change of the stream (a snapshot comes before a commit at its position), LSN, seq.
 Place = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of a row with what must be known of its transaction; LSNs as numbers."""
+    """One change of a row, with the facts about its transaction that order it; LSNs are numbers."""
 
     transaction_id: int
     seq: int
@@ -252,29 +254,29 @@ class Step:
 
     @property
     def place(self) -> Place:
-        """Where in its incarnation it took effect."""
+        """Return the place in the incarnation at which the change took effect."""
         commit = OPEN_END if self.commit_lsn is None else self.commit_lsn
         return commit, int(self.op != "S"), self.lsn, self.seq
 
     @property
     def after(self) -> dict[str, Any]:
-        """The row after it as far as it tells, with columns of a whole old row not sent again."""
+        """Return the row after the change, as far as sent; the rest from a full old row."""
         if self.op == "D":
             return {}
         return {**self.old, **(self.new or {})} if self.old else self.new or {}
 
     def side(self, column: str) -> str:
-        """Which of its images a known value is in."""
+        """Return which image, old or new, holds a known value of the column."""
         return "new" if self.new and column in self.new else "old"
 
 
 def key_hash(values: Sequence[str | None]) -> int:
-    """The unsigned 64-bit hash of a key's values, in the order of ``key_columns``."""
+    """Return the unsigned 64-bit hash of a key's values, in the order of ``key_columns``."""
     text = SEPARATOR.join(NULL_MARK if value is None else value for value in values)
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
 def signed_hash(values: Sequence[str | None]) -> int:
-    """``key_hash`` as the signed ``bigint`` the column holds."""
+    """Return ``key_hash`` as the signed ``bigint`` that the column holds."""
     unsigned = key_hash(values)
     return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned

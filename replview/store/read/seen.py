@@ -1,7 +1,7 @@
-"""Changes and transactions as somebody may see them: values withheld where the visibility does.
+"""Filters that withhold values of changes and transactions from readers without a right on them.
 
-Every reader that makes a row of ``change`` into something to show calls this, and does nothing
-more where the visibility is open.
+Every query that returns rows of ``change`` for display applies these functions. They return their
+argument as it is where the visibility is open.
 """
 
 import re
@@ -16,26 +16,27 @@ from replview.store.read.rows import ACTOR, ACTOR_GRADE, ChangeRow, Step, Transa
 from replview.store.read.session import ReadSession
 from replview.store.read.visibility import MASKED, NO_RIGHT, Visibility
 
-#: What a query of steps selects from ``change c`` and ``transaction t``.
+#: Columns of ``change c`` and ``transaction t`` that make a ``Step``.
 STEP_COLUMNS = f"""
     c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.subxid, c.op::text, c.old_kind::text,
     c.old, c.new, c.relation_id, c.version_id, c.key_hash, c.old_key_hash,
     t.incarnation_id, t.commit_seq, t.xid, t.gid, t.state, (t.commit_lsn - '0/0')::bigint,
     t.commit_time, {ACTOR}, {ACTOR_GRADE}
 """
-#: Values longer than this many characters are cut where a scan reads many changes.
+#: Characters beyond which values are cut in scans of many changes.
 CUT_CHARACTERS = 20_000
 _CUT = {
     side: cut_sql(f"c.{side}", look_into=4096, characters=CUT_CHARACTERS, head=400)
     for side in ("old", "new")
 }
-#: The same, long values cut (see ``store.read.changes.values``): what a page shows of many changes.
+#: ``STEP_COLUMNS`` with long values cut (``store.read.changes.values``), for pages with many
+#: changes.
 CUT_COLUMNS = STEP_COLUMNS.replace("c.old, c.new", f"{_CUT['old']}, {_CUT['new']}")
-#: Of a withheld message this is shown.
+#: Fields of a withheld logical message that are shown all the same.
 _MESSAGE_SHOWN = ("prefix", "transactional")
 _JSON = tuple(map(TransactionRow._fields.index, ("context", "actors", "relations")))
 _RELATIONS = TransactionRow._fields.index("relations")
-#: Said in the place of a definition that may hold a value nobody is to see.
+#: Replaces a definition that may contain a hidden value.
 WITHHELD = "withheld: it may hold a value that is not shown"
 _NAMES = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
 _VALUES = re.compile(r"'|(?<![\w$])\d|\b(?:WHERE|true|false)\b", re.IGNORECASE)
@@ -46,7 +47,7 @@ _OF_VALUE = """
 
 
 def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
-    """The change with masked values marked; without any value of a table that is hidden."""
+    """Return the change with masked values marked, and without values if its table is hidden."""
     if visibility.open:
         return change
     if change.op == "M":
@@ -68,8 +69,10 @@ def seen_change(change: ChangeRow, visibility: Visibility) -> ChangeRow:
 
 
 def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
-    """The change with masked values marked. Of an update nobody sees whether they changed: not by
-    their absence, nor by an old key, which is sent only where the key is another.
+    """Return the change with masked values marked.
+
+    An update must not reveal whether a masked value changed: neither by its absence from the new
+    row, nor by an old key, which the server sends only if the key changed.
     """
     old, new, old_kind = change.old, change.new, change.old_kind
     update = change.op == "U"
@@ -86,7 +89,7 @@ def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
 
 
 def seen_step(step: Step, visibility: Visibility) -> Step:
-    """Return a row's step without what may not be seen."""
+    """Return a row's step without hidden values, and with masked ones marked."""
     if visibility.open or step.op == "T" or step.relation_id is None:
         return step
     if visibility.hides(step.relation_id):
@@ -103,7 +106,7 @@ def seen_step(step: Step, visibility: Visibility) -> Step:
 
 
 def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
-    """A row of ``STEP_COLUMNS`` as a step."""
+    """Return a row of ``STEP_COLUMNS`` as a step."""
     values = list(row)
     for index in (6, 7):
         if values[index] is not None:
@@ -112,7 +115,7 @@ def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
 
 
 class _Sized(Protocol):
-    """A transaction, as any reader has it."""
+    """A transaction whose size may have to be withheld."""
 
     @property
     def relations(self) -> Mapping[str, Any]: ...
@@ -123,7 +126,7 @@ class _Sized(Protocol):
 
 
 def withholds_size(row: _Sized, visibility: Visibility) -> bool:
-    """Whether its size would tell how long values are that are not shown."""
+    """Return whether the size is withheld, as it would reveal the length of hidden values."""
     if visibility.open:
         return False
     touched = list(map(int, row.relations or ()))
@@ -134,8 +137,9 @@ def withholds_size(row: _Sized, visibility: Visibility) -> bool:
 
 
 def learn_touched(rows: Iterable[Sequence[Any]], visibility: Visibility, before: int = 0) -> None:
-    """Read at once what may be seen of the tables of transactions; ``before``: columns that stand
-    before ``TRANSACTION_COLUMNS``.
+    """Read in one query what may be seen of the tables that transactions touched.
+
+    ``before`` is the number of columns that precede ``TRANSACTION_COLUMNS``.
     """
     if not visibility.open:
         documents = (row[before + _RELATIONS] for row in rows)
@@ -143,7 +147,7 @@ def learn_touched(rows: Iterable[Sequence[Any]], visibility: Visibility, before:
 
 
 def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow:
-    """A row of ``TRANSACTION_COLUMNS`` as it may be seen; messages gave it its context."""
+    """Return a row of ``TRANSACTION_COLUMNS``, without the context if messages are withheld."""
     values = list(row)
     for place in _JSON:
         if values[place] is not None:
@@ -159,8 +163,10 @@ def transaction_of(row: Sequence[Any], visibility: Visibility) -> TransactionRow
 def masked_image(
     image: Mapping[str, Any] | None, masked: Collection[str], *, unsent: Collection[str] = ()
 ) -> dict[str, Any] | None:
-    """A row with marks in place of masked values, NULL among them. ``unsent``: masked columns of an
-    updated row, marked also where not sent: that they did not change is nobody's to know.
+    """Return the row with marks in place of masked values, NULL included.
+
+    ``unsent`` names masked columns of an updated row that are marked even if they were not sent:
+    their absence would reveal that they did not change.
     """
     if image is None:
         return None
@@ -177,12 +183,12 @@ def seen_definition(
     of: str = "",
     also: Collection[str] = (),
 ) -> str:
-    """A default, constraint, index or row filter of a table as a source's catalog writes it;
-    ``WITHHELD`` where a value stands in it and it names a masked column, or whole rows, and where
-    there is no right on the table.
+    """Return a definition (default, constraint, index, row filter) from a source's catalog.
 
-    ``names``: ``(schema, table)``, on record and now; ``of``: the column whose default it is;
-    ``also``: more columns that are masked.
+    The result is ``WITHHELD`` if the reader has no right on the table, or if the definition
+    contains a value and names a masked column or a whole row. ``names`` lists the table's names,
+    (schema, table), on record and now. ``of`` is the column whose default it is. ``also`` adds
+    columns that are masked.
     """
     names = list(names)
     if any(visibility.hides_table(source_id, *each) for each in names):
@@ -200,17 +206,18 @@ def seen_definition(
 
 @dataclass(frozen=True, slots=True)
 class TextLimits:
-    """What a search for a text in values must leave out, as SQL over ``change c``."""
+    """SQL conditions over ``change c`` for what a search for a text in values must leave out."""
 
-    #: On a change, and on ``v``, one of its values with its column as ``key``; empty: all pass.
+    #: Condition on a change, and in ``of_value`` on ``v``, one of its values with the column as
+    #: ``key``; empty: no limit.
     of_change: str = ""
     of_value: str = ""
-    #: The named parameters.
+    #: The named parameters of both.
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def holds_text(self) -> str:
-        """On ``change c``: one of its values is like ``%(pattern)s`` (see ``pattern_of``)."""
+        """Return the condition that ``change c`` has a value like ``%(pattern)s``."""
         sides = " OR ".join(
             f"EXISTS (SELECT FROM jsonb_each_text(c.{side}) v"
             f" WHERE v.value ILIKE %(pattern)s {self.of_value})"
@@ -220,7 +227,7 @@ class TextLimits:
 
 
 def pattern_of(text: str) -> str:
-    """What is like anything that has the text in it, for ILIKE."""
+    """Return the ILIKE pattern for values that contain the text."""
     escaped = text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     return f"%{escaped}%"
 
@@ -228,8 +235,10 @@ def pattern_of(text: str) -> str:
 def text_limits(
     session: ReadSession, relation_ids: Collection[int], *, transaction_id: int | None = None
 ) -> TextLimits:
-    """For a search among changes of these tables, or of this transaction: no masked value matches,
-    nothing of a hidden table, and nothing of a table or shape that comes after this was asked.
+    """Return what a text search among changes of these tables or of this transaction leaves out.
+
+    No masked value matches, nothing of a hidden table, and nothing of a table or shape that is
+    created after this call.
     """
     visibility = session.visibility
     if visibility.open:
@@ -252,7 +261,10 @@ def text_limits(
 def withheld_reason(
     session: ReadSession, relation_ids: Collection[int], columns: Collection[str], table: str
 ) -> str:
-    """Why nobody may search these columns of a table (all relations of its name), or empty."""
+    """Return why nobody may search these columns of a table; empty: they may be searched.
+
+    ``relation_ids`` are all relations of that name.
+    """
     visibility = session.visibility
     if visibility.open:
         return ""
@@ -265,7 +277,7 @@ def withheld_reason(
 
 
 def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[int]:
-    """The tables these transactions touched; asked only where something is hidden or masked."""
+    """Return the tables that these transactions touched; empty where nothing is hidden."""
     if session.visibility.open:
         return []
     sql = """
@@ -276,14 +288,14 @@ def tables_of(session: ReadSession, transaction_ids: Collection[int]) -> list[in
 
 
 def tables_without_size(session: ReadSession) -> list[str]:
-    """Of those whose transactions tell no size the identifiers, as keys of their ``relations``."""
+    """Return the tables whose transactions withhold their size, as keys of ``relations``."""
     visibility, tables = session.visibility, all_tables(session)
     visibility.learn(tables)
     return [str(one) for one in tables if visibility.hides(one) or visibility.masked(one)]
 
 
 def all_tables(session: ReadSession) -> list[int]:
-    """Every table there is; asked only where something is hidden or masked."""
+    """Return the identifiers of all tables; empty where nothing is hidden."""
     if session.visibility.open:
         return []
     return [row[0] for row in session.rows("SELECT id FROM relation")]

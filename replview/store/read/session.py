@@ -1,7 +1,7 @@
-"""A session of the record: where statements run, and what may be seen of what they give.
+"""A session of the record runs queries, and knows what its reader may see.
 
-Every read of the record takes one. Commands of their own and Spark make a ``ReadSession`` of a
-plain psycopg connection; what has Django's connection makes a ``DjangoSession`` of it
+Every query of the record takes one. Management commands and Spark make a ``ReadSession`` of a plain
+psycopg connection. Code with Django's connection makes a ``DjangoSession``
 (``store.django_session``), so that its statements are counted, logged and bounded like all others.
 """
 
@@ -24,28 +24,33 @@ from psycopg.types.string import TextLoader
 from replview.store.read.visibility import Visibility, nobodys_visibility
 
 Parameters = Sequence[Any] | Mapping[str, Any]
-#: ``labels(relation, type's oid, enum's name)``: None where they cannot be read.
+#: Reads the labels of an enum from its source, by relation, type's oid and enum's name; None: they
+#: cannot be read.
 LabelReader = Callable[[int, int, str], Sequence[str] | None]
 
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|(s)|(%))")
-#: Session → the statements prepared in it.
+#: Names of the statements that are prepared in each connection.
 _prepared: "WeakKeyDictionary[psycopg.Connection[Any], set[str]]" = WeakKeyDictionary()
-#: Servers whose sessions have forgotten a statement: behind a pooler, not prepared.
+#: Servers behind a pooler, whose sessions lost a prepared statement: nothing is prepared there.
 _pooled: set[Hashable] = set()
 
 
 def array_text(numbers: Iterable[int]) -> str:
-    """An array as a parameter: of a list psycopg puts each element through regular expressions."""
+    """Return an array as a text parameter: psycopg puts each element of a list through regexes."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 class MomentLoader(TimestamptzLoader):
-    """``timestamptz`` by Python's own parser, five times as fast; infinity and BC by the other."""
+    """A loader of ``timestamptz`` that uses Python's parser, which is five times as fast.
 
-    #: Django puts in a loader of its own where this is not the zone it wants.
+    psycopg's parser takes over for infinity and years BC.
+    """
+
+    #: Django replaces the loader unless this is the time zone it expects.
     timezone = dt.UTC
 
     def load(self, data: Buffer) -> dt.datetime:
+        """Return the moment in UTC."""
         try:
             return dt.datetime.fromisoformat(bytes(data).decode()).astimezone(dt.UTC)
         except ValueError:
@@ -53,12 +58,12 @@ class MomentLoader(TimestamptzLoader):
 
 
 class ReadSession:
-    """A connection to the store with what may be seen: by default every table, no masked column."""
+    """A connection to the store and a visibility; by default every table, no masked column."""
 
-    #: What a failing statement raises, and one that fails for a value it read.
+    #: The error that any failing statement raises, and in ``data_error`` the one for a bad value.
     database_error: type[Exception] = psycopg.Error
     data_error: type[Exception] = psycopg.DataError
-    #: Reads the labels that an enum has on its source now; None: the source cannot be reached here.
+    #: Reads the current labels of an enum from its source; None: the source is out of reach here.
     read_labels: LabelReader | None = None
 
     def __init__(
@@ -69,33 +74,33 @@ class ReadSession:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection itself, for what is no query."""
+        """Return the connection itself, for operations other than queries."""
         assert self._connection is not None
         return self._connection
 
     @property
     def server(self) -> Hashable:
-        """What stands for the server, whatever the connection."""
+        """Return a key that identifies the server, whatever the connection."""
         info = self.connection.info
         return info.host, info.port, info.dbname
 
     @property
     def server_version(self) -> int:
-        """Return the server's version as libpq has it: 180004."""
+        """Return the server's version in libpq's form, such as 180004."""
         return self.connection.info.server_version
 
     @property
     def in_transaction(self) -> bool:
-        """An error would end a transaction that began elsewhere."""
+        """Return whether a transaction that the caller began is open: an error would abort it."""
         return self.connection.info.transaction_status != TransactionStatus.IDLE
 
     def source_ids(self) -> list[int] | None:
-        """The sources that are seen; None: all."""
+        """Return the sources that the reader may see; None: all."""
         seen = self.visibility.sources
         return None if seen is None else sorted(seen)
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a statement; its parameters are bound here, JSON comes as text."""
+        """Return the rows of a statement. The client binds parameters; JSON comes as text."""
         with psycopg.ClientCursor(self.connection) as cursor:
             cursor.adapters.register_loader("jsonb", TextLoader)
             cursor.adapters.register_loader("timestamptz", MomentLoader)
@@ -103,20 +108,20 @@ class ReadSession:
             return cursor.fetchall()
 
     def prepared_rows(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
-        """The same of a statement that names every partition of ``change``, with ``%s`` or
-        ``%(name)s``: planned once a session instead of at every use.
+        """Return the rows of a statement over all partitions of ``change``, prepared only once.
 
-        The planner takes 10 to 20 ms for a statement over ninety partitions and executes in 2: it
-        is prepared at its first use, with a plan that holds for any parameters, and only executed
-        afterwards. A PREPARE outlives a rollback; a closed session forgets it, and so do we. Each
-        use is one query; the first of a session costs two round trips more.
+        Parameters are ``%s`` or ``%(name)s``. The planner takes 10 to 20 ms for a statement over
+        ninety partitions, which executes in 2 ms. So a session prepares it at its first use, with a
+        plan for any parameters, and only executes it afterwards. A PREPARE outlives a rollback; a
+        closed session loses it. Each use is one query; the first of a session takes two more round
+        trips.
 
-        PREPARE in SQL, under a name made of the statement itself: behind a pooler that lends server
-        sessions out by transaction, psycopg's own ``_pg3_0`` may be another client's, and another
-        statement's.
+        The name of the prepared statement is a hash of its text. A pooler in transaction mode lends
+        server sessions to many clients, where psycopg's own ``_pg3_0`` may be another client's
+        statement.
 
-        The server deduces the parameters' types from the statement alone: one that says too little
-        (``%s IS NULL``) or two things (``%(n)s`` as a number and as a text) needs a cast.
+        The server deduces the parameters' types from the statement alone. A parameter of unclear
+        type (``%s IS NULL``), or of two (``%(n)s`` as a number and as a text), needs a cast.
         """
         if self.server in _pooled:
             return self.rows(statement, parameters or None)
@@ -132,31 +137,33 @@ class ReadSession:
         return self.rows(statement, parameters or None)
 
     def _prepare(self, name: str, text: str) -> None:
-        """Unless this session has done it; not counted among the queries."""
+        """Prepare the statement unless this session has it; this does not count as a query."""
         connection = self.connection
         known = _prepared.setdefault(connection, set())
         if name in known:
             return
         with self.errors():
-            # For the session: nothing else prepares any statement on these connections. Again for
-            # each statement: unlike a PREPARE it is taken back by a rollback.
+            # The setting applies to the whole session: nothing else prepares statements on these
+            # connections. It is repeated for each statement, since a rollback reverts it, unlike a
+            # PREPARE.
             connection.execute("SET plan_cache_mode = force_generic_plan")
             try:
                 connection.execute(f"PREPARE {name} AS {text}".encode())
             except DuplicatePreparedStatement:
-                # Another client's of the same pooler: the very same statement.
+                # Another client of the same pooler prepared the very same statement.
                 if self.in_transaction:
                     raise
         known.add(name)
 
     def _is_forgotten(self, error: Exception, name: str) -> bool:
-        """Whether it is not there, or no longer fits its tables, and can be run plainly."""
+        """Return whether the prepared statement is lost or outdated, so that the text can run."""
         cause = error.__cause__ or error
         if isinstance(cause, InvalidSqlStatementName):
             _pooled.add(self.server)
             return True
         if isinstance(cause, FeatureNotSupported):
-            # "cached plan must not change result type": a migration. Prepared anew at its next use.
+            # The error is "cached plan must not change result type", after a migration. The
+            # statement is prepared again at its next use.
             connection = self.connection
             _prepared.setdefault(connection, set()).discard(name)
             if not self.in_transaction:
@@ -165,17 +172,17 @@ class ReadSession:
         return False
 
     def errors(self) -> AbstractContextManager[object]:
-        """Have the block raise errors as ``rows`` raises them."""
+        """Return a context in which errors are raised as ``rows`` raises them."""
         return nullcontext()
 
     def savepoint(self) -> AbstractContextManager[object]:
-        """What fails within takes nothing else back."""
+        """Return a context whose failure rolls back no more than what ran within."""
         return self.connection.transaction() if self.in_transaction else nullcontext()
 
 
 @lru_cache(maxsize=256)
 def _numbered(statement: str) -> tuple[str, str, tuple[int | str, ...]]:
-    """The statement with ``$1``, its name, and which parameter each of these is."""
+    """Return the statement with ``$1``, its name, and the parameter of each number."""
     order: list[int | str] = []
 
     def number(found: re.Match[str]) -> str:

@@ -1,12 +1,12 @@
-"""Names and values as SQL text that any server reads alike, whatever its settings.
+"""SQL text for names and values, which every server reads alike, whatever its settings.
 
-Pure: nothing is executed here. The statements are for people to copy.
+Nothing is executed here. The statements are for people to copy.
 """
 
 import re
 
-#: Key words that cannot stand as a name without quotes (all that are not "unreserved").
-#: Source: PostgreSQL 18, pg_get_keywords().
+#: Key words that have to be quoted as a name (all but the "unreserved" ones). Source: PostgreSQL
+#: 18, pg_get_keywords().
 KEY_WORDS = frozenset(
     """
     all analyse analyze and any array as asc asymmetric authorization between bigint binary bit
@@ -30,7 +30,7 @@ _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+\Z")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?\Z")
 _WHOLE_TYPES = ("smallint", "integer", "bigint")
-#: Types whose values compare by ``=`` as written, without regard to a session's settings.
+#: Types whose text values can be compared by ``=``, independently of a session's settings.
 _COMPARABLE = (
     frozenset(
         """
@@ -47,24 +47,24 @@ _COMPARABLE = (
 
 
 def identifier(name: str) -> str:
-    """A name, quoted where it must be."""
+    """Return the name as an SQL identifier, quoted where necessary."""
     if _PLAIN_NAME.match(name) and name not in KEY_WORDS:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def table_name(schema: str | None, table: str) -> str:
-    """``public.orders``."""
+    """Return the SQL name of a table, such as ``public.orders``."""
     return f"{identifier(schema)}.{identifier(table)}" if schema else identifier(table)
 
 
 def comment(text: str) -> str:
-    """A line of comment, whatever the text holds: a name may have a line's end in it."""
+    """Return the text as one line of SQL comment: names may contain line breaks."""
     return "-- " + " ".join(text.split()) + "\n"
 
 
 def string(text: str) -> str:
-    """A string constant that reads alike under any ``standard_conforming_strings``."""
+    """Return a string constant with one meaning under any ``standard_conforming_strings``."""
     quoted = text.replace("'", "''")
     if "\\" in quoted:
         return " E'" + quoted.replace("\\", "\\\\") + "'"
@@ -72,13 +72,15 @@ def string(text: str) -> str:
 
 
 def base_type(type_name: str | None) -> str:
-    """``numeric`` of ``numeric(12,2)``, ``timestamp with time zone`` of ``timestamp(3) with …``."""
+    """Return a type's name without its modifier: ``numeric`` for ``numeric(12,2)``."""
     return re.sub(r"\s*\([^)]*\)", "", type_name or "")
 
 
 def literal(value: object, type_name: str | None = None) -> str:
-    """A value as the server wrote it, as a constant of its column's type: numbers and booleans
-    bare, everything else as a string, which takes the type where it is assigned or compared.
+    """Return a value, in the text form that the server sent, as an SQL constant.
+
+    Numbers and booleans are bare. Everything else is a string, which takes the column's type where
+    it is assigned or compared.
     """
     if value is None:
         return "NULL"
@@ -92,12 +94,16 @@ def literal(value: object, type_name: str | None = None) -> str:
 
 
 def equals(name: str, value: object, type_name: str | None, *, key: bool = False) -> str:
-    """A condition that a column has this value; a ``key`` column has an index, so it has ``=``."""
+    """Return the condition that a column has this value.
+
+    A ``key`` column is always compared by ``=``: it has an index, so its type has the operator.
+    """
     column = identifier(name)
     if value is None:
         return f"{column} IS NULL"
     known = base_type(type_name)
     if key or known.removesuffix("[]") in _COMPARABLE:
         return f"{column} = {literal(value, type_name)}"
-    # json, xml, point and composite types have no equality, or one that means something else.
+    # The types json and xml have no equality, and that of point or a composite type means something
+    # else.
     return f"{column}::text = {string(str(value)).lstrip()}"

@@ -1,6 +1,4 @@
-"""What the record can vouch for of one table: what the slot's publications published of it, look by
-look, and the baseline that was read.
-"""
+"""The coverage of one table: what the slot's publications published, and its last baseline."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -15,12 +13,13 @@ from replview.store.read.rows import Slot
 from replview.store.read.seen import seen_definition
 from replview.store.read.session import ReadSession
 
-#: Inserts, updates, deletes, truncates.
+#: The operations that publications can publish: insert, update, delete, truncate.
 OPERATIONS = "IUDT"
-#: More looks at one table's publishing are not told: publications that change daily are rare.
+#: Rows of ``publication_look`` that are read at most. A publication that changes more often is
+#: rare.
 _MOST_LOOKS = 200
 
-# A partitioned table that is published through its leaves has no entry of its own.
+# A partitioned table that is published as its leaf partitions has no entry of its own.
 _OF_TABLE = """
     SELECT p.first_seen_at, p.last_seen_at,
            (SELECT jsonb_agg(t) FROM jsonb_array_elements(p.facts->'tables') AS t
@@ -33,11 +32,11 @@ _OF_TABLE = """
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """What one look found of one table; of a partitioned one, what all its partitions have."""
+    """The publication of one table at one look; for a partitioned one, what all partitions have."""
 
     first_seen_at: dt.datetime
     last_seen_at: dt.datetime
-    #: Of I, U, D, T; empty: the table is not published.
+    #: Published operations, letters of ``OPERATIONS``; empty: the table is not published.
     operations: str = ""
     unpublished_columns: tuple[str, ...] = ()
     row_filter: str | None = None
@@ -45,40 +44,42 @@ class _Publishing:
 
 @dataclass(frozen=True, slots=True)
 class DoneBaseline:
+    """A finished baseline of a table."""
+
     pk: int
     rows: int
     finished_at: dt.datetime | None
-    #: As of where.
+    #: The position of the WAL as of which the rows were read.
     lsn: LSN | None
 
 
 @dataclass(frozen=True, slots=True)
 class TableCoverage:
-    """What the slot's publications published of one table, as far as looked at."""
+    """The publication of one table, as the looks at the slot's publications found it."""
 
     schema: str
     table: str
-    #: The first look at the publications; None: nobody has looked.
+    #: Time of the first look at the publications; None: there was none.
     known_since: dt.datetime | None
-    #: As the last look (of the time asked for) told; None: unknown.
+    #: True if the last look in the requested time found the table published; None: unknown.
     published: bool | None = None
-    #: Of I, U, D, T: what is not published now.
+    #: Letters of the operations that are not published.
     operations_missing: str = ""
     unpublished_columns: tuple[str, ...] = ()
-    #: Only rows for which this holds are published.
+    #: SQL condition of the row filter; only rows that meet it are published.
     row_filter: str | None = None
-    #: Since when it has been published as it is now, without a look that told otherwise.
+    #: Time of the first look from which on every look found at least what the last one found.
     published_since: dt.datetime | None = None
-    #: The last one that was done.
+    #: The last finished baseline.
     baseline: DoneBaseline | None = None
 
     @property
     def whole(self) -> bool:
-        """Every change of every row is published; columns may be missing."""
+        """Return whether every change of every row is published; columns may be missing."""
         return self.publishes(OPERATIONS)
 
     def publishes(self, operations: str) -> bool:
-        """Whether all changes of these operations are published, of every row."""
+        """Return whether all changes of these operations are published, for every row."""
         missing = set(operations) & set(self.operations_missing)
         return bool(self.published) and not missing and self.row_filter is None
 
@@ -91,7 +92,7 @@ def table_coverage(
     until: dt.datetime | None,
     baseline_id: int | None,
 ) -> TableCoverage:
-    """The table in the looks at the publications, as they were at the end of the time."""
+    """Return the coverage of a table at the end of the requested time."""
     wanted = {"slot": slot.pk, "schema": schema, "table": table, "name": f"{schema}.{table}"}
     looks = [
         _publishing(first, last, orjson.loads(entries) if isinstance(entries, str) else entries)
@@ -118,7 +119,7 @@ def table_coverage(
 def _seen_filter(
     session: ReadSession, slot: Slot, name: tuple[str, str], row_filter: str | None
 ) -> str | None:
-    """The filter; without its text where that may hold what nobody is to see, or whoever asks."""
+    """Return the row filter, without its text where the reader may not see the values in it."""
     visibility = session.visibility
     if row_filter is None or visibility.open:
         return row_filter
@@ -136,7 +137,7 @@ def _baseline(session: ReadSession, baseline_id: int) -> DoneBaseline | None:
 
 
 def _published_since(looks: Sequence[_Publishing]) -> dt.datetime | None:
-    """How far back the looks tell at least what the last one does; None: it tells nothing."""
+    """Return the first look since which all found at least what the last did; None: unpublished."""
     now = looks[0]
     if not now.operations:
         return None
@@ -153,7 +154,7 @@ def _published_since(looks: Sequence[_Publishing]) -> dt.datetime | None:
 def _publishing(
     first: dt.datetime, last: dt.datetime, entries: list[dict[str, Any]] | None
 ) -> _Publishing:
-    """One table's entry; of several partitions, what holds for all of them."""
+    """Return the publication of a table from its entries: for partitions, what all of them have."""
     if not entries:
         return _Publishing(first, last)
     operations = [o for o in OPERATIONS if all(o in entry["operations"] for entry in entries)]

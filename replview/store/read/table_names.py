@@ -16,13 +16,13 @@ _NAMES = """
     UNION
     SELECT schema, "table" FROM relation_version WHERE relation_id IN (SELECT id FROM mine)
 """
-#: Names of a filter with the schema and table of those that mean one.
+#: The table names of a filter, each with schema and table if it means exactly one.
 CHOSEN = """unnest(%(tables)s::text[], %(table_schemas)s::text[], %(table_names)s::text[])
     AS n (word, schema, name)"""
 
 
 def is_chosen_sql(row: str) -> str:
-    """The condition that a name of ``CHOSEN`` chooses a row with ``schema`` and ``"table"``."""
+    """Return the condition that a name of ``CHOSEN`` means a row's ``schema`` and ``"table"``."""
     return (
         f"CASE WHEN n.schema IS NULL THEN n.word = {row}.schema || '.' || {row}.\"table\" "
         f'ELSE n.schema = {row}.schema AND n.name = {row}."table" END'
@@ -30,7 +30,7 @@ def is_chosen_sql(row: str) -> str:
 
 
 def chosen_values(words: Iterable[str]) -> dict[str, list[str | None]]:
-    """The parameters of ``CHOSEN``."""
+    """Return the parameters of ``CHOSEN``."""
     found = chosen_tables(words)
     names = ("tables", "table_schemas", "table_names")
     return {name: [one[place] for one in found] for place, name in enumerate(names)}
@@ -50,14 +50,15 @@ _UNKNOWN = f"""
 def names_had(
     session: ReadSession, source_id: int, schema: str, table: str
 ) -> set[tuple[str, str]]:
-    """Every name that a table of this name has had in the record of a source, this one included."""
+    """Return every name a table of this name has had in the record of a source, with this one."""
     found = session.rows(_NAMES, {"source": source_id, "schema": schema, "table": table})
     return {(schema, table), *((row[0], row[1]) for row in found)}
 
 
 def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "") -> list[str]:
-    """Return the tables, of those that a filter names, of which a slot (``source/name``; empty:
-    every one) has no change, under any name they had.
+    """Return the table names of a filter of which a slot has no table, under any name it had.
+
+    ``slot`` is ``source/name``; empty: every slot.
     """
     if not names:
         return []
@@ -68,6 +69,6 @@ def unknown_tables(session: ReadSession, names: Collection[str], slot: str = "")
 
 
 def unknown_words(session: ReadSession, names: Collection[str], slot: str = "") -> str:
-    """``no change of a table public.ordres is recorded``; empty: all are known."""
+    """Return a sentence about table names that are not in the record; empty: all are."""
     unknown = unknown_tables(session, names, slot)
     return f"no change of a table {', '.join(unknown)} is recorded" if unknown else ""

@@ -1,7 +1,7 @@
-"""What to look for in the values of a row: ``status = paid and amount > 100``.
+"""Conditions on the values of a row, such as ``status = paid and amount > 100``.
 
-The words a person types, parsed into conditions; ``store.read.value_sql`` makes a predicate of
-them. Nothing here reaches SQL but as a parameter.
+The text that a person types is parsed into conditions; ``store.read.value_sql`` makes a predicate
+of them. User input reaches SQL only as a parameter.
 
 =====================================  ========================================================
 ``status = paid``, ``!=``              the column after the change (of a deleted row: before it)
@@ -12,8 +12,8 @@ them. Nothing here reaches SQL but as a parameter.
 ``status: pending -> paid``            from this value to that one; ``*`` is any, ``null`` SQL NULL
 =====================================  ========================================================
 
-Several are joined by ``and``. Values with blanks at their ends, quotes or the word *and* stand in
-single quotes (``''`` for one quote), column names with such in double quotes.
+Several conditions are joined by ``and``. Values with blanks at their ends, quotes or the word *and*
+stand in single quotes (``''`` for one quote); such column names stand in double quotes.
 """
 
 import re
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from replview.text.problem import CodedProblem
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "~")
-#: Longer text, or more conditions, is refused.
+#: Characters of a condition at most, and number of conditions at most.
 LONGEST = 2000
 MOST_CONDITIONS = 10
 
@@ -39,7 +39,7 @@ _PLAIN_COLUMN = re.compile(r"[^\s=<>!~:\"'→]+")
 
 
 class WhereProblem(CodedProblem, ValueError):
-    """What was typed is not understood; the text says why, in a sentence."""
+    """A condition that was not understood; the message says why, in one sentence."""
 
     code_of_all = "bad_condition"
     status = 400
@@ -47,7 +47,7 @@ class WhereProblem(CodedProblem, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value as the server writes it; None is SQL NULL."""
+    """A value in the server's text form; None is SQL NULL."""
 
     text: str | None
 
@@ -62,17 +62,19 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """One condition on one column."""
+
     column: str
     #: One of ``COMPARISONS``, ``is null``, ``is not null``, ``changed`` or ``->``.
     operator: str
-    #: What to compare with; of ``->`` the value after, where None is any.
+    #: The operand; for ``->`` the value after the change, where None is any value.
     value: Value | None = None
-    #: Of ``->``: the value before, None is any.
+    #: For ``->``: the value before the change; None is any value.
     before: Value | None = None
 
     @property
     def compares_both(self) -> bool:
-        """It asks what the row was before the change."""
+        """Return whether the condition also asks for the row before the change."""
         return self.operator in ("changed", "->")
 
     def __str__(self) -> str:
@@ -86,7 +88,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ValueFilter:
-    """Conditions that must all hold; none lets everything through."""
+    """Conditions that must all hold; an empty filter matches every row."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -121,11 +123,12 @@ class ValueFilter:
 
     @property
     def columns(self) -> list[str]:
+        """Return the columns that conditions name, without duplicates."""
         return list(dict.fromkeys(condition.column for condition in self.conditions))
 
     @property
     def compares_both(self) -> bool:
-        """Some condition asks what the row was before the change."""
+        """Return whether some condition also asks for the row before the change."""
         return any(condition.compares_both for condition in self.conditions)
 
 
@@ -166,7 +169,7 @@ def _transition(text: str, column: str, position: int) -> tuple[Condition, int]:
 
 
 def _side(text: str, position: int, bare: re.Pattern[str], column: str) -> tuple[Value | None, int]:
-    """One side of an arrow; None stands for any value."""
+    """Parse one side of an arrow; None stands for any value."""
     value, end = _value(text, position, bare, column)
     is_any = value.text == "*" and text[position : position + 1] == "*"
     return None if is_any else value, end

@@ -1,13 +1,13 @@
-"""Conditions on values as SQL over ``change``, compared as the columns' types.
+"""Conditions on values become SQL over ``change``, compared as the columns' types.
 
-Three-valued: NULL where the change alone does not tell, since the server did not send the value (an
-unchanged TOAST value, the old row) or the store holds a mark in its place. That is asked again with
-the row's before image filled in, by the same SQL.
+The SQL has three values. NULL means that the change alone cannot answer, since the server did not
+send the value (an unchanged TOAST value, the old row) or the store holds a mark in its place. Then
+the same SQL runs again with the row's before image filled in.
 
-Values are cast to their column's type, and PostgreSQL's own operator compares them. Their source
-has checked them; where a cast fails all the same, the careful form is asked instead, several times
-as slow: whether what is no value of the type matches is unknown. Text is ordered by its bytes
-(collation "C"), since a source's collation is not known here; an enum by its labels.
+Values are cast to their column's type and compared by PostgreSQL's operator. The source has
+validated them. If a cast fails all the same, the careful form is used, which is several times as
+slow and yields NULL for such a value. Text is ordered by its bytes (collation "C"), since the
+source's collation is unknown; an enum is ordered by its labels.
 """
 
 import re
@@ -23,19 +23,19 @@ from replview.store.read.seen import pattern_of
 from replview.store.read.session import ReadSession
 from replview.store.read.value_filter import Condition, Value, ValueFilter, WhereProblem
 
-#: Types of which equal values are printed alike: compared without reading each as its type.
+#: Types whose equal values have equal text, which can be compared without a cast.
 _ALIKE = re.compile(r'text|pg_catalog."(int[248]|oid|bool|uuid|text|varchar|name)"')
 _NUMERIC = 'pg_catalog."numeric"'
-#: Whole numbers of so many digits are of the type.
+#: Number of digits up to which every whole number is a value of the type.
 _DIGITS = {'pg_catalog."int2"': 4, 'pg_catalog."int4"': 9, 'pg_catalog."oid"': 9,
            'pg_catalog."int8"': 18}  # fmt: skip
-#: Such a number has fewer characters.
+#: Characters of a numeric value at most, in the careful form before PostgreSQL 16.
 _LONGEST_NUMBER = 400
 
 
 @dataclass(slots=True)
 class Predicate:
-    """SQL over ``change c`` and its named parameters."""
+    """A condition over ``change c`` as SQL, with its named parameters."""
 
     sql: str
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -48,12 +48,12 @@ def predicate_for(
     *,
     careful: bool = False,
 ) -> Predicate:
-    """The conditions over changes of these shapes of tables; a shape without one of the columns,
-    or with one of a type that what to compare with is no value of, has no match.
+    """Return the conditions as a predicate over changes of these shapes.
 
-    ``careful``: no value makes it fail. Raises ``WhereProblem`` where no shape has a column, where
-    what to compare with is no value of any type the column has, and where PostgreSQL, or the store,
-    cannot compare values of a type.
+    A shape has no match if it lacks one of the columns, or if the operand is no value of the
+    column's type. With ``careful``, no stored value makes the SQL fail. Raises ``WhereProblem``
+    where no shape has a column, where the operand is no value of any type the column has, and where
+    PostgreSQL or the store cannot compare values of a type.
     """
     bases, relations = _bases(shapes), _relations(shapes)
     while True:
@@ -61,7 +61,7 @@ def predicate_for(
         try:
             return _predicate(comparing, where, shapes)
         except _LabelsReadError as error:
-            # Every condition on the enum compares by the labels that it has now.
+            # Start again, so that every condition on the enum compares by its current labels.
             bases[error.type_oid] = {**bases[error.type_oid], "labels": error.labels}
             del relations[error.type_oid]
 
@@ -103,8 +103,9 @@ def equality(
     *,
     careful: bool = False,
 ) -> str:
-    """Return SQL that compares a text (SQL as well) with a value of the column, as its type does;
-    what it needs is added to the parameters. ``careful``: no text makes it fail.
+    """Return SQL that compares a text (given as SQL) with a value, as the column's type does.
+
+    Its parameters are added to ``parameters``. With ``careful``, no text makes it fail.
     """
     base = column.get("base")
     bases = {int(column["type_oid"]): base} if base else {}
@@ -112,7 +113,7 @@ def equality(
 
 
 def _bases(shapes: Iterable[VersionShape]) -> dict[int, dict[str, Any]]:
-    """What types of the source's own are made of; of an enum as last read, with most labels."""
+    """Return the base of each of the source's own types, by oid; for an enum, with most labels."""
     found: dict[int, dict[str, Any]] = {}
     for column in (column for shape in shapes for column in shape.columns if column.get("base")):
         base, oid = column["base"], int(column["type_oid"])
@@ -122,7 +123,7 @@ def _bases(shapes: Iterable[VersionShape]) -> dict[int, dict[str, Any]]:
 
 
 def _relations(shapes: Iterable[VersionShape]) -> dict[int, int]:
-    """A table that has a column of each of the source's own types: ``{type's oid: relation}``."""
+    """Return a table that has a column of each of the source's own types, by the type's oid."""
     own = ((column, shape) for shape in shapes for column in shape.columns if column.get("base"))
     return {int(column["type_oid"]): shape.relation_id for column, shape in own}
 
@@ -137,7 +138,7 @@ def _no_column(where: ValueFilter, shapes: Iterable[VersionShape]) -> str:
 
 
 def _all_of(comparing: "_Comparing", where: ValueFilter, shape: VersionShape) -> str | None:
-    """All conditions over one shape; None where it lacks a column."""
+    """Return all conditions over one shape; None where it lacks a column."""
     columns = {column["name"]: column for column in shape.columns}
     if any(name not in columns for name in where.columns):
         return None
@@ -152,7 +153,7 @@ def _all_of(comparing: "_Comparing", where: ValueFilter, shape: VersionShape) ->
 
 @dataclass(slots=True)
 class _Builder:
-    """One condition over one column of a shape."""
+    """A builder of SQL for one condition over one column of a shape."""
 
     comparing: "_Comparing"
     condition: Condition
@@ -160,7 +161,7 @@ class _Builder:
     column: dict[str, Any]
 
     def build(self, *, known_key: bool) -> str:
-        """``known_key``: the server would have sent the old value, had it changed."""
+        """Return the SQL; ``known_key``: the server sends the old value if this column changes."""
         operator, value = self.condition.operator, self.condition.value
         if operator == "changed":
             return self._changed(known_key)
@@ -183,7 +184,7 @@ class _Builder:
         return f"%(column{self.number})s"
 
     def _case(self, row: str, *, null: str, text: str) -> str:
-        """NULL where the value was not sent or is a mark."""
+        """Choose by the value's JSON type; NULL where the value was not sent or is a mark."""
         kind = f"jsonb_typeof({row}->{self._name})"
         return f"(CASE {kind} WHEN 'string' THEN {text} WHEN 'null' THEN {null} END)"
 
@@ -195,7 +196,7 @@ class _Builder:
         return self._case(row, null="FALSE", text=compared)
 
     def _changed(self, known_key: bool) -> str:
-        """A column absent from the new row is unchanged TOAST."""
+        """Return SQL for "it changed"; a column absent from the new row is unchanged TOAST."""
         unsent = "FALSE" if known_key else "NULL::boolean"
         new, old = f"c.new->{self._name}", f"c.old->{self._name}"
         return (
@@ -207,11 +208,11 @@ class _Builder:
 
 
 class _NoValueOfType(WhereProblem):
-    """What to compare with is no value of the column's type."""
+    """The operand of a comparison is no value of the column's type."""
 
 
 class _LabelsReadError(Exception):
-    """An enum has labels on its source that the record does not know."""
+    """An enum has labels on its source that the record does not know yet."""
 
     def __init__(self, type_oid: int, labels: Sequence[str]) -> None:
         super().__init__(type_oid)
@@ -221,19 +222,23 @@ class _LabelsReadError(Exception):
 
 @dataclass(slots=True)
 class _Comparing:
-    """Comparisons as SQL, for all conditions and shapes: each type is looked at once."""
+    """A builder of comparisons for all conditions and shapes; it queries each type only once."""
 
     session: ReadSession
     parameters: dict[str, Any]
     careful: bool
     bases: dict[int, dict[str, Any]]
-    #: Where the labels of an enum may be read again: its type's oid with a table that has it.
+    #: A table that has a column of each enum, by the type's oid: the labels can be read again
+    #: there.
     relations: dict[int, int] = field(default_factory=dict)
     _types: dict[tuple[object, ...], ColumnType | None] = field(default_factory=dict)
     _made: dict[tuple[object, ...], str | _NoValueOfType] = field(default_factory=dict)
 
     def compared(self, text: str, column: dict[str, Any], operator: str, value: str) -> str:
-        """``text``: SQL for a string; compared as the column's type. Raises ``WhereProblem``."""
+        """Return SQL that compares ``text`` (SQL for a string) as the column's type.
+
+        Raises ``WhereProblem``.
+        """
         if operator == "~":
             return f"{text} ILIKE {self._parameter(pattern_of(value))}"
         oid = int(column.get("type_oid") or 0)
@@ -263,7 +268,7 @@ class _Comparing:
         return made
 
     def _read_labels(self, oid: int) -> None:
-        """Raise ``_LabelsReadError`` where the enum has other labels now."""
+        """Raise ``_LabelsReadError`` if the enum has other labels on the source than known."""
         read = self.session.read_labels
         if read is None or oid not in self.relations:
             return
@@ -279,7 +284,10 @@ class _Comparing:
         return f"%({name})s"
 
     def _as_type(self, text: str, kind: ColumnType, sign: str, value: str) -> str:
-        """Raises ``NotOfTypeError``, and ``WhereProblem`` where the type has no such operator."""
+        """Return the comparison as SQL.
+
+        Raises ``NotOfTypeError``, and ``WhereProblem`` where the type has no such operator.
+        """
         if kind.labels is not None:
             if value not in kind.labels:
                 raise NotOfTypeError(kind.full)
@@ -290,14 +298,14 @@ class _Comparing:
         elif kind.sql in _DIGITS and not re.fullmatch(
             rf"\s*[-+]?[0-9]{{1,{_DIGITS[kind.sql]}}}\s*", value
         ):
-            # More than 1.5: PostgreSQL compares it as a number, too.
+            # Compare an integer column with an operand like 1.5 as numeric, as PostgreSQL does.
             kind = replace(kind, sql=_NUMERIC)
         made = f"format('%%s', typed.value::{kind.sql})"
         printed = checked(self.session, kind.sql, made, value)
         if not kind.ordered:
             self._operator_of(kind, sign)
         if kind.caseless:
-            # The built-in collation knows all letters, whatever the locale of this database.
+            # The built-in collation folds all letters, whatever the locale of this database.
             known = self.session.server_version >= 170000
             collation = ' COLLATE "pg_c_utf8"' if known else ""
             return f"lower({text}{collation}) {sign} lower({self._text(value)}{collation})"
@@ -313,7 +321,8 @@ class _Comparing:
         return f"{self._parameter(value)}::text"
 
     def _operator_of(self, kind: ColumnType, sign: str) -> None:
-        # Of arrays only a value has PostgreSQL look for the operator of their elements.
+        # For an array, PostgreSQL looks up the operator of its elements only if the value is not
+        # NULL.
         one = ("'{}'" if kind.is_array else "NULL") + f"::{kind.sql}"
         collation = ' COLLATE "C"' if kind.collatable else ""
         try:
@@ -343,7 +352,7 @@ def _some(labels: Sequence[str]) -> str:
 
 
 def _valid(session: ReadSession, text: str, type_name: str) -> str:
-    """Whether a text is of the type; before PostgreSQL 16 only plain numbers pass."""
+    """Return SQL that is true for a text of the type; before PostgreSQL 16 for plain numbers."""
     if session.server_version >= 160000:
         return f"pg_input_is_valid({text}, '{type_name}')"
     if type_name == _NUMERIC:

@@ -1,11 +1,11 @@
-"""What somebody may see of values: the tables of their rights, without masked columns.
+"""A ``Visibility`` decides which tables and columns the values that a reader gets may come from.
 
-A ``Visibility`` stands in the session that reads are given: of a request, a socket or a token what
-its user may see (``access.visibility``), else (commands, workers, Spark) every table, and still no
-masked column. Nearly always nothing is hidden or masked (``Visibility.open``).
+Each session of the record has one. For a request, a socket or a token it follows the user's rights
+(``access.visibility``); commands, workers and Spark see every table. Masked columns are hidden from
+all of them. Usually nothing is hidden or masked (``Visibility.open``).
 
-Rules and rights are read when first asked for, and again after a few seconds: a download or a
-socket that lasts for hours obeys a rule made meanwhile.
+Rules and rights are read at the first question, and again after a few seconds, so that a download
+or a socket that lasts for hours obeys a rule made meanwhile.
 """
 
 import time
@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 from replview.store.read import mask_rules
 
-#: What stands in a masked value's place, whether it was taken away at ingest or on display.
+#: Replaces a masked value, whether it was removed at ingest or is hidden on display.
 MASKED: dict[str, Any] = {"$masked": True}
-#: Said where a viewer has no right on the table.
+#: Message for a reader without a right on the table.
 NO_RIGHT = "no right to see values"
-#: Rules and rights that were read longer ago are read again.
+#: Seconds after which rules and rights are read again.
 FRESH_SECONDS = 3.0
 
 _FACTS = """
@@ -29,8 +29,8 @@ _FACTS = """
     LEFT JOIN relation_version v ON v.relation_id = r.id
     WHERE r.id = ANY(%s)
 """
-# Only columns that a rule may be of leave the server: a source may have made thousands of shapes
-# with more than a thousand columns.
+# The server returns only columns that a rule may match: a source may have made thousands of shapes
+# with more than a thousand columns each.
 _MASKABLE = """
     SELECT v.id, c->>'name', c->>'type' FROM relation_version v, jsonb_array_elements(v.columns) c
     WHERE v.id = ANY(%s) AND c->>'name' ~ %s
@@ -41,7 +41,7 @@ _NAMED = """
 """
 #: Shapes whose masked columns this process remembers, for all readers.
 _MOST_JUDGED = 100_000
-#: By the shape's identifier: what its masked columns were worked out from, and which they are.
+#: Masked columns of each shape, by its identifier, with the facts they were derived from.
 _judged: dict[int, tuple[object, frozenset[str]]] = {}
 _SOURCE_OF_INCARNATION = """
     SELECT s.source_id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id WHERE i.id = %s
@@ -50,23 +50,23 @@ _INCARNATION_OF = "SELECT incarnation_id FROM transaction WHERE id = %s"
 
 
 class Read(Protocol):
-    """Gives the rows of a statement."""
+    """A function that runs a statement and returns its rows."""
 
     def __call__(
         self, statement: str, parameters: Sequence[Any] | None = None, /
     ) -> list[tuple[Any, ...]]:
-        """Once, or many times."""
+        """Run the statement; it may be called any number of times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """What somebody may see, as it is now."""
+    """The tables and sources that one reader may see, and the mask rules, at one moment."""
 
-    #: The sources there are for them; None: all.
+    #: Identifiers of the visible sources; None: all.
     sources: frozenset[int] | None = None
-    #: Patterns of the tables of each source; None: all of all.
+    #: Patterns of the visible tables, by source; None: all tables of all sources.
     patterns: Mapping[int, tuple[str, ...]] | None = None
-    #: What nobody sees.
+    #: The mask rules, which apply to every reader.
     rules: tuple[mask_rules.Rule, ...] = ()
 
 
@@ -81,30 +81,35 @@ def read_rules(read: Read) -> tuple[mask_rules.Rule, ...]:
 
 
 def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
-    """Whether a pattern is of this table; only ``*`` means anything but itself."""
+    """Return whether one of the patterns matches this table; only ``*`` is a wildcard."""
     name = f"{schema}.{table}"
     return any(mask_rules.glob(pattern).fullmatch(name) for pattern in patterns)
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one table: all its versions count, and by all their names."""
+    """The known facts about one table: the union over all its versions and all their names."""
 
     hidden: bool = False
     masked: frozenset[str] = frozenset()
     source_id: int | None = None
-    #: Versions this was worked out from, by identifier and by number.
+    #: Versions that ``masked`` covers: their identifiers, and in ``numbers`` their numbers.
     versions: set[int] = field(default_factory=set)
-    #: Of those that were asked for, the masked columns they have.
+    #: The masked columns that a version has, by identifier, for versions that were asked for.
     masked_in: dict[int, frozenset[str]] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
 
 
 class Visibility:
+    """The rights of one reader: which tables are hidden, and which columns are masked.
+
+    Answers are remembered for ``FRESH_SECONDS``.
+    """
+
     __slots__ = ("_grants", "_known", "_messages", "_now", "_open", "_read_rows", "_until")
 
     def __init__(self, read_rows: Read, grants: Callable[[], Grants]) -> None:
-        """``grants`` gives what the asker may see now; ``read_rows`` reads the record."""
+        """Store the functions that return the reader's current rights and that query the record."""
         self._read_rows = read_rows
         self._grants = grants
         self._until = 0.0
@@ -115,37 +120,40 @@ class Visibility:
 
     @property
     def sources(self) -> frozenset[int] | None:
-        """The sources there are for the asker; None: all."""
+        """Return the identifiers of the sources that the reader may see; None: all."""
         self._refresh()
         return self._now.sources
 
     @property
     def open(self) -> bool:
-        """Whether nothing is hidden or masked."""
+        """Return whether nothing is hidden or masked."""
         if time.monotonic() >= self._until:
             self._refresh()
         return self._open
 
     @property
     def restricted(self) -> bool:
-        """Some table, or source, may be hidden."""
+        """Return whether some table or source may be hidden."""
         self._refresh()
         return self._now.sources is not None or self._now.patterns is not None
 
     def hides(self, relation_id: int, *, version: int | None = None) -> bool:
-        """No right on the table: values, keys and text of its rows are withheld."""
+        """Return whether the reader has no right on the table: values, keys, text are withheld."""
         return not self.open and self._of(relation_id, version=version).hidden
 
     def masked(
         self, relation_id: int, *, version: int | None = None, version_id: int | None = None
     ) -> frozenset[str]:
-        """Columns nobody sees; ``version`` (or its identifier): one that must be known of."""
+        """Return the masked columns of a table, over all its versions.
+
+        ``version`` (a number) or ``version_id`` names a version that the answer has to cover.
+        """
         if self.open:
             return frozenset()
         return self._of(relation_id, version=version, version_id=version_id).masked
 
     def masked_in(self, relation_id: int, version_id: int) -> frozenset[str]:
-        """Return those of ``masked`` that a row of this version has."""
+        """Return the columns of ``masked`` that a row of this version has."""
         masked = self.masked(relation_id, version_id=version_id)
         if not masked:
             return masked
@@ -156,12 +164,12 @@ class Visibility:
         return known[version_id]
 
     def hides_table(self, source_id: int, schema: str, table: str) -> bool:
-        """Whether a table is hidden that may not be in the record."""
+        """Return whether a table, which need not be in the record, is hidden."""
         patterns = self._patterns(source_id)
         return patterns is not None and not matches_table(patterns, schema, table)
 
     def _patterns(self, source_id: int) -> tuple[str, ...] | None:
-        """Of the tables of a source that are seen; None: all are."""
+        """Return the patterns of the visible tables of a source; None: all tables are visible."""
         self._refresh()
         if self._now.sources is not None and source_id not in self._now.sources:
             return ()
@@ -170,33 +178,36 @@ class Visibility:
     def masked_of_table(
         self, source_id: int, schema: str, table: str, columns: Iterable[Mapping[str, Any]]
     ) -> frozenset[str]:
-        """The same as ``masked`` of such a table; columns as ``relation_version`` keeps them."""
+        """Return the masked columns of a table that need not be in the record.
+
+        ``columns`` has the form of ``relation_version.columns``.
+        """
         self._refresh()
         named = mask_rules.named_columns(columns)
         return frozenset(mask_rules.masked_by(self._now.rules, source_id, schema, table, named))
 
     def hides_messages(self, source_id: int) -> bool:
-        """Not every table of the source may be seen: what its messages hold is withheld."""
+        """Return whether messages of the source are withheld: some of its tables are hidden."""
         patterns = self._patterns(source_id)
         return patterns is not None and not {"*", "*.*"}.intersection(patterns)
 
     @property
     def hides_some_messages(self) -> bool:
-        """Whether the messages of some source are hidden."""
+        """Return whether the messages of some source are withheld."""
         sources = self.sources
         if self._now.patterns is None:
             return sources is not None
         return sources is None or any(map(self.hides_messages, sources))
 
     def hides_message_in(self, transaction_id: int) -> bool:
-        """Whether a message in this transaction is hidden."""
+        """Return whether messages in this transaction are withheld."""
         if self.open or not self.restricted:
             return False
         incarnation_id = self._one(_INCARNATION_OF, transaction_id)
         return incarnation_id is None or self.hides_messages_of_incarnation(incarnation_id)
 
     def hides_messages_of_incarnation(self, incarnation_id: int) -> bool:
-        """The same, of messages of an incarnation of a slot, and of what was made of them."""
+        """Return whether messages of this incarnation, and what derives from them, are withheld."""
         if self.open or not self.restricted:
             return False
         if incarnation_id not in self._messages:
@@ -205,11 +216,11 @@ class Visibility:
         return self._messages[incarnation_id]
 
     def versions(self, relation_id: int) -> frozenset[int]:
-        """The identifiers of the shapes that ``masked`` knows of."""
+        """Return the identifiers of the versions that ``masked`` covers."""
         return frozenset() if self.open else frozenset(self._of(relation_id).versions)
 
     def learn(self, relation_ids: Collection[int]) -> None:
-        """Read what is not known yet of these tables, in one query."""
+        """Read in one query what is not known yet of these tables."""
         missing = [] if self.open else [r for r in relation_ids if r not in self._known]
         if missing:
             self._read(missing)
@@ -225,13 +236,13 @@ class Visibility:
         ):
             self._read([relation_id])
             known = self._known[relation_id]
-            # Of a version that is gone nothing more will be known.
+            # A version that was deleted is not queried again.
             known.numbers |= {version} if version is not None else set()
             known.versions |= {version_id} if version_id is not None else set()
         return known
 
     def _read(self, relation_ids: Collection[int]) -> None:
-        # A table that is not in the record any more: nobody can say what may be seen of it.
+        # A table that is no longer in the record is hidden: its rights cannot be checked.
         found = {relation_id: _Known(hidden=True) for relation_id in relation_ids}
         rows = self._read_rows(_FACTS, [list(relation_ids)])
         masked = self._masked_of_shapes([row for row in rows if row[4] is not None])
@@ -247,8 +258,9 @@ class Visibility:
         self._known |= found
 
     def _masked_of_shapes(self, rows: Sequence[tuple[Any, ...]]) -> dict[int, frozenset[str]]:
-        """Shape → its masked columns, of rows of ``_FACTS``; remembered as long as nothing that
-        they were worked out from is another.
+        """Return the masked columns of each shape in these rows of ``_FACTS``.
+
+        A result is remembered until one of the facts that it derives from changes.
         """
         rules = self._now.rules
         if not rules:
@@ -263,7 +275,8 @@ class Visibility:
             columns.setdefault(pk, []).append({"name": name, "type": kind})
         for pk in new:
             _, source_id, schema, table, own_schema, own_table, _ = wanted[pk]
-            # Versions keep the names of their time: what is masked under one stays so.
+            # A version keeps its table's name at that time: what is masked under either name stays
+            # masked.
             masked = frozenset[str]()
             for name in {(schema, table), (own_schema, own_table)}:
                 masked |= self.masked_of_table(source_id, *name, columns.get(pk, ()))
@@ -278,14 +291,14 @@ class Visibility:
         return int(found[0][0]) if found else None
 
     def forget(self) -> None:
-        """Read rules and rights anew at the next question: they were changed here."""
+        """Read rules and rights again at the next question, since this process changed them."""
         self._until = 0.0
 
     def _refresh(self) -> None:
         if time.monotonic() < self._until:
             return
         grants = self._grants()
-        # Tables, too: they get columns, and other names.
+        # Facts about tables are dropped, too: tables get new columns and new names.
         self._known, self._messages = {}, {}
         self._now = grants
         self._open = grants.sources is None and grants.patterns is None and not grants.rules

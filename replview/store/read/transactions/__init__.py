@@ -1,1 +1,1 @@
-"""Finding transactions by any filter, newest first."""
+"""Queries that list transactions by any filter, newest first."""

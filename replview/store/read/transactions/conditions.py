@@ -1,6 +1,6 @@
-"""A transaction filter as SQL: of rows, and of the blocks that may hold such rows.
+"""A transaction filter becomes SQL: conditions on rows, and on blocks that may hold such rows.
 
-Every value is a parameter; the texts here are put together from constants alone.
+Every value is a parameter; the SQL is built of constants alone.
 """
 
 from dataclasses import dataclass, field
@@ -29,18 +29,18 @@ from replview.store.read.transactions.transaction_filter import (
 )
 from replview.text.parsing import whole_number
 
-#: The moment by which one without a place stands among the others.
+#: SQL for the time that orders a transaction without a commit_seq: after its end, and while open.
 ENDED_TIME = "coalesce(t.ended_at, t.stored_at, t.received_at)"
 OPEN_TIME = "CASE WHEN t.state = 'prepared' THEN coalesce(t.prepared_at, t.received_at) ELSE t.received_at END"  # noqa: E501
 
 _CHANGES = "t.inserts + t.updates + t.deletes + t.truncates + t.messages"
 _PLACES = {"I": 0, "U": 1, "D": 2, "T": 3}
 _COUNTERS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages"}
-#: How far into a transaction a text is looked for in values.
+#: Number of a transaction's first changes whose values are searched for a text.
 TEXT_CHANGES = 200
 
-# Resolved by the statement itself, once, before it looks at any row.
-# A table is looked for under all names it had.
+# The statement resolves table names itself, once, before it reads any row. A name means every table
+# that has had it.
 _NAMED = f"""
     SELECT r.id FROM relation r JOIN {CHOSEN} ON {is_chosen_sql("r")}
     UNION SELECT v.relation_id FROM relation_version v JOIN {CHOSEN} ON {is_chosen_sql("v")}
@@ -55,31 +55,30 @@ _OF_ACTOR = (
 
 @dataclass(slots=True)
 class Conditions:
-    """What rows and blocks must fulfil, with the values of the parameters."""
+    """Conditions on rows and on blocks, with the values of their parameters."""
 
-    #: On ``transaction t``; each is true of every row that passes.
+    #: Conditions on ``transaction t``, all of which must hold.
     rows: list[str] = field(default_factory=list)
-    #: On ``history_block b``: false only where no transaction of the block passes.
+    #: Conditions on ``history_block b``, false only if no transaction of the block matches.
     blocks: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
-    #: On ``history_block b``: for each condition, how many of the block's transactions fulfil it,
-    #: about; what is not told of a condition is not counted on.
+    #: SQL over ``history_block b``: about how many of the block's transactions meet a condition.
     numbers: list[str] = field(default_factory=list)
-    #: Some condition has no such number.
+    #: True if some condition has no such number.
     uncounted: bool = False
-    #: Where an index of its own leads to the rows, others need hardly be looked at.
+    #: True if an index leads to the rows, so that few others are read.
     indexed: bool = False
-    #: One of them is true of each row that passes; each has an index of its own, in order.
+    #: Alternatives, each with its own index in order; every matching row meets exactly one.
     ways: tuple[str, ...] = ("true",)
-    #: Exactly one gid or xid.
+    #: True if the filter names one gid or xid.
     by_id: bool = False
-    #: Rows are looked at one by one: how many may be, is bounded.
+    #: True if rows are tested one by one; their number is then bounded.
     searches: bool = False
-    #: Values of changes are looked at.
+    #: True if values of changes are read.
     reads_values: bool = False
 
     def add(self, row: str, block: str = "", number: str = "", **values: Any) -> None:
-        """One more condition that rows are searched for."""
+        """Add a condition that rows are tested for one by one."""
         self.rows.append(row)
         if number:
             self.numbers.append(number)
@@ -92,14 +91,19 @@ class Conditions:
 
     @property
     def row_sql(self) -> str:
+        """Return all conditions on ``transaction t``."""
         return " AND ".join(self.rows) or "true"
 
     @property
     def any_way(self) -> str:
+        """Return the condition that one of ``ways`` holds."""
         return f"({' OR '.join(self.ways)})"
 
     def first_rows(self, limited: str) -> str:
-        """As a table: what begins with the first rows; ``limited``: all conditions, with order."""
+        """Return SQL of a table ``t`` with the first rows by each of ``ways``.
+
+        ``limited`` is the WHERE clause with all conditions, order and limit.
+        """
         read = "(SELECT * FROM transaction t WHERE {})".format
         return (
             f"({' UNION ALL '.join(read(limited.replace(self.any_way, w)) for w in self.ways)}) t"
@@ -107,20 +111,21 @@ class Conditions:
 
     @property
     def number_sql(self) -> str:
-        """How many of a block's transactions pass, about; of conditions that are independent."""
+        """Return SQL that estimates a block's matches, taking the conditions as independent."""
         if self.uncounted or self.indexed or not self.numbers:
             return "NULL"
         return " * ".join(f"(({number}) / {BLOCK}.0)" for number in self.numbers) + f" * {BLOCK}"
 
     @property
     def block_sql(self) -> str:
+        """Return all conditions on ``history_block b``."""
         return " AND ".join(self.blocks) or "true"
 
 
 def conditions_of(
     session: ReadSession, wanted: TransactionFilter, *, time: str = PLACED_TIME
 ) -> Conditions:
-    """The filter's conditions; ``time`` is the moment of the rows they are for."""
+    """Return the filter's conditions; ``time`` is SQL for the moment of the rows they apply to."""
     limits = text_limits(session, all_tables(session)) if wanted.text else TextLimits()
     found = limited_conditions(wanted, limits, time=time)
     if wanted.min_bytes and not session.visibility.open:
@@ -132,7 +137,7 @@ def conditions_of(
 def limited_conditions(
     wanted: TransactionFilter, limits: TextLimits, *, time: str = PLACED_TIME
 ) -> Conditions:
-    """Return the conditions with what a search for a text must leave out."""
+    """Return the filter's conditions, with the limits of a text search."""
     found = Conditions()
     _indexed(found, wanted)
     _states(found, wanted)
@@ -145,11 +150,11 @@ def limited_conditions(
 
 
 def _indexed(found: Conditions, wanted: TransactionFilter) -> None:
-    """Conditions that have an index with commit_seq as its last column."""
+    """Add the conditions that have an index with commit_seq as its last column."""
     for name, none in (("actor", UNKNOWN_ACTOR), ("origin", NO_ORIGIN)):
         value = getattr(wanted, name)
         if value and name == "actor":
-            # Or that of some of its changes.
+            # The actor may also be that of only some of its changes.
             named = [{"actor": None if value == none else value}]
             found.values["actors"] = orjson.dumps(named).decode()
         if value == none:
@@ -183,12 +188,12 @@ def _states(found: Conditions, wanted: TransactionFilter) -> None:
         found.add("t.state = ANY(%(states)s)", "b.states ?| %(placed)s", counted, states=states,
                   placed=[state for state in states if state in PLACED_STATES])  # fmt: skip
     else:
-        # Hidden; they have no place, so that blocks need not be asked.
+        # These are hidden. They have no commit_seq, so that blocks need no condition.
         found.rows.append("t.state NOT IN ('copying', 'discarded')")
 
 
 def _tables(found: Conditions, wanted: TransactionFilter) -> None:
-    """Tables and operations: something that is asked for, done to what is asked for."""
+    """Add the condition that one of the wanted operations was done to one of the wanted tables."""
     ops = "" if wanted.ops == OPERATIONS else wanted.ops
     if wanted.tables:
         found.values |= chosen_values(wanted.tables)
@@ -242,7 +247,7 @@ def _sizes(found: Conditions, wanted: TransactionFilter) -> None:
 
 
 def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
-    """From when to when, from where to where. A block across a bound is not counted on."""
+    """Add the bounds of time and LSN. A block that crosses a bound counts as holding no match."""
     for name, value, row, sign, reaches, within in (
         ("since", wanted.since_at, time, ">=", "last_time", "first_time"),
         ("until", wanted.until_at, time, "<", "first_time", "last_time"),
@@ -260,7 +265,7 @@ def _stretch(found: Conditions, wanted: TransactionFilter, time: str) -> None:
 
 
 def _text(found: Conditions, text: str, limits: TextLimits) -> None:
-    """In names, or in the values of a transaction's first changes that count."""
+    """Add the search for a text in names, and in values of a transaction's first changes."""
     names = " OR ".join(
         f"{name} ILIKE %(pattern)s"
         for name in ("t.gid", "t.actor", "t.origin", "t.xid::text", "t.commit_lsn::text")

@@ -1,9 +1,9 @@
-"""Finding transactions: newest first or back up from anywhere, by any filter, a page at a time.
+"""Lists of transactions: newest first or back up from any place, by any filter, page by page.
 
-Within an incarnation the order is that of commit_seq. Several incarnations, those that ended
-without a place in history (aborted, rolled back, their end unknown) and those still open are merged
-by their times. Nothing is counted, and no filter reads more than its time allows: then the answer
-says how far back was searched, and goes on from there.
+Within an incarnation commit_seq is the order. Several incarnations, transactions that ended without
+a commit_seq (aborted, rolled back, unknown end) and open ones are merged by their times. Nothing is
+counted, and no filter reads for longer than its time budget: then the answer says how far back it
+searched, and the next page goes on from there.
 """
 
 import datetime as dt
@@ -28,23 +28,26 @@ from replview.store.read.transactions.transaction_filter import (
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _END = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
-#: A date no transaction reaches, in microseconds since 1970; and the longest cursor that is read.
+#: A time that no transaction reaches, in microseconds since 1970.
 _END_US = 250_000_000_000_000_000
 _LONGEST = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """What is older than it: of each incarnation the transactions before a commit_seq, and of those
-    without a place the ones before a moment; all of what it does not name. ``str`` and ``parse``
-    carry it in an address.
+    """A place in the list; the page after it holds what is older.
+
+    That is, for each incarnation, the transactions before a commit_seq, and those without a
+    commit_seq before a moment. An incarnation that the cursor does not name is read from its newest
+    on. ``str`` and ``parse`` convert to and from the form in an address.
     """
 
-    #: An incarnation's identifier → commit_seq.
+    #: The commit_seq by incarnation identifier.
     seqs: dict[int, int] = field(default_factory=dict)
-    #: An incarnation's identifier → (stored_at, id), for those that ended without a place.
+    #: The place (stored_at, id) among transactions that ended without a commit_seq, by incarnation
+    #: identifier.
     ended: dict[int, Moment] = field(default_factory=dict)
-    #: For those that are open.
+    #: The place among open transactions.
     open: Moment | None = None
 
     def __str__(self) -> str:
@@ -55,7 +58,7 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ``ValueError`` for anything that ``str`` did not write."""
+        """Parse a cursor. Raises ``ValueError`` for anything that ``str`` did not write."""
         seqs: dict[int, int] = {}
         ended: dict[int, Moment] = {}
         open_: Moment | None = None
@@ -78,20 +81,23 @@ class Cursor:
 
 
 def cursor_at_time(session: ReadSession, moment: dt.datetime, slot: str = "") -> Cursor:
-    """The list that begins with the last transaction at or before a moment."""
+    """Return the cursor of the list that begins with the last transaction at or before a moment."""
     found = history_places.last_seqs_at_time(session, slot, moment)
     place = (min(max(moment, _EPOCH), _END) + _MICROSECOND, 0)
     return Cursor({key: seq + 1 for key, seq in found.items()}, dict.fromkeys(found, place), place)
 
 
 def cursor_at_lsn(session: ReadSession, lsn: LSN, slot: str = "") -> Cursor:
-    """The list that begins, in each incarnation that reaches it, with the commit at an LSN."""
+    """Return the cursor of the list that begins with the commit at an LSN.
+
+    It applies to incarnations that reach the LSN.
+    """
     found = history_places.first_seqs_from_lsn(session, slot, lsn)
     return Cursor(seqs={key: seq + 1 for key, seq in found.items()})
 
 
 def cursor_at_beginning(session: ReadSession, slot: str = "") -> Cursor:
-    """Before all there is: read backwards from here, the oldest come."""
+    """Return the cursor before all transactions: reading backwards from it yields the oldest."""
     ids = [each.id for each in history_places.incarnation_places(session, slot)]
     place = (_EPOCH, 0)
     return Cursor(dict.fromkeys(ids, 1), dict.fromkeys(ids, place), place)
@@ -106,17 +112,18 @@ class Found:
     """A page of transactions, newest first, and the cursors of the pages beside it."""
 
     rows: list[TransactionRow]
-    #: Read on from here; None at the end.
+    #: Cursor of the next, older page; None at the end.
     older: Cursor | None
-    #: Read back up (``backwards=True``) from here; None at the newest.
+    #: Cursor of the newer page, to be read with ``backwards=True``; None at the newest.
     newer: Cursor | None
-    #: How far was searched when the time was up; None where the page is complete.
+    #: Time down to which was searched when the budget was spent; None: the page is complete.
     searched_back_to: dt.datetime | None = None
-    #: False: the time was up; there may be more rows before ``searched_back_to``.
+    #: False if the budget was spent; there may be more rows before ``searched_back_to``.
     complete: bool = True
-    #: An incarnation's identifier → the slot's name and its number, of all that were looked at.
+    #: The slot's name and the incarnation's number, by incarnation identifier, of all that were
+    #: read.
     slots: dict[int, tuple[str, int]] = field(default_factory=dict)
-    #: ``{relation id: (schema, table)}`` of the slots in view, as many as were asked for.
+    #: ``{relation id: (schema, table)}`` of the listed slots, up to ``tables_most`` of each.
     tables: dict[int, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -130,10 +137,10 @@ def find_transactions(
     budget_seconds: float = 1.0,
     tables_most: int = 0,
 ) -> Found:
-    """The transactions that pass a filter, from a cursor on (None: the newest), newest first.
+    """Return the transactions that match, from a cursor on (None: the newest), newest first.
 
-    ``backwards`` reads the page before the cursor; ``tables_most``: so many names of each slot's
-    tables come with it. At least one stretch of history is looked through, whatever the budget.
+    ``backwards`` reads the page before the cursor; ``tables_most`` is the number of table names of
+    each slot that come with it. At least one range of history is read, whatever the budget.
     """
     deadline = time.monotonic() + budget_seconds
     reader = Reader(session, wanted, backwards=backwards, limit=limit, tables_most=tables_most)
@@ -158,7 +165,7 @@ def find_transactions(
 def _streams(
     reader: Reader, candidates: Sequence[FoundIncarnation], states: frozenset[str], at: Cursor
 ) -> list[Stream]:
-    """What the page is merged of: each incarnation's places and ends, and all that is open."""
+    """Return the streams that a page merges: each incarnation's commits and ends, and open ones."""
     backwards = reader.backwards
     streams: list[Stream] = []
     for rank, found in enumerate(reversed(candidates), start=1):
@@ -180,7 +187,7 @@ def _streams(
 def _merge(
     reader: Reader, streams: Sequence[Stream], limit: int, deadline: float
 ) -> tuple[list[TransactionRow], bool]:
-    """Rows in reading order, and whether the page is whole."""
+    """Return the rows in reading order, and whether the page is complete."""
     rows: list[TransactionRow] = []
     read = False
     while len(rows) < limit:
@@ -194,14 +201,14 @@ def _merge(
         heads = [stream for stream in streams if stream.rows]
         if not heads:
             break
-        # Going back up, the oldest comes next.
+        # Reading backwards, the oldest comes next.
         choose = min if reader.backwards else max
         rows.append(choose(heads, key=lambda stream: (stream.rows[0][0], stream.rank)).give())
     return rows, True
 
 
 def _cursor(before: Cursor, streams: Sequence[Stream]) -> Cursor:
-    """Where the next page begins; a place that was not read from stays as it was."""
+    """Return the cursor of the next page; a place that was not read from stays unchanged."""
     seqs, ended, open_ = dict(before.seqs), dict(before.ended), before.open
     for stream in streams:
         if isinstance(stream, PlacedStream):
@@ -216,7 +223,7 @@ def _cursor(before: Cursor, streams: Sequence[Stream]) -> Cursor:
 
 
 def _searched(session: ReadSession, streams: Sequence[Stream]) -> dt.datetime | None:
-    """The time down to which all incarnations were looked through."""
+    """Return the time down to which all incarnations were searched."""
     unfinished = [
         (stream.incarnation.id, stream.next_cut)
         for stream in streams

@@ -1,7 +1,7 @@
-"""The transaction before and after one, in commit order, among those that touched the same table.
+"""The transactions before and after one, in commit order, that touched the same table.
 
-Through the sums of a thousand places each (``models.sums``); what is not summed up yet is read
-itself, up to a bound.
+They are found by the sums of blocks (``store.models.sums``). Places that are not in the sums yet
+are read themselves, up to a bound.
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ from replview.store.read import history_places as places
 from replview.store.read.rows import Slot
 from replview.store.read.session import ReadSession
 
-#: Places read where nothing is summed up yet.
+#: Number of places that are read at most where the sums do not reach.
 _MOST_READ = 20_000
 _BLOCK = 1_000
 
@@ -30,7 +30,8 @@ _MARKS = f"""
     FROM (SELECT coalesce((SELECT rolled_seq FROM activity_mark
                            WHERE incarnation_id = %(incarnation)s), 0) AS seq) r
 """  # noqa: S608 (of constants)
-# A search takes its first step that finds something; those after it are not taken.
+# The ranges of a search are tried in order by coalesce(), which stops at the first one that finds a
+# row.
 _FOUND = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM transaction
      WHERE incarnation_id = %s AND commit_seq BETWEEN %s AND %s AND relations ? %s
      ORDER BY commit_seq {order} LIMIT 1)"""
@@ -38,8 +39,10 @@ _FOUND = """(SELECT jsonb_build_array(id, xid, gid, state, commit_seq) FROM tran
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
+    """A transaction before or after another."""
+
     id: int
-    #: Its gid, else its xid, else its place in history.
+    #: Its gid, else its xid, else its state and commit_seq.
     name: str
 
 
@@ -56,11 +59,12 @@ class Neighbours:
 def neighbours_of(
     session: ReadSession, incarnation_id: int, commit_seq: int, relation_id: int
 ) -> Neighbours:
-    """The nearest transactions that touched the table, in the same incarnation of the slot."""
+    """Return the nearest transactions of the same incarnation that touched the table."""
     wanted = {"incarnation": incarnation_id, "seq": commit_seq, "relation": relation_id}
     [(rolled, earlier, later, last)] = session.rows(_MARKS, wanted)
     block = commit_seq // _BLOCK
-    # What is nearest, then the block that knows the table; what is not summed up is read.
+    # Search the rest of this block first, then the nearest block with changes of the table, and
+    # last the places that are not in the sums yet.
     low = block * _BLOCK if commit_seq <= rolled else max(rolled + 1, commit_seq - _MOST_READ)
     before, after = [(low, commit_seq - 1)], list[tuple[int, int]]()
     cut_before = commit_seq > rolled and low > rolled + 1
@@ -87,8 +91,10 @@ def neighbours_of(
 def versions_around(
     session: ReadSession, slot: Slot, incarnation_id: int, relation_id: int, at: dt.datetime | LSN
 ) -> tuple[int | None, int | None]:
-    """The shapes of a table in the last transaction that touched it by a moment (or LSN) and in the
-    first one after it; None: there is none, or it was not found.
+    """Return the shapes of a table before and after a moment or an LSN.
+
+    These are the shapes in the last transaction that touched the table by then, and in the first
+    one after it; None: there is none, or it was not found.
     """
     if isinstance(at, LSN):
         later = places.first_seqs_from_lsn(session, str(slot), LSN(at + 1)).get(incarnation_id)

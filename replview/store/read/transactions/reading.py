@@ -1,4 +1,4 @@
-"""The statements behind a list of transactions: one for all incarnations, bounded in each."""
+"""SQL behind a list of transactions: one statement for all incarnations, bounded in each."""
 
 import datetime as dt
 import time
@@ -31,7 +31,7 @@ from replview.store.read.transactions.streams import (
 )
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 
-#: Candidate blocks that are noted at once.
+#: Candidate blocks that one statement returns at most.
 _BLOCKS_LIMIT = 2000
 _END_OF_TIME = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
 _LAST_ID = (1 << 63) - 1
@@ -70,7 +70,7 @@ _IN_RANGE = """
     t.incarnation_id = r.incarnation AND t.commit_seq BETWEEN r.low AND r.high
     AND {conditions} ORDER BY t.commit_seq {direction} LIMIT %(limit)s
 """
-# The states are repeated literally: that is how the planner knows the partial indexes apply.
+# The states are literals, so that the planner can use the partial indexes.
 _ENDED = """
     SELECT -r.n, {time}, t.stored_at, {columns}
     FROM unnest(
@@ -83,7 +83,8 @@ _ENDED = """
           AND (t.stored_at, t.id) {strictly} (r.at, r.id) AND {conditions}
         ORDER BY t.stored_at {direction}, t.id {direction} LIMIT %(limit)s) t
 """
-# One that is received anew is shown as it was, once it has come whole.
+# A streamed transaction in state "receiving" is being received again: until it is complete, its
+# earlier row is shown.
 _OPEN = """
     SELECT 0, m.at, m.at, {columns}
     FROM transaction t CROSS JOIN LATERAL (SELECT {time} AS at) m
@@ -104,16 +105,14 @@ _TIME_AT = f"""
 
 @dataclass(slots=True)
 class FoundIncarnation:
-    """An incarnation with the blocks to read, in order, and about how many rows each holds, or
-    None.
-    """
+    """An incarnation with the blocks to read, in order, each with its expected rows, if known."""
 
     incarnation: IncarnationPlaces
     blocks: list[tuple[int, float | None]]
 
 
 def time_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> dt.datetime | None:
-    """The latest time at these (incarnation, commit_seq)."""
+    """Return the latest time at these (incarnation, commit_seq)."""
     if not places:
         return None
     incarnations, seqs = zip(*places, strict=True)
@@ -122,7 +121,7 @@ def time_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> dt.datet
 
 
 class Reader:
-    """Reads what one filter wants, in one direction."""
+    """A reader of the transactions that match one filter, in one direction."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class Reader:
         tables_most: int = 0,
     ) -> None:
         self._session, self.wanted = session, wanted
-        #: Of each slot in view, so many tables by name: ``{relation id: (schema, table)}``.
+        #: Tables of each listed slot, up to ``tables_most``: ``{relation id: (schema, table)}``.
         self.tables: dict[int, tuple[str, str]] = {}
         self._tables_most = tables_most
         self.backwards, self.limit = backwards, limit
@@ -147,7 +146,7 @@ class Reader:
                 conditions.searches = False
 
     def incarnations(self, cuts: dict[int, int]) -> list[FoundIncarnation]:
-        """The incarnations of the slot, the newest first, each with its candidate blocks."""
+        """Return the incarnations of the slot, newest first, each with its candidate blocks."""
         blocks = "SELECT NULL::bigint[] WHERE false"
         if self.placed.searches:
             cut = f"c.cut / {BLOCK}"
@@ -167,7 +166,7 @@ class Reader:
         for *_, tables in rows:
             self.tables |= {int(pk): (schema, table) for pk, schema, table in tables or ()}
         self._tables_most = 0
-        # An identifier leads to its few transactions before any row is looked at.
+        # A gid or xid is resolved to its few transactions before any row is read.
         for conditions in (self.placed, self._ended, self._open) if by_id else ():
             conditions.rows.append("t.id = ANY(%(ids)s)")
             conditions.values["ids"] = rows[0][7] if rows else []
@@ -177,7 +176,7 @@ class Reader:
         ]
 
     def set_blocks(self, stream: PlacedStream, found: FoundIncarnation) -> None:
-        """Where to look in an incarnation: its candidates, and all that is not summed up yet."""
+        """Give a stream the blocks to read: its candidates, and all that are not in the sums."""
         if not self.placed.searches:
             return
         stream.searches = True
@@ -196,7 +195,7 @@ class Reader:
         stream.settle()
 
     def _more_blocks(self, streams: Sequence[PlacedStream]) -> None:
-        """For those that have looked through all their candidates, and these were not all."""
+        """Give the next candidate blocks to streams whose list of them was cut off."""
         spent = {one.incarnation.id: one for one in streams if one.searches and not one.blocks}
         if spent:
             for found in self.incarnations({key: one.next_cut for key, one in spent.items()}):
@@ -204,13 +203,13 @@ class Reader:
                     self.set_blocks(spent[found.incarnation.id], found)
 
     def fill(self, streams: Sequence[Stream]) -> None:
-        """One statement for all streams that need rows."""
+        """Read rows for all streams that need some, by one statement."""
         placed = [one for one in streams if isinstance(one, PlacedStream)]
         unplaced = [one for one in streams if isinstance(one, UnplacedStream)]
         ended = [one for one in unplaced if one.incarnation is not None]
         opened = [one for one in unplaced if one.incarnation is None]
         self._more_blocks(placed)
-        # A little more than the page, as the numbers are rough.
+        # Aim at a little more than a page, as the expected numbers are rough.
         wanted = self.limit + self.limit // 2 + 5
         plans = [(stream, ranges) for stream in placed if (ranges := stream.next_ranges(wanted))]
         parts: list[str] = []
@@ -237,7 +236,7 @@ class Reader:
         for stream in placed:
             stream.pace(time.monotonic() - started)
 
-    #: The incarnations whose open transactions are wanted.
+    #: Incarnations whose open transactions are listed.
     open_incarnations: list[int]
 
     @property
@@ -261,7 +260,7 @@ class Reader:
         ended: list[UnplacedStream],
         opened: list[UnplacedStream],
     ) -> None:
-        """To each stream its rows, in its order: a union promises none."""
+        """Give each stream its rows in its order, which a UNION ALL does not promise."""
         by_number: dict[int, list[tuple[dt.datetime, dt.datetime, TransactionRow]]] = {}
         learn_touched(rows, self._session.visibility, before=3)
         for number, at, mark, *values in rows:

@@ -1,6 +1,7 @@
-"""Where transactions are read from, each in its own order: an incarnation's history, those that
-ended without a place in it, and those that are open. ``store.read.transactions.listing`` merges
-them.
+"""Sources of a list of transactions, each with its own order.
+
+They are an incarnation's history, the transactions that ended without a commit_seq, and the open
+ones. ``store.read.transactions.listing`` merges them.
 """
 
 import datetime as dt
@@ -11,46 +12,47 @@ from itertools import accumulate
 from replview.store.read.history_places import BLOCK, IncarnationPlaces
 from replview.store.read.rows import TransactionRow
 
-#: A place among transactions that have no commit_seq: when, and which.
+#: A place among transactions without a commit_seq: (time, identifier).
 Moment = tuple[dt.datetime, int]
 LONG_AGO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: Places of history; both ends belong to it.
+#: First and last commit_seq of a range.
 Range = tuple[int, int]
 
-#: How much of history one statement looks through at first, then by how long that took.
+#: Places that the first statement reads; the next read more or less, by the time it took.
 FIRST_CHUNK = 16 * BLOCK
 FIRST_CHUNK_OF_VALUES = 500
 _LARGEST_CHUNK = 1000 * BLOCK
 SMALLEST_CHUNK = 50
 _WANTED_SECONDS = 0.06
-#: Ranges of one statement.
+#: Ranges that one statement reads at most.
 _RANGES = 200
-#: More to look through at first to fill the page, where it is known what each block holds.
+#: Places that may be read beyond a chunk to fill the page, where the content of blocks is known.
 _FULL_PAGE = 48 * BLOCK
-#: Where the first held less than this share of what was expected, no number is believed any more.
+#: Share of the expected rows below which expected numbers are no longer used.
 _BELIEVED = 0.25
 
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """Some rows that were read, in reading order, and whether there are more."""
+    """Rows that were read, in reading order, and whether there are more."""
 
     backwards: bool
-    #: Among rows of one moment.
+    #: Orders rows of the same moment.
     rank: int
     rows: deque[tuple[dt.datetime, TransactionRow]] = field(default_factory=deque, kw_only=True)
     exhausted: bool = field(default=False, kw_only=True)
 
     @property
     def needs_rows(self) -> bool:
-        """Whether its next row is not known yet."""
+        """Return whether rows must be read before the next one is known."""
         return not self.rows and not self.exhausted
 
     def give(self) -> TransactionRow:
+        """Remove and return the next row."""
         return self.rows.popleft()[1]
 
     def _keep(self, found: list[tuple[dt.datetime, TransactionRow]]) -> None:
-        """Take rows in; going back up, a row stands no later than those newer than it."""
+        """Add rows; read backwards, a row gets no later time than the rows newer than it."""
         if self.backwards:
             moments = list(accumulate((at for at, _ in reversed(found)), min))[::-1]
             found = [(at, row) for at, (_, row) in zip(moments, found, strict=True)]
@@ -63,15 +65,15 @@ class PlacedStream(Stream):
 
     incarnation: IncarnationPlaces
     cut: int | None = None
-    #: Whether rows are searched for, in ``blocks``: those that may hold some, in reading order.
+    #: True if rows are searched for in ``blocks``, the blocks that may hold some, in reading order.
     searches: bool = False
     blocks: deque[int] = field(default_factory=deque)
-    #: How many rows they hold, about, as far as known; and how many the last statement sought.
+    #: Expected rows of each block, where known; and in ``hoped`` those of the last statement.
     expected: dict[int, float] = field(default_factory=dict)
     hoped: float = 0.0
-    #: ``blocks`` ends here because there would be too many.
+    #: True if ``blocks`` was cut off because there were too many.
     blocks_cut: bool = False
-    #: Places not looked at yet.
+    #: First and last place that was not read yet.
     low: int = 1
     high: int = 0
     chunk: int = FIRST_CHUNK
@@ -85,13 +87,14 @@ class PlacedStream(Stream):
         self.exhausted = self.low > self.high
 
     def begin(self, *, reads_values: bool, indexed: bool) -> None:
+        """Choose the size of the first chunk by the cost of reading a row."""
         if reads_values:
             self.chunk = FIRST_CHUNK_OF_VALUES
         elif indexed:
             self.chunk = 12 * FIRST_CHUNK
 
     def next_ranges(self, wanted: int) -> list[Range]:
-        """What to look through next, in reading order, where so many rows are wanted."""
+        """Return the ranges to read next, in reading order, to find ``wanted`` rows."""
         if not self.searches:
             return [(self.low, self.high)]
         found: list[Range] = []
@@ -108,7 +111,7 @@ class PlacedStream(Stream):
             if high - low >= room:
                 low, high = (low, low + room - 1) if self.backwards else (high - room + 1, high)
             left -= high - low + 1
-            # What a block holds may stand anywhere in it.
+            # A block's rows may lie anywhere in it.
             hoped += self.expected.get(block, 0.0) * (high - low + 1) / BLOCK
             if found and high == found[-1][0] - 1:
                 found[-1] = (low, found[-1][1])
@@ -122,7 +125,7 @@ class PlacedStream(Stream):
     def take(
         self, ranges: list[Range], found: list[list[tuple[dt.datetime, TransactionRow]]], limit: int
     ) -> None:
-        """Each range's rows (``limit``: it may have more)."""
+        """Add the rows of each range; a range with ``limit`` rows may have more."""
         kept: list[tuple[dt.datetime, TransactionRow]] = []
         for (low, high), rows in zip(ranges, found, strict=True):
             kept += rows
@@ -139,7 +142,7 @@ class PlacedStream(Stream):
         self.settle()
 
     def _correct(self, found: int) -> None:
-        """So many rows were found: what the other blocks hold is as far off."""
+        """Scale the expected rows of the remaining blocks by the share that was found."""
         share = found / self.hoped if self.hoped else 0.0
         if share < _BELIEVED:
             self.expected.clear()
@@ -154,7 +157,7 @@ class PlacedStream(Stream):
         self.exhausted = self.low > self.high
 
     def settle(self) -> None:
-        """Drop the blocks that were looked through; with the last one all of it was."""
+        """Drop the blocks that were read; the stream is exhausted when none is left."""
         if not self.searches or self.exhausted:
             return
         while self.blocks:
@@ -166,13 +169,13 @@ class PlacedStream(Stream):
             self.exhausted = True
 
     def pace(self, seconds: float) -> None:
-        """The last statement took so long: the next looks through more, or less."""
+        """Set the size of the next chunk by the seconds that the last statement took."""
         factor = min(max(_WANTED_SECONDS / max(seconds, 0.001), 0.25), 16.0)
         self.chunk = int(min(max(self.chunk * factor, SMALLEST_CHUNK), _LARGEST_CHUNK))
 
     @property
     def next_cut(self) -> int:
-        """Between what was given out or looked through and what was not."""
+        """Return the commit_seq between what was given out or read and the rest."""
         if self.rows:
             seq = self.rows[0][1].commit_seq or 0
             return seq if self.backwards else seq + 1
@@ -183,13 +186,13 @@ class PlacedStream(Stream):
 
 @dataclass(slots=True, eq=False)
 class UnplacedStream(Stream):
-    """Those of an incarnation that ended without a place, or (None) open ones; from ``cut`` on."""
+    """Transactions of an incarnation that ended without a commit_seq, or (None) open ones."""
 
     incarnation: IncarnationPlaces | None
     cut: Moment | None
-    #: Where reading goes on: before it, or from it on when going back up.
+    #: Place from which reading goes on: before it, or backwards from it on.
     at: Moment | None = None
-    #: Of each row read: the moment it is ordered by.
+    #: The moment that orders each row, by transaction identifier.
     _marks: dict[int, dt.datetime] = field(default_factory=dict)
     _given: Moment | None = None
 
@@ -200,7 +203,7 @@ class UnplacedStream(Stream):
     def take(
         self, found: list[tuple[dt.datetime, dt.datetime, TransactionRow]], limit: int
     ) -> None:
-        """Rows with the moment they are shown at and the one they are ordered by."""
+        """Add rows, each with the moment it is shown at and the one it is ordered by."""
         self.exhausted = len(found) < limit
         for _, mark, row in found:
             self._marks[row.id] = mark
@@ -208,13 +211,14 @@ class UnplacedStream(Stream):
         self._keep([(at, row) for at, _, row in found])
 
     def give(self) -> TransactionRow:
+        """Remove and return the next row, and note its place."""
         row = Stream.give(self)
         self._given = (self._marks[row.id], row.id)
         return row
 
     @property
     def next_cut(self) -> Moment | None:
-        """Between what was given out and what was not."""
+        """Return the place between what was given out and the rest."""
         if self.rows:
             row = self.rows[0][1]
             return (self._marks[row.id], row.id if self.backwards else row.id + 1)

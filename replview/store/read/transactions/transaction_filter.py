@@ -1,4 +1,4 @@
-"""Which transactions somebody wants to see: the same words in pages, the API and the CLI."""
+"""A transaction filter has the same parameters in pages, the API and the command line."""
 
 import datetime as dt
 import re
@@ -16,18 +16,18 @@ from replview.text.parsing import (
     whole_number,
 )
 
-#: In the order toolbars show them: inserts, updates, deletes, truncates, messages, snapshots.
+#: Operations in the order of toolbars: insert, update, delete, truncate, message, snapshot.
 OPERATIONS = "IUDTMS"
-#: In ``actor``: nobody was named. In ``origin``: written on the source itself.
+#: Value of ``actor`` for an unknown one, and of ``origin`` for none (written on the source itself).
 UNKNOWN_ACTOR = "?"
 NO_ORIGIN = "-"
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
-#: These have a place in history.
+#: States with a commit_seq.
 PLACED_STATES = ("committed", "message", "skipped", "snapshot")
-#: Ended without one.
+#: States of transactions that ended without a commit_seq.
 ENDED_STATES = ("aborted", "rolled back", "unknown")
-#: In ``states``: whatever is still open.
+#: Value of ``states`` that stands for all of ``OPEN_STATES``.
 OPEN = "open"
 STATES = (*OPEN_STATES, *PLACED_STATES, *ENDED_STATES)
 
@@ -42,37 +42,41 @@ _UNIT_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFilter:
-    """An empty filter lets everything through that is not hidden (half received, being copied)."""
+    """Conditions on transactions; an empty filter matches all that are not hidden.
+
+    Hidden are half received ones and baselines still being read.
+    """
 
     #: ``source/name``; empty: all slots.
     slot: str = ""
-    #: As ``read_table_word`` gives them; a transaction that touched one of them passes.
+    #: Names in the form of ``read_table_word``; a transaction that touched one of these tables
+    #: matches.
     tables: tuple[str, ...] = ()
-    #: Some of ``OPERATIONS``; with tables, done to one of them.
+    #: Letters of ``OPERATIONS``; with ``tables``, done to one of them.
     ops: str = OPERATIONS
     states: tuple[str, ...] = ()
     actor: str = ""
     origin: str = ""
-    #: In gid, xid, actor, origin, table names, and in the values of the first 200 changes.
+    #: Text to find in gid, xid, actor, origin, table names and values of the first 200 changes.
     text: str = ""
-    #: Exactly this gid or xid.
+    #: A gid or an xid that must be equal.
     id: str = ""
-    #: What aborted subtransactions took away is not counted.
+    #: Number of changes at least, without those of aborted subtransactions.
     min_changes: int = 0
     min_bytes: int = 0
-    #: Seconds it was (or has been) prepared.
+    #: Seconds at least that it was, or has been, prepared.
     prepared_min: int = 0
-    #: As given: an ISO time (without a zone: UTC), or an age like ``2h`` or ``7d``.
+    #: An ISO time (without a zone: UTC) or an age like ``2h`` or ``7d``, as given.
     since: str = ""
     until: str = ""
     from_lsn: LSN | None = None
     to_lsn: LSN | None = None
-    #: The words that were not understood, and therefore left out.
+    #: Names of the parameters that were not understood, and therefore ignored.
     misread: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> Self:
-        """Read an address's parameters or a command's options."""
+        """Read the parameters of an address or the options of a command."""
         given = {name: _clean(words.get(name)) for name in WORDS}
         read: dict[str, Any] = {
             "slot": given["slot"],
@@ -97,7 +101,7 @@ class TransactionFilter:
         return cls(**read, misread=tuple(misread))
 
     def words(self) -> dict[str, str]:
-        """Return the words that are set, as ``from_words`` reads them."""
+        """Return the parameters that are set, in the form that ``from_words`` reads."""
         words = {name: _word(getattr(self, "text" if name == "q" else name)) for name in WORDS}
         if self.ops == OPERATIONS:
             words["ops"] = ""
@@ -105,15 +109,17 @@ class TransactionFilter:
 
     @property
     def since_at(self) -> dt.datetime | None:
-        """The moment ``since`` means now."""
+        """Return the moment that ``since`` means now."""
         return read_time(self.since)
 
     @property
     def until_at(self) -> dt.datetime | None:
+        """Return the moment that ``until`` means now."""
         return read_time(self.until)
 
     @property
     def wanted_states(self) -> frozenset[str]:
+        """Return the states that match, with ``OPEN`` resolved; all if none is named."""
         if not self.states:
             return frozenset(STATES)
         more = OPEN_STATES if OPEN in self.states else ()
@@ -121,11 +127,11 @@ class TransactionFilter:
 
     @property
     def narrowed(self) -> bool:
-        """Something beyond the slot is asked for."""
+        """Return whether the filter has a condition other than the slot."""
         return bool(self.words().keys() - {"slot"})
 
 
-#: In the order they stand in an address.
+#: Names of the parameters, in the order of an address.
 WORDS = tuple(
     "q" if one.name == "text" else one.name
     for one in fields(TransactionFilter)
@@ -134,8 +140,9 @@ WORDS = tuple(
 
 
 def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
-    """A moment from an ISO time (without a zone: UTC), an age, or a time of day (the last such in
-    UTC); None where it is none of them.
+    """Parse an ISO time (without a zone: UTC), an age, or a time of day; None: the text is none.
+
+    A time of day means the last such moment, in UTC.
     """
     now = now or dt.datetime.now(dt.UTC)
     text = text.strip()
@@ -145,7 +152,7 @@ def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
             return moment if moment <= now else moment - dt.timedelta(days=1)
         if age := _RELATIVE.fullmatch(text):
             return now - dt.timedelta(seconds=int(age[1]) * _UNIT_SECONDS[age[2]])
-        # A plus sign in an address becomes a space.
+        # A plus sign in an address arrives as a space.
         moment = dt.datetime.fromisoformat(_ZONE_AFTER_SPACE.sub(r"\1+\2", text))
         return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
     except (ValueError, OverflowError):
@@ -153,7 +160,7 @@ def read_time(text: str, now: dt.datetime | None = None) -> dt.datetime | None:
 
 
 def _clean(word: object) -> str:
-    """A word as text; a list is taken as its members with commas."""
+    """Return the value as text; the members of a list are joined by commas."""
     if isinstance(word, list | tuple | set | frozenset):
         word = ",".join(str(part) for part in word)
     return clean_text(word, _TEXT_LIMIT * 20)
@@ -175,7 +182,7 @@ def _word(value: object) -> str:
 
 
 def _listed(name: str) -> str:
-    """A name as ``_names`` and ``read_table_word`` read it."""
+    """Return the name in a form that ``_names`` and ``read_table_word`` read back."""
     if '"' in name and len(name_parts(name)) > 1:
         return name
     is_plain = "," not in name and plain_name(name) == name
