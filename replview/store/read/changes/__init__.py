@@ -1,1 +1,1 @@
-"""Reading changes: of a transaction, of a filter, of a search, as a stream."""
+"""Queries over changes: of a transaction, of a filter, of a search, as a stream."""

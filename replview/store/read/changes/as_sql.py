@@ -1,8 +1,8 @@
-"""A change as SQL, and the SQL that takes it, or its whole transaction, back: text to be read,
-judged and run by somebody.
+"""A change becomes SQL: a statement that repeats it, or one that undoes it or its transaction.
 
-Pure. Nothing is guessed: where the old row is not wholly known there is no undo, but the reason.
-``before`` is the row before a change that did not bring it, derived from the record, as is said.
+People read, judge and run that text; nothing is executed here. Nothing is guessed: where the old
+row is not wholly known, the result is a reason instead of an undo. ``before`` is the before image
+of a change whose old row was not sent, derived from the record; the SQL says so.
 """
 
 from collections import Counter
@@ -16,7 +16,8 @@ from replview.store.read.rows import ChangeRow
 from replview.store.read.sql_text import comment, equals, identifier, literal, string, table_name
 from replview.store.read.visibility import NO_RIGHT
 
-#: An identity GENERATED ALWAYS takes a value only so; elsewhere the words change nothing.
+#: Without this clause an identity column GENERATED ALWAYS refuses a value; for other columns it has
+#: no effect.
 _OVERRIDING = "OVERRIDING SYSTEM VALUE"
 _UNKNOWABLE = "-- The stream does not tell which columns are generated: leave those out."
 _MOST_NAMES = 5
@@ -25,22 +26,22 @@ _NO_UNDO = {
     "S": "a snapshot changed nothing: it is a row as a baseline read it",
     "T": "a truncation does not tell the rows it removed",
 }
-#: A larger one is not for a clipboard.
+#: Changes of a transaction at most whose undo is made: a longer text is too large for a clipboard.
 MOST_CHANGES = 1_000
-#: Reasons told; more are counted.
+#: Reasons that are listed at most; further ones are only counted.
 _MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A change as SQL, or the SQL that takes it back; or why there is none."""
+    """The SQL for a change or for its undo, or the reason why there is none."""
 
     sql: str | None
     reason: str = ""
 
 
 def change_as_sql(change: ChangeRow, before: Before | None = None) -> Statement:
-    """The change as a statement that does it again."""
+    """Return a statement that repeats the change."""
     if change.hidden:
         return Statement(None, _hidden(change))
     if change.op == "M":
@@ -64,7 +65,7 @@ def change_as_sql(change: ChangeRow, before: Before | None = None) -> Statement:
 
 
 def undo_sql(change: ChangeRow, before: Before | None = None, *, shared: bool = False) -> Statement:
-    """Return what takes the change back; ``shared``: other rows may have its key at that point."""
+    """Return a statement that undoes the change; ``shared``: other rows may have its key then."""
     if reason := undo_problem(change, before):
         return Statement(None, reason)
     table = table_name(change.schema, change.table or "")
@@ -93,7 +94,7 @@ def undo_sql(change: ChangeRow, before: Before | None = None, *, shared: bool = 
 
 
 def undo_problem(change: ChangeRow, before: Before | None = None) -> str:
-    """Why the change cannot be taken back; empty where it can."""
+    """Return why the change cannot be undone; empty where it can."""
     if change.op in _NO_UNDO:
         return _NO_UNDO[change.op]
     if change.hidden:
@@ -118,7 +119,7 @@ def _hidden(change: ChangeRow) -> str:
 
 
 def _altered(change: ChangeRow, before: Before | None) -> list[str]:
-    """The columns that ALTER TABLE or the change itself changed: nobody knows which."""
+    """Return the columns whose old value is unknown, as ALTER TABLE may have changed it, too."""
     altered = () if before is None else before.altered
     sent = altered if change.op == "D" else change.new or {}
     return [name for name in _names(change) if name in altered and name in sent]
@@ -132,7 +133,7 @@ def _unknown_before(
         missing = [name for name in _names(change) if name not in known]
         marked = known
     else:
-        # What the server did not send stayed as it was.
+        # A column that the server did not send kept its value.
         unsent = [name for name in _names(change) if name in new and name not in known]
         missing = [name for name in unsent if name not in altered]
         differ = [name for name in new if name in known]
@@ -160,7 +161,7 @@ def _unwritable(image: Mapping[str, object]) -> str:
 
 
 def _known_before(change: ChangeRow, before: Before | None) -> dict[str, object]:
-    """The old row as far as it is known; what the server sent outweighs what was derived."""
+    """Return the old row as far as it is known; sent values take precedence over derived ones."""
     sent = change.old or {}
     if change.old_kind == "O" or before is None:
         return dict(sent)
@@ -194,7 +195,7 @@ def _insert(change: ChangeRow, table: str, image: Mapping[str, object]) -> str:
 
 
 def _changed(change: ChangeRow, known: Mapping[str, object]) -> list[str]:
-    """Columns of an update that differ, or of which nobody knows."""
+    """Return the columns of an update that differ, or whose old value is unknown."""
     new = change.new or {}
     return [
         name
@@ -208,7 +209,8 @@ def _update(change: ChangeRow, table: str, before: Before | None, where: str) ->
     known = _known_before(change, before)
     changed = _changed(change, known)
     if set(known) <= set(change.key_columns):
-        # Nothing is known but the key: all that was sent, but for a key that stayed.
+        # Only the key is known of the old row: set every column that was sent, except an unchanged
+        # key.
         changed = [name for name in changed if name in known or name not in change.key_columns]
     if reason := _unwritable({name: new[name] for name in changed}):
         return Statement(None, reason)
@@ -230,10 +232,13 @@ def _where(
     after: bool,
     before: Mapping[str, Any] | None = None,
 ) -> tuple[str, str]:
-    """What finds the row, or why nothing does; ``before`` has a key that was not sent again."""
+    """Return the condition that finds the row, or why there is none.
+
+    ``before`` supplies a key column that was not sent again.
+    """
     types = _types(change)
     if change.key_columns:
-        # An old key is sent only where it moved, so the new one tells it too.
+        # The server sends an old key only if the key changed; else the new row has the same key.
         images = (image, before or {}) if after else (image, change.new or {})
         found = {}
         for name in change.key_columns:
@@ -244,7 +249,7 @@ def _where(
         if reason := _unwritable(found):
             return "", reason
         return " AND ".join(equals(n, v, types.get(n), key=True) for n, v in found.items()), ""
-    # No key: every column that is known, and one row of those that are alike.
+    # Without a key, compare every column, and choose one of several equal rows.
     whole = {**(before or {}), **image} if after else dict(image)
     names = [name for name in _names(change) if name in whole]
     if not names or len(names) < len(_names(change)):
@@ -259,7 +264,7 @@ def _where(
 
 
 def _alike(change: ChangeRow, table: str, where: str, image: Mapping[str, object]) -> str:
-    """Return what finds a row by its key or, of several that have it, by all its values."""
+    """Return the condition that finds the row by its key, or by all values if others have it."""
     types = _types(change)
     rest = [n for n in _names(change) if n in image and n not in change.key_columns]
     same = " AND ".join(equals(n, image[n], types.get(n)) for n in rest if not mark_of(image[n]))
@@ -288,7 +293,7 @@ def _message(change: ChangeRow) -> Statement:
 
 @dataclass(frozen=True, slots=True)
 class TransactionUndo:
-    """The statements in one transaction, or why there are none."""
+    """The statements that undo a transaction, or the reasons why there are none."""
 
     sql: str | None
     reasons: list[str] = field(default_factory=list)
@@ -297,7 +302,7 @@ class TransactionUndo:
 def undo_transaction(
     changes: Sequence[ChangeRow], before: Mapping[tuple[int, int], Before | None], *, name: str = ""
 ) -> TransactionUndo:
-    """Return the statements that undo it, its last change first, with constraints deferred."""
+    """Return the SQL that undoes a transaction, last change first, with constraints deferred."""
     if len(changes) > MOST_CHANGES:
         return TransactionUndo(None, [f"it has more than {MOST_CHANGES:,} changes"])
     statements, reasons, shared = [], [], _with_shared_keys(changes)
@@ -327,10 +332,11 @@ def undo_transaction(
 
 
 def _with_shared_keys(changes: Sequence[ChangeRow]) -> set[int]:
-    """Return the seqs of changes that left a row with a key which others may have had just then.
+    """Return the seqs of changes whose row had, just after them, a key that others may have had.
 
-    A deferrable constraint allows that inside a transaction. It is no replica identity, so the
-    table is REPLICA IDENTITY FULL; and some row must have come to the key, and some have left it.
+    A deferrable constraint allows this inside a transaction. It cannot be a replica identity, so
+    the table is REPLICA IDENTITY FULL; one change must have moved a row to the key, and another
+    change must have touched it.
     """
     keys: dict[int, tuple[str, str]] = {}
     for change in changes:

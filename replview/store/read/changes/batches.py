@@ -1,7 +1,7 @@
-"""Reading the wanted changes of a few transactions at once, in reads of an even size.
+"""Read the wanted changes of a few transactions at once, in reads of even size.
 
-A condition on values is a predicate of the read itself. What the changes alone do not tell is asked
-again with the row's before image (``store.read.row_history.before_images``), by the same SQL.
+A condition on values is a predicate of the query. Where a change alone cannot answer it, the same
+SQL runs again with the row's before image (``store.read.row_history.before_images``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,18 +21,19 @@ from replview.store.read.transactions.transaction_filter import OPERATIONS, UNKN
 from replview.store.read.value_filter import WhereProblem
 from replview.store.read.value_sql import Predicate, predicate_for
 
-#: Bytes of pgoutput that a read may span: what it holds at once grows with them.
+#: Bytes of pgoutput that one read spans at most, which bounds its memory.
 _READ_BYTES = 16 * 1024 * 1024
-#: Changes whose before images are looked for at once.
+#: Changes whose before images are read at once.
 _UNSURE_AT_ONCE = 2000
-#: A read that leaves more than this is followed by smaller ones.
+#: Number of undecided changes of one read beyond which the next ones are smaller.
 _MUCH_UNSURE = 1000
-#: The same where only the first are wanted: few at first, and more while nothing is found.
+#: Undecided changes whose before images are read first where few changes are wanted; more follow
+#: while none is found.
 UNSURE_AT_FIRST = 60
 
-#: In the text of a row, as JSONB writes it: within a value the quotes would be escaped.
+#: Text of a masked value in a row's JSONB; within a text value the quotes would be escaped.
 _MASKED = '{"$masked": true}'
-#: What is read of ``change c``: ``Shapes.row`` makes a row of it.
+#: Columns of ``change c`` from which ``Shapes.rows`` makes changes.
 CHANGE_COLUMNS = """
     c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
     c.relation_id, c.key_hash, c.old_key_hash, c.version_id
@@ -53,14 +54,14 @@ _ASK_AGAIN = """
 
 @dataclass(slots=True)
 class Batching:
-    """How many changes a read spans: from ``first`` on, growing up to ``most``."""
+    """The number of changes that a read spans; it begins at ``first`` and grows up to ``most``."""
 
     first: int = 2000
     most: int = 2000
     _now: int = 0
 
     def groups(self, rows: Sequence[TransactionRow]) -> Iterator[list[TransactionRow]]:
-        """Neighbours together while they fit a read; a larger one alone."""
+        """Yield neighbouring transactions together while they fit a read; a larger one alone."""
         group: list[TransactionRow] = []
         changes = size = 0
         for row in rows:
@@ -77,18 +78,21 @@ class Batching:
             self._grow()
 
     def is_large(self, row: TransactionRow) -> bool:
+        """Return whether the transaction does not fit a read."""
         return row.changes > self._size or row.size_bytes > _READ_BYTES
 
     def window(self, row: TransactionRow) -> int:
-        """How many ordinals of a large one to read."""
+        """Return how many changes of a large transaction to read."""
         self._grow()
         each = max(row.size_bytes // max(row.changes, 1), 1)
         return max(1, min(self._size, _READ_BYTES // each))
 
     def slow_down(self) -> None:
+        """Make the next reads smaller."""
         self._now = max(self._size // 4, 200)
 
     def stay(self) -> None:
+        """Let reads grow no further."""
         self.most = min(self.most, self._size)
 
     @property
@@ -104,22 +108,24 @@ class Shapes:
     """Shapes seen so far, shared by the rows that have them."""
 
     _session: ReadSession
-    #: Identifier → the fields of a change that tell its shape.
+    #: The fields of a change that come from its shape, by the shape's identifier.
     _known: dict[int | None, list[Any]] = field(default_factory=dict)
     by_id: dict[int, VersionShape] = field(default_factory=dict)
 
     def add(self, shapes: Iterable[VersionShape]) -> None:
+        """Remember these shapes."""
         for shape in shapes:
             self.by_id[shape.id] = shape
             names = shape.schema, shape.table, shape.number, shape.replica_identity
             self._known[shape.id] = [*names, shape.columns, shape.key_columns]
 
     def learn(self, ids: set[int]) -> None:
+        """Read the shapes with these identifiers that are not known yet."""
         if missing := ids - self._known.keys():
             self.add(shapes_by_id(self._session, missing))
 
     def rows(self, read: Iterable[Sequence[Any]]) -> list[ChangeRow]:
-        """Rows of ``CHANGE_COLUMNS`` as changes with their shapes."""
+        """Return rows of ``CHANGE_COLUMNS`` as changes with their shapes."""
         known = self._known
         none: list[Any] = [None, None, None, None, [], []]
         changes = [
@@ -138,13 +144,15 @@ def _json(text: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Enough:
-    """So many are enough, in the order of ``place``."""
+    """The number of changes that a reader wants, the first in the order of ``place``."""
 
     number: int
     place: Callable[[ChangeRow], tuple[int, int]]
 
 
 class ChangeReader:
+    """A reader of the wanted changes of given transactions."""
+
     def __init__(
         self,
         session: ReadSession,
@@ -152,21 +160,21 @@ class ChangeReader:
         relation_ids: list[int] | None,
         batching: Batching,
     ) -> None:
-        """Raises ``WhereProblem`` where the conditions fit no table."""
+        """Build the predicate. Raises ``WhereProblem`` where the conditions fit no table."""
         self._session = session
         self._wanted = wanted
         self._batching = batching
         self._shapes = Shapes(session)
         self._relation_ids = relation_ids
-        #: The store writes lines where it can: what is read has a change for many.
+        #: If set, the store writes lines where it can: one returned change then stands for many.
         self.lines: StoreLines | None = None
-        #: What several reads' before images share, and those asked for (None: nothing is known).
+        #: State that the before images of several reads share, and the images read (None: unknown).
         self.shared = Shared()
         self.before: dict[tuple[int, int], Before | None] = {}
         self._at_once = UNSURE_AT_FIRST
         self._asked_about: list[VersionShape] = []
         self._predicate: Predicate | None = None
-        #: Not all changes of the transactions that are read are of one actor.
+        #: True if a transaction that is read has changes of several actors.
         self.of_several = False
         if wanted.where:
             self._asked_about = searchable(session, wanted)
@@ -183,16 +191,17 @@ class ChangeReader:
         *,
         enough: Enough | None = None,
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
-        """The wanted changes in no order, and those of which nobody knows whether they are wanted;
-        where there are enough, only the first of them. Raises ``WhereProblem`` where what is asked
-        for was masked or hidden meanwhile.
+        """Return the changes that match, and those for which this is unknown, in no order.
+
+        With ``enough``, only the first of them. Raises ``WhereProblem`` where a column or table of
+        the condition was masked or hidden meanwhile.
         """
         if self._predicate is None:
             return self._read(ids, first_seq, last_seq, enough)
         if len(searchable(self._session, self._wanted)) < len(self._asked_about):
             raise WhereProblem("rights were changed meanwhile: search again")
         try:
-            # A savepoint, where somebody else's transaction is around it.
+            # If the caller has a transaction open, a savepoint keeps it usable after an error.
             with self._session.savepoint():
                 return self._read(ids, first_seq, last_seq, enough)
         except self._session.data_error:
@@ -234,7 +243,7 @@ class ChangeReader:
     def _first_of(
         self, sure: list[ChangeRow], unsure: list[tuple[ChangeRow, int]], enough: Enough
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
-        """The first wanted ones in scanning order: no more is asked again than it takes."""
+        """Return the first wanted changes in scanning order, reading few before images."""
         place = enough.place
         found = sorted(sure, key=place)
         unsure = sorted(unsure, key=lambda each: place(each[0]))
@@ -242,7 +251,7 @@ class ChangeReader:
         while unsure:
             page, rest = found[: enough.number], place(unsure[0][0])
             if len(page) == enough.number and place(page[-1]) < rest:
-                # Whatever was not asked comes after these.
+                # All undecided changes that remain come after these.
                 return page, unknown
             more, left = self._ask_again(unsure[: self._at_once])
             unsure = unsure[self._at_once :]
@@ -252,7 +261,7 @@ class ChangeReader:
         return found, unknown
 
     def _sql(self, first_seq: int | None, last_seq: int | None) -> tuple[str, str, dict[str, Any]]:
-        """From the FROM on; what tells whether a change is surely wanted; the parameters."""
+        """Return the SQL from FROM on, an expression for "surely wanted", and the parameters."""
         conditions, sure, values = [], "TRUE", dict[str, Any]()
         if first_seq is not None:
             conditions.append("AND c.seq BETWEEN %(first_seq)s AND %(last_seq)s")
@@ -275,7 +284,7 @@ class ChangeReader:
     def _ask_again(
         self, unsure: list[tuple[ChangeRow, int]]
     ) -> tuple[list[ChangeRow], list[ChangeRow]]:
-        """Those that match once their before images are filled in; those that stay unknown."""
+        """Return the changes that match by their before images, and those still unknown."""
         assert self._predicate is not None
         columns = self._wanted.where.columns
         changes = [change for change, _ in unsure]
@@ -301,11 +310,11 @@ class ChangeReader:
 def _filled(
     change: ChangeRow, image: dict[str, Any], columns: list[str]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The columns asked for, before and after, with what the before image adds."""
+    """Return the columns of the condition, before and after, completed by the before image."""
     before = {**image, **(change.old or {})}
     old = {name: before[name] for name in columns if name in before}
     if change.new is None:
         return old, None
-    # A column that an update did not send is as it was.
+    # A column that an update did not send is unchanged.
     after = {**before, **change.new} if change.op == "U" else change.new
     return old, {name: after[name] for name in columns if name in after}

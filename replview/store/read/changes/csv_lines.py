@@ -1,8 +1,8 @@
 """Changes as lines of CSV.
 
-What has an inner form (rows, keys, context) is JSON. Cells of free text that a spreadsheet would
-take for a formula (and those that begin with an apostrophe) begin with one apostrophe more; nothing
-else is altered. An empty cell is null.
+Values with an inner structure (rows, keys, context) are JSON. A cell of free text that a
+spreadsheet would take for a formula, or that begins with an apostrophe, gets one apostrophe in
+front; nothing else is altered. An empty cell is null.
 """
 
 import csv
@@ -19,23 +19,25 @@ COLUMNS = (
     "relation_oid", "version", "key", "old", "new", "not_sent", "cascade", "restart_identity",
     "prefix", "content", "content_base64", "transactional",
 )  # fmt: skip
-#: What a spreadsheet may take for the beginning of a formula, and the sign that says it is none.
+#: First characters that a spreadsheet may take for a formula's, and the apostrophe that prevents
+#: it.
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
+    """Return the rows as CSV text in UTF-8."""
     buffer = io.StringIO(newline="")
     csv.writer(buffer).writerows(rows)
     return buffer.getvalue().encode()
 
 
 def lines_of(records: Iterable[Record | str], form: str) -> bytes:
-    """Lines of ``jsonl``, of which some may be written, or ``csv``."""
+    """Return the records as lines of ``jsonl``, where some may be text already, or of ``csv``."""
     if form == "csv":
         dicts = (record for record in records if not isinstance(record, str))
         return csv_lines([_cell(record.get(name)) for name in COLUMNS] for record in dicts)
     lines = io.BytesIO()
-    # Each is written and forgotten: to hold them all takes ten times as long.
+    # Records are written one by one: holding all of them takes ten times as long.
     for record in records:
         if isinstance(record, str):
             lines.write(record.encode())

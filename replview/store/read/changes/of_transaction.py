@@ -1,7 +1,8 @@
-"""One transaction's changes: filtered, from any place, in bounded time, and single values whole.
+"""One transaction's changes: filtered, from any place, in bounded time; and single whole values.
 
-A page's changes have long values cut (``store.read.changes.values``); one change, or all that an
-undo needs, are read whole up to a bound. Those of aborted subtransactions are hidden unless asked.
+A page's changes have long values cut (``store.read.changes.values``). One change, or all that an
+undo needs, are read whole up to a bound. Changes of aborted subtransactions are hidden unless asked
+for.
 """
 
 import time
@@ -16,16 +17,17 @@ from replview.store.read.rows import NOT_ABORTED, ChangeRow
 from replview.store.read.seen import TextLimits, pattern_of, seen_change, tables_of, text_limits
 from replview.store.read.session import ReadSession
 
-#: Longer values are cut when a page is read.
+#: Characters beyond which a page cuts a value.
 CUT_CHARACTERS = 50_000
-#: A row that takes less in the store has no value that long, unless it compresses very well.
+#: Stored bytes below which a row has no value that long, unless it compresses very well.
 _LOOK_INTO_BYTES = 2_000
-#: What one statement looks at: the first window, and the largest.
+#: Changes that the first statement reads, and any at most; the key says whether values are
+#: searched.
 _FIRST_WINDOW = {False: 20_000, True: 1_000}
 _LARGEST_WINDOW = {False: 200_000, True: 20_000}
-#: The first window of values tells how much the next may look at: so much more at most.
+#: Factor by which the next window may be larger at most.
 _FASTER = 16
-#: What may be copied at once, as JSON text in bytes.
+#: Bytes of JSON text that may be copied at once.
 COPIED_BYTES = 8_000_000
 
 _ROW = """
@@ -44,7 +46,8 @@ _OLD, _NEW = (
 )
 _CUT_ROW = _ROW.format(old=_OLD, new=_NEW)
 _WHOLE_ROW = _ROW.format(old="c.old", new="c.new")
-# Only as far into a transaction as _SEARCHED: a large one is not read whole for a filter.
+# Only the first ``_SEARCHED`` changes are searched, so that a filter does not read all of a large
+# transaction.
 _MATCHING_TEXT = f"""
     SELECT DISTINCT c.transaction_id FROM change c
     WHERE c.transaction_id = ANY(%(ids)s) AND c.seq <= %(searched)s
@@ -56,35 +59,37 @@ _MESSAGES_OF = """
     FROM change WHERE transaction_id = ANY(%s) AND seq <= 20 AND op = 'M'
     ORDER BY transaction_id, seq
 """
-# What a page may ask for at once; the rest of a larger value is for a download.
+# Characters of a value that a page shows at most; larger ones are for a download.
 _VALUE_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFilter:
-    """Which changes of a transaction; an empty filter is all that count."""
+    """Conditions on the changes of a transaction; an empty filter matches all that count."""
 
     relation_id: int | None = None
     #: Letters of operations; empty: all.
     ops: str = ""
-    #: In a value of the row, in any case.
+    #: Text to find in a value of the row, ignoring case.
     text: str = ""
-    #: Those of rolled-back savepoints too, where the slot keeps them.
+    #: True to include changes of rolled-back savepoints, where the slot keeps them.
     with_aborted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
+    """A page of a transaction's changes, in order."""
+
     rows: list[ChangeRow]
-    #: There are more in the direction that was read.
+    #: True if there are more in the direction of reading.
     more: bool
-    #: The time was over before the page was full: nothing beyond this change was looked at.
+    #: The seq up to which was searched when the time was over; None: the page is complete.
     searched_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where in the WAL a change is, without its values."""
+    """The position of a change in the WAL, without its values."""
 
     seq: int
     lsn: int
@@ -103,9 +108,10 @@ def read_changes_page(
     budget_seconds: float = 0.14,
     last: int | None = None,
 ) -> ChangePage:
-    """The changes after ``after``, or the last ones before ``before``, in order, searched window by
-    window until the page is full or the time is over; ``last``: its last change's ordinal, where
-    that is known.
+    """Return the changes after ``after``, or the last ones before ``before``, in order.
+
+    Windows are searched one by one until the page is full or the time is over. ``last`` is the seq
+    of the last change, if known.
     """
     last = last_seq(session, transaction_id) if last is None else last
     backwards = before is not None
@@ -122,7 +128,7 @@ def read_changes_page(
         now = time.monotonic()
         if len(found) <= limit and now > deadline:
             break
-        # As much as the rest of the time is enough for, going by the window just read.
+        # Choose the next window by the time left and the speed of the last one.
         factor = min((deadline - now) / max(now - began, 0.001), _FASTER)
         window = min(max(int(window * factor), first // 2), most)
     more = len(found) > limit
@@ -141,7 +147,7 @@ def _window(
     *,
     backwards: bool,
 ) -> list[ChangeRow]:
-    """The first matching changes between two places, both left out, in the direction of reading."""
+    """Return the first matching changes between two seqs (exclusive), in reading direction."""
     limits = TextLimits()
     if wanted.text:
         tables = tables_of(session, [transaction_id])
@@ -166,7 +172,7 @@ def _window(
 
 
 def one_change(session: ReadSession, transaction_id: int, seq: int) -> ChangeRow | None:
-    """One change whole; None where there is none, or it is longer than may be copied."""
+    """Return one whole change; None where there is none, or it is too long to be copied."""
     sql = f"""{_WHOLE_ROW} AND c.seq = %(seq)s AND
         coalesce(octet_length(c.old::text), 0) + coalesce(octet_length(c.new::text), 0) < %(most)s
     """
@@ -182,7 +188,7 @@ def changes_of(
     *,
     with_aborted: bool = False,
 ) -> list[ChangeRow]:
-    """A transaction's changes after ``after_seq``, in order, aborted ones marked or left out."""
+    """Return a transaction's changes after ``after_seq``, in order; aborted ones only if asked."""
     counted = "" if with_aborted else "AND a.subxid IS NULL"
     sql = f"{_WHOLE_ROW} AND c.seq > %(after)s {counted} ORDER BY c.seq LIMIT %(limit)s"
     return _change_rows(session, sql, {"id": transaction_id, "after": after_seq, "limit": limit})
@@ -191,7 +197,7 @@ def changes_of(
 def first_changes_whole(
     session: ReadSession, transaction_id: int, limit: int
 ) -> list[ChangeRow] | None:
-    """The changes that count, whole; None where they are longer than may be copied."""
+    """Return the first changes that count, whole; None where they are too long to be copied."""
     sized = """
         SELECT coalesce(sum(pg_column_size(f.old)), 0) + coalesce(sum(pg_column_size(f.new)), 0)
         FROM (SELECT c.old, c.new FROM change c WHERE c.transaction_id = %s
@@ -203,13 +209,13 @@ def first_changes_whole(
 
 
 def last_seq(session: ReadSession, transaction_id: int) -> int:
-    """The last change's ordinal, also one that does not count; 0 without any."""
+    """Return the last change's seq, even of one that does not count; 0 without any."""
     found = session.rows("SELECT max(seq) FROM change WHERE transaction_id = %s", [transaction_id])
     return int(found[0][0] or 0)
 
 
 def first_spots(session: ReadSession, transaction_id: int, limit: int) -> tuple[list[Spot], int]:
-    """Where its first changes are that count; and the last change's ordinal (``last_seq``)."""
+    """Return the positions of the first changes that count, and the last seq (``last_seq``)."""
     sql = f"""
         SELECT l.seq, c.seq, (c.lsn - '0/0')::bigint, c.op::text, c.relation_id
         FROM (SELECT coalesce(max(seq), 0) AS seq FROM change WHERE transaction_id = %s) l
@@ -235,7 +241,7 @@ def _json(text: object) -> Any:
 
 
 def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[int]:
-    """Which transactions have the text in a key or value of their first 200 changes."""
+    """Return the transactions with the text in a value of their first 200 changes."""
     if not ids:
         return set()
     limits = text_limits(session, tables_of(session, ids))
@@ -247,14 +253,14 @@ def matching_text(session: ReadSession, ids: Collection[int], text: str) -> set[
 
 
 def messages_of(session: ReadSession, ids: Collection[int]) -> dict[int, str]:
-    """The prefix of each transaction's first message, where one stands near its beginning."""
+    """Return the prefix of each transaction's first message, if one is near its beginning."""
     return {row[0]: row[1] or "" for row in session.rows(_MESSAGES_OF, [list(ids)])} if ids else {}
 
 
 def value_of(
     session: ReadSession, transaction_id: int, seq: int, side: str, column: str
 ) -> str | None:
-    """One value whole, as text, up to 2,000,000 characters; None where there is none."""
+    """Return one whole value as text, up to 2,000,000 characters; None where there is none."""
     if side not in ("old", "new") or _withheld(session, transaction_id, seq, column):
         return None
     sql = f"""

@@ -1,9 +1,10 @@
-"""The one JSON form of a change, shared by the command line, the API and downloads; and that of a
-transaction.
+"""The one JSON form of a change and of a transaction, for the command line, the API and downloads.
 
-Every record has the same fields in the same order; what does not apply is null. A truncation adds
-``cascade`` and ``restart_identity``, a message ``prefix``, ``content`` or ``content_base64``, and
-``transactional``; one withheld ``hidden``. Marked values are as ``models.history.Change`` says.
+Every record has the same fields in the same order; a field that does not apply is null. A
+truncation adds ``cascade`` and ``restart_identity``, a message ``prefix``, ``content`` or
+``content_base64``, and ``transactional``; a withheld change adds ``hidden``. Marked values have the
+forms of ``store.models.history.Change``. The ``insert`` count of a *snapshot* is the number of rows
+read.
 """
 
 import datetime as dt
@@ -14,19 +15,19 @@ from replview.store.read.rows import ChangeRow, Slot, TransactionRow
 
 OPERATIONS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message",
               "S": "snapshot"}  # fmt: skip
-#: What a truncation or a message keeps in ``new``, as it appears in the record.
+#: Fields that a truncation or a message keeps in ``new``, and shows in its record.
 _OWN_FIELDS = {
     "T": ("cascade", "restart_identity"),
     "M": ("prefix", "content", "content_base64", "transactional"),
 }
 
 Record = dict[str, Any]
-#: Counts of a table's changes, in the order the record keeps them.
+#: Names of a table's counts, in the order of ``Transaction.relations``.
 _COUNTS = ("insert", "update", "delete", "truncate")
 
 
 def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) -> Record:
-    """What all records of a transaction begin with; ``incarnation``: its number."""
+    """Return the fields that all records of a transaction share; ``incarnation`` is its number."""
     return {
         "slot": slot.name, "incarnation": incarnation, "transaction": transaction.id,
         "commit_seq": transaction.commit_seq, "xid": transaction.xid, "gid": transaction.gid,
@@ -37,8 +38,9 @@ def transaction_part(transaction: TransactionRow, slot: Slot, incarnation: int) 
 
 
 def table_part(change: ChangeRow, relation_oid: int | None) -> tuple[Record, list[str]]:
-    """What all records of one shape of a table share, and its columns; ``relation_oid``: the
-    table's oid on its source, None for a message.
+    """Return the fields that all records of one shape of a table share, and its columns.
+
+    ``relation_oid`` is the table's oid on its source; None for a message.
     """
     record = {"schema": change.schema, "table": change.table, "relation_oid": relation_oid,
               "version": change.version}  # fmt: skip
@@ -46,14 +48,15 @@ def table_part(change: ChangeRow, relation_oid: int | None) -> tuple[Record, lis
 
 
 def as_json(change: ChangeRow, transaction: Record, table: tuple[Record, list[str]]) -> Record:
-    """One change as in the design's "One change, as JSON", with what it shares with others."""
+    """Return the record of one change, given the fields that it shares with others."""
     shape, names = table
     record: Record = {
         **transaction, "seq": change.seq, "lsn": change.lsn, "subxid": change.subxid,
         "op": OPERATIONS[change.op], **shape,
     }  # fmt: skip
     if change.hidden:
-        # Not that there was nothing: whoever asks has no right to see it.
+        # The record differs from that of an empty change: the reader has no right to see the
+        # values.
         record["hidden"] = True
     if own_fields := _OWN_FIELDS.get(change.op):
         message = change.new or {}
@@ -63,7 +66,7 @@ def as_json(change: ChangeRow, transaction: Record, table: tuple[Record, list[st
     record["key"] = _key(change)
     record["old"] = old = _in_order(change.old, names)
     record["new"] = new = _in_order(change.new, names)
-    # Columns of the new row (or the deleted one) that the server sent no value for.
+    # Columns of the new row (or the deleted row) for which the server sent no value.
     sent = (old if change.op == "D" else new) or {}
     whole = len(sent) == len(names)
     record["not_sent"] = [] if whole else [name for name in names if name not in sent]
@@ -71,7 +74,7 @@ def as_json(change: ChangeRow, transaction: Record, table: tuple[Record, list[st
 
 
 def _key(change: ChangeRow) -> dict[str, Any] | None:
-    """The row's key before the change if it was sent, else after; None unless it is whole."""
+    """Return the row's key before the change if sent, else after; None if it is incomplete."""
     if not change.key_columns:
         return None
     key: dict[str, Any] = {}
@@ -84,21 +87,21 @@ def _key(change: ChangeRow) -> dict[str, Any] | None:
 
 
 def _in_order(row: dict[str, Any] | None, names: list[str]) -> dict[str, Any] | None:
-    """The table's own order of columns, which JSONB does not keep."""
+    """Return the row in the table's order of columns, which JSONB does not keep."""
     return None if row is None else {name: row[name] for name in names if name in row}
 
 
 def utc_text(moment: dt.datetime | None) -> str | None:
-    """``2026-11-20T07:57:11.369827Z``."""
+    """Return the moment as text: ``2026-11-20T07:57:11.369827Z``."""
     return None if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def transaction_json(
     row: TransactionRow, names: Mapping[int, tuple[str, str]], slot: str, incarnation: int
 ) -> dict[str, Any]:
-    """One transaction; ``names``: ``{relation id: (schema, table)}``. Times are UTC by the source's
-    clock, but ``received_at`` and ``stored_at`` by ours. In a *snapshot* ``insert`` counts the rows
-    read.
+    """Return the JSON form of one transaction; ``names`` is ``{relation id: (schema, table)}``.
+
+    Times are UTC by the source's clock, but ``received_at`` and ``stored_at`` by ours.
     """
     return {
         "id": row.id,

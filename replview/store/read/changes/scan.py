@@ -1,8 +1,8 @@
-"""Scanning a slot's history, change by change, forwards or backwards, from any place.
+"""Scan a slot's history, change by change, forwards or backwards, from any place.
 
-One scan is behind searches, downloads and streams. It reads in batches cut by keys, so that nothing
-is held but a batch, no snapshot of the store is kept open, and whoever scans may stop at any batch
-and go on from its place later.
+Searches, downloads and streams share this scan. It reads batches bounded by keys: only one batch is
+in memory, no snapshot of the store is kept open, and a scan may stop at any batch and go on from
+its place later.
 """
 
 import operator
@@ -27,9 +27,9 @@ from replview.store.read.rows import ChangeRow, Incarnation, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.conditions import Conditions
 
-#: Transactions of an actor, an origin or of one number read at a time.
+#: Transactions that are read at a time where an index finds them (by actor, origin or identifier).
 _INDEXED_PAGE = 500
-#: In a place: behind a transaction's last change.
+#: The seq of a place after a transaction's last change.
 ALL_OF_IT = (1 << 31) - 1
 
 Found = tuple[TransactionRow, ChangeRow]
@@ -37,36 +37,41 @@ Found = tuple[TransactionRow, ChangeRow]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step found, and where the scan then stands."""
+    """The result of one step, and the place of the scan after it."""
 
-    #: In scanning order.
+    #: Changes that match, in scanning order.
     found: list[Found]
-    #: All up to here is done: the scan goes on behind it, in its direction.
+    #: Place up to which all is done, from which the scan goes on in its direction.
     place: Place
-    #: The transaction that was looked at last.
+    #: The transaction that was read last.
     row: TransactionRow | None
-    #: Changes of which nobody knows whether they match, in no order.
+    #: Changes of which it is unknown whether they match, in no order.
     unknown: Sequence[Found] = ()
 
 
 @dataclass(slots=True)
 class ChangeScan:
+    """A scan over the wanted changes of one slot."""
+
     _session: ReadSession
     wanted: WantedChanges
     forwards: bool = True
-    #: Go on behind this place.
+    #: Place after which the scan goes on; None: it begins with the first (backwards: last) change.
     place: Place | None = None
     batching: Batching = field(default_factory=Batching)
-    #: Whoever scans stops after so many more; None: it goes to the end. Said anew for each batch.
+    #: Number of changes after which the caller stops, set again for each batch; None: all.
     enough: int | None = None
-    #: Whoever scans wants all of it for ``RecordWriter.line``, of which the store writes some.
+    #: True if all is read for ``RecordWriter.line``; the store then writes some of the lines.
     as_lines: bool = False
-    #: What reads the changes, once the scan has begun.
+    #: The reader of the changes; None: the scan has not begun.
     reader: ChangeReader | None = None
     _relation_ids: list[int] | None = None
 
     def batches(self) -> Iterator[Batch]:
-        """The scan, step by step. Raises ``WhereProblem`` for conditions that fit no table."""
+        """Yield the result step by step.
+
+        Raises ``WhereProblem`` for conditions that fit no table.
+        """
         self._relation_ids = self.wanted.relation_ids(self._session)
         if self._relation_ids == []:
             return
@@ -79,7 +84,7 @@ class ChangeScan:
                 yield from self._of(incarnation, rows, reader)
 
     def transactions(self) -> Iterator[list[TransactionRow]]:
-        """The transactions that may hold something wanted, some at a time, without changes."""
+        """Yield the transactions that may hold wanted changes, some at a time, without changes."""
         self._relation_ids = self.wanted.relation_ids(self._session)
         for incarnation in self._incarnations() if self._relation_ids != [] else ():
             yield from self._transactions(incarnation)
@@ -88,7 +93,7 @@ class ChangeScan:
         asked, slot, place = self.wanted.filter, self.wanted.slot, self.place
         found = incarnations_of(self._session, slot.pk)
         if asked.from_lsn is not None or asked.to_lsn is not None:
-            # Positions compare only within one incarnation: a bound means the present one.
+            # LSNs compare only within one incarnation: a bound means the present one.
             found = [each for each in found if each.id == slot.incarnation_id]
         if place is not None:
             behind = operator.ge if self.forwards else operator.le
@@ -96,10 +101,10 @@ class ChangeScan:
         return sorted(found, key=lambda each: each.number, reverse=not self.forwards)
 
     def _bounds(self, incarnation: Incarnation) -> tuple[int, int]:
-        """The first and last place of this incarnation still to be scanned."""
+        """Return the first and last commit_seq of this incarnation that are still to be scanned."""
         first, last = 0, incarnation.commit_seq
         if self.place is not None and self.place.incarnation == incarnation.number:
-            # The place's own transaction may have more.
+            # The place's own transaction may have more changes.
             if self.forwards:
                 first = self.place.commit_seq + (self.place.seq >= ALL_OF_IT)
             else:
@@ -136,7 +141,7 @@ class ChangeScan:
         last: int,
         found: Conditions,
     ) -> Iterator[list[TransactionRow]]:
-        """Those that an index finds wherever they are."""
+        """Yield the transactions that an index finds, wherever they are."""
         order = f"ORDER BY t.commit_seq {self._direction} LIMIT {_INDEXED_PAGE}"
         rows = found.first_rows(
             "t.incarnation_id = %(incarnation)s AND t.commit_seq BETWEEN %(first)s AND %(last)s "
@@ -171,7 +176,7 @@ class ChangeScan:
             yield Batch(found, Place(incarnation.number, last.commit_seq or 0, seq), last, unknown)
 
     def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
-        """What reads ask of transactions; a scan to the end keeps nothing between reads."""
+        """Give the reader the facts about these transactions; a scan to the end shares no state."""
         reader.of_several = any(row.actors for row in rows)
         if self.enough is None:
             reader.shared, reader.before = Shared(), {}
@@ -180,7 +185,11 @@ class ChangeScan:
             reader.shared.mine[row.id] = row.incarnation_id, commit
 
     def _enough(self, incarnation: Incarnation, by_id: dict[int, TransactionRow]) -> Enough | None:
-        """How many of a read are wanted; all of one that has changes the scan had passed."""
+        """Return how many changes the caller wants; None: all.
+
+        All are read of the transaction in which the scan goes on, as it has changes that the scan
+        passed.
+        """
         here = self.place
         if self.enough is None or (
             here is not None
@@ -193,7 +202,7 @@ class ChangeScan:
         return Enough(self.enough, lambda c: (seqs[c.transaction_id], sign * c.seq))
 
     def _behind(self, incarnation: Incarnation, found: list[Found]) -> list[Found]:
-        """Without what the scan had passed in the transaction it goes on with."""
+        """Return the changes without those that the scan had passed in its first transaction."""
         place = self.place
         if place is None or place.incarnation != incarnation.number:
             return found
@@ -228,7 +237,7 @@ class ChangeScan:
 
 
 def before(changes: Iterable[Found], found: Found) -> list[Found]:
-    """Those that come before this one in the slot's history."""
+    """Return the changes that come before ``found`` in the slot's history."""
     end = found[0].incarnation_id, *_place(found)
     return [each for each in changes if (each[0].incarnation_id, *_place(each)) < end]
 
@@ -238,7 +247,7 @@ def _place(found: Found) -> tuple[int, int]:
 
 
 def _between(stretch: Stretch) -> tuple[str, dict[str, int]]:
-    """The stretch's ranges as SQL, neighbours in one: each is a scan of the index."""
+    """Return the ranges of a stretch as SQL; adjacent ones are joined, as each is an index scan."""
     joined: list[list[int]] = []
     for low, high in sorted(stretch):
         if joined and joined[-1][1] + 1 == low:

@@ -1,6 +1,7 @@
-"""Where in history to look: stretches of places, in scanning order, that may hold what is wanted,
-by the sums of whole blocks (``store.sums.activity``) of a table or a time; what is not summed up
-yet in stretches of its own.
+"""Ranges of places in history that may hold wanted changes, in scanning order.
+
+They come from the sums of whole blocks (``store.sums.activity``), by table and time. Places that
+are not in the sums yet are ranges of their own.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,9 @@ from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 from replview.text.parsing import whole_number
 
-#: Blocks read from the sums at a time.
+#: Blocks that are read from the sums at a time.
 _BLOCKS_AT_ONCE = 500
-#: Transactions of a stretch of several blocks, about.
+#: Transactions in a stretch of several blocks, about; and blocks in a stretch at most.
 _STRETCH_TRANSACTIONS = 1000
 _STRETCH_BLOCKS = 100
 _COLUMNS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M": "messages",
@@ -45,13 +46,13 @@ class Place:
         return f"{self.incarnation}-{self.commit_seq}-{self.seq}"
 
 
-#: Places of one incarnation to look at together: (first, last) ranges of commit_seq.
+#: Places of one incarnation to read together: (first, last) ranges of commit_seq.
 Stretch = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """One incarnation's history, for what is wanted of these tables (None: of all)."""
+    """One incarnation's history, for wanted changes of these tables (None: of all)."""
 
     session: ReadSession
     incarnation: Incarnation
@@ -60,14 +61,14 @@ class Blocks:
     forwards: bool
 
     def stretches(self, first: int, last: int) -> Iterator[Stretch]:
-        """All between the places ``first`` and ``last`` where something wanted can be."""
+        """Yield all stretches between ``first`` and ``last`` that may hold something wanted."""
         mark = "SELECT rolled_seq FROM activity_mark WHERE incarnation_id = %s"
         rolled = next((row[0] for row in self.session.rows(mark, [self.incarnation.id])), 0)
         parts = self._summed(first, min(last, rolled)), self._even(max(first, rolled + 1), last)
         return chain.from_iterable(parts if self.forwards else reversed(parts))
 
     def _even(self, first: int, last: int) -> Iterator[Stretch]:
-        """Stretches of a block's length each."""
+        """Yield stretches of a block's length each."""
         if self.forwards:
             for low in range(first, last + 1, BLOCK):
                 yield [(low, min(low + BLOCK - 1, last))]
@@ -76,7 +77,7 @@ class Blocks:
                 yield [(max(high - BLOCK + 1, first), high)]
 
     def _summed(self, first: int, last: int) -> Iterator[Stretch]:
-        """Blocks that touch what is wanted, several small ones together."""
+        """Yield stretches of blocks that may match, several small ones together."""
         ranges: Stretch = []
         size = 0
         while first <= last:
@@ -97,7 +98,7 @@ class Blocks:
             yield ranges
 
     def _read(self, first: int, last: int) -> list[tuple[Any, ...]]:
-        """``[(block, transactions)]`` in scanning order."""
+        """Return ``[(block, transactions)]`` in scanning order."""
         conditions = conditions_on_transactions(self.session, self.wanted)
         order = "ASC" if self.forwards else "DESC"
         if self.relation_ids is None:
@@ -123,7 +124,7 @@ class Blocks:
 
 
 def _touched(wanted: WantedChanges) -> str:
-    """The condition that a block has changes of a wanted operation; empty where all are wanted."""
+    """Return the condition that a block has wanted operations; empty where all are wanted."""
     if wanted.filter.ops == OPERATIONS and not wanted.where:
         return ""
     kinds = " + ".join(f"a.{_COLUMNS[op]}" for op in wanted.ops if op != "M")

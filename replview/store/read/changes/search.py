@@ -1,5 +1,6 @@
-"""Searching a slot's history for changes, newest first, for as long as the asker wants to wait; the
-answer says how far back it looked, and from where to go on.
+"""Search a slot's history for changes, newest first, within a time budget.
+
+The result says how far back the search went, and the place to go on from.
 """
 
 import datetime as dt
@@ -15,27 +16,29 @@ from replview.store.read.row_history.before_images import Before, Shared
 from replview.store.read.rows import ChangeRow, TransactionRow
 from replview.store.read.session import ReadSession
 
-#: Changes looked at by a read: small at first, for the answer that is near.
+#: Changes that the first read covers, few for a quick answer, and any read at most.
 FIRST_READ = 2000
 MOST_READ = 16_000
-#: A read that took so long is not followed by a larger one: what it takes could not be foretold.
+#: Seconds after which the next read is no larger: its duration could not be predicted.
 _LONG_READ_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class FoundChanges:
-    """What a search found, newest first."""
+    """Changes that a search found, newest first."""
 
     rows: list[tuple[TransactionRow, ChangeRow]]
-    #: From where to go on; None: the search has come to the beginning.
+    #: Place to go on from; None: the search reached the beginning.
     older: Place | None
-    #: By the source's clock; None where nothing was looked at.
+    #: Time that the search went back to, by the source's clock; None: nothing was read.
     searched_back_to: dt.datetime | None
-    #: All that is older was looked at, too.
+    #: True if the search reached the beginning.
     complete: bool
-    #: Changes left out because nobody knows whether they match: their before image is unknown.
+    #: Number of changes left out because it is unknown whether they match: the before image is
+    #: unknown.
     unknown: int = 0
-    #: Before images the search asked for (None: nothing is known), and what more would share.
+    #: Before images that the search read (None: unknown), and the state to share with further
+    #: reads.
     before: Mapping[tuple[int, int], Before | None] = field(default_factory=dict)
     shared: Shared | None = None
 
@@ -48,7 +51,8 @@ def find_changes(
     limit: int = 50,
     budget_seconds: float = 1.0,
 ) -> FoundChanges:
-    """Return the newest changes that match; ``cursor``: from where an earlier search stopped.
+    """Return the newest changes that match; ``cursor`` is where an earlier search stopped.
+
     Raises ``WhereProblem`` for a condition that fits no table.
     """
     started = time.monotonic()
@@ -62,7 +66,7 @@ def find_changes(
         search.take(batch)
         if len(search.found) > limit:
             row, change = last_found = search.found[limit - 1]
-            # What comes after the page is told with the next one.
+            # Unknown changes after the page are counted with the next page.
             search.unknown -= len(before(batch.unknown, last_found))
             search.back_to = row.moment
             incarnation = search.incarnations.get(row.incarnation_id, 0)
@@ -70,7 +74,7 @@ def find_changes(
         now = time.monotonic()
         if now - last > _LONG_READ_SECONDS:
             batching.stay()
-        # One more would end after the time: batches grow while nothing is found.
+        # Another read would exceed the budget: reads grow while nothing is found.
         if now - started + 2 * (now - last) >= budget_seconds:
             return search.result(batch.place)
         last = now
@@ -79,17 +83,18 @@ def find_changes(
 
 @dataclass(slots=True)
 class _Search:
-    """What a search has found so far, newest first."""
+    """The result of a search so far, newest first."""
 
     scan: ChangeScan
     limit: int
     found: list[Found] = field(default_factory=list)
     unknown: int = 0
     back_to: dt.datetime | None = None
-    #: The numbers of the incarnations that were looked at, by their identifiers.
+    #: Numbers of the incarnations that were read, by identifier.
     incarnations: dict[int, int] = field(default_factory=dict)
 
     def take(self, batch: Batch) -> None:
+        """Add the result of one batch."""
         self.found += batch.found
         self.scan.enough = max(self.limit + 1 - len(self.found), 1)
         self.unknown += len(batch.unknown)
@@ -98,7 +103,7 @@ class _Search:
             self.back_to = batch.row.moment
 
     def result(self, older: Place | None, *, complete: bool = False) -> FoundChanges:
-        """What was found, to go on from ``older``."""
+        """Return the result; the next search goes on from ``older``."""
         reader = self.scan.reader
         before, shared = (reader.before, reader.shared) if reader else ({}, None)
         rows = self.found[: self.limit]
@@ -106,6 +111,6 @@ class _Search:
 
 
 def check_where(session: ReadSession, wanted: WantedChanges) -> None:
-    """Raises ``WhereProblem`` where the conditions fit none of the tables; reads no change."""
+    """Raise ``WhereProblem`` where the conditions fit none of the tables; reads no change."""
     if wanted.where and (relation_ids := wanted.relation_ids(session)) != []:
         ChangeReader(session, wanted, relation_ids, Batching())

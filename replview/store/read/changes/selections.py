@@ -1,7 +1,7 @@
-"""A view's changes, whatever the view: a filter's, a search's, one transaction's, one row's.
+"""The changes of any view: of a filter, a search, one transaction or one row.
 
-What downloads and the command line write. The words are those of ``WantedChanges``; ``key`` (or
-``key.<column>``) with one table asks for one row's history.
+Downloads and the command line write them. The parameters are those of ``WantedChanges``; ``key``
+(or ``key.<column>``) with one table selects one row's history.
 """
 
 import time
@@ -24,7 +24,7 @@ from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.transaction_filter import OPERATIONS
 
-#: Changes, and those beside them of which nobody knows whether they are wanted, in no order.
+#: Changes that match, and further ones of which this is unknown, in no order.
 Portion = tuple[list[Found], Sequence[Found]]
 
 _AT_ONCE = 500
@@ -37,7 +37,7 @@ _AT = f"""
 
 
 def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
-    """The changes of these (transaction, seq), in this order; what is gone is left out."""
+    """Yield the changes at these (transaction, seq), in this order; missing ones are left out."""
     shapes = Shapes(session)
     for start in range(0, len(places), _AT_ONCE):
         part = places[start : start + _AT_ONCE]
@@ -52,7 +52,10 @@ def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterato
 
 
 def within(portion: Portion, left: int | None) -> int:
-    """How many nobody knows of up to the change after which a reader has no more left to take."""
+    """Return how many unknown changes precede the end of what a reader still takes.
+
+    ``left`` is the number of changes it still takes; None: all.
+    """
     found, unknown = portion
     if left is None or left > len(found):
         return len(unknown)
@@ -62,7 +65,7 @@ def within(portion: Portion, left: int | None) -> int:
 def without_unchanged(
     session: ReadSession, found: list[Found], *, asked: object
 ) -> tuple[list[Found], list[Found]]:
-    """Apart, where it is asked for: the updates that are known to have changed nothing."""
+    """Split off the updates that are known to have changed nothing, if ``asked``."""
     if not asked:
         return found, []
     before = before_images(session, (change for _, change in found if change.op == "U"))
@@ -76,7 +79,7 @@ def without_unchanged(
 
 
 def undecided_words(number: int) -> str:
-    """Of changes of which nobody knows whether they are wanted."""
+    """Return a sentence about changes of which it is unknown whether they match."""
     left_out, they = ("1 change is", "it") if number == 1 else (f"{number:,} changes are", "they")
     return (
         f"{left_out} left out: whether {they} matched is unknown, since the server did not send "
@@ -87,19 +90,19 @@ def undecided_words(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is asked for; ``trouble`` says what of it was not understood."""
+    """The changes that parameters select; ``trouble`` says which of them were not understood."""
 
     wanted: WantedChanges
     table: TableRows | None = None
     key: dict[str, str | None] | None = None
-    #: A change (transaction, seq) of the row that is wanted of those that had the key; None: of the
-    #: one that has it, or had it last.
+    #: A change (transaction, seq) that identifies the row among all that had the key; None: the row
+    #: that has it now or had it last.
     change: tuple[int, int] | None = None
     trouble: str = ""
 
     @classmethod
     def from_words(cls, session: ReadSession, slot: Slot, words: Mapping[str, object]) -> Self:
-        """Read an address's parameters or a command's options; never raises."""
+        """Read the parameters of an address or the options of a command; never raises."""
         wanted = WantedChanges.from_words(slot, words)
         pairs = {name[4:]: str(words[name]) for name in words if name.startswith("key.")}
         typed = str(words.get("key") or "")
@@ -122,8 +125,10 @@ class Selection:
     def found(
         self, session: ReadSession, after: Place | None = None, *, as_lines: bool = False
     ) -> Iterator[Portion]:
-        """Yield its changes in the order of history, some at a time; ``as_lines``: all of them, for
-        ``RecordWriter.line`` alone. Raises ``WhereProblem``.
+        """Yield the changes in the order of history, some at a time.
+
+        ``as_lines`` is for ``RecordWriter.line`` alone, and includes what the store wrote. Raises
+        ``WhereProblem``.
         """
         if self.table is not None and self.key is not None:
             yield from self._of_row(session, self.table, self.key)
@@ -133,7 +138,7 @@ class Selection:
             yield batch.found, batch.unknown
 
     def newest(self, session: ReadSession, number: int) -> Portion:
-        """Return its last changes, in the order of history."""
+        """Return the last ``number`` changes, in the order of history."""
         if self.key is not None:
             return list(chain.from_iterable(some for some, _ in self.found(session)))[-number:], ()
         found: list[Found] = []
@@ -151,7 +156,7 @@ class Selection:
     def more_than(
         self, session: ReadSession, limit: int, *, budget_seconds: float = 0.3
     ) -> int | None:
-        """Return how many changes it has by the counters, if soon known to be over ``limit``."""
+        """Return the number of changes by the counters, if it is soon known to exceed ``limit``."""
         if self.key is not None or self.wanted.where or self.wanted.filter.ops != OPERATIONS:
             return None
         deadline = time.monotonic() + budget_seconds
@@ -166,7 +171,7 @@ class Selection:
     def _of_row(
         self, session: ReadSession, table: TableRows, key: Mapping[str, str | None]
     ) -> Iterator[Portion]:
-        """The row's changes, its truncation the last."""
+        """Yield the row's changes, with its truncation last."""
         finder = RowFinder(session, self.wanted.slot, table, table.recorded(session, key))
         places = finder.whole(finder.row(self.change))
         asked = self.wanted.filter
@@ -182,7 +187,7 @@ class Selection:
 
 
 def _counted(row: TransactionRow, relation_ids: list[int] | None) -> int:
-    """A transaction's wanted changes by its counters."""
+    """Return the number of a transaction's changes of these tables, by its counters."""
     if relation_ids is None:
         return row.changes
     return sum(sum(row.relations.get(str(key), ())) for key in relation_ids)

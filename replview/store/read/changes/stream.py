@@ -1,5 +1,6 @@
-"""Changes of a slot as records, however many, and where its history ends. The live page's reads are
-``store.read.history``.
+"""Records of a slot's changes, however many, and the end of its history.
+
+The live page's queries are in ``store.read.history``.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from replview.store.read.history_places import incarnations_of
 from replview.store.read.rows import Slot, TransactionRow
 from replview.store.read.session import ReadSession
 
-#: How many changes (and how many transactions) are in memory at once.
+#: Changes, and transactions, in memory at once.
 PAGE = 2000
 
 
@@ -26,26 +27,28 @@ class Cursor:
 
 
 class RecordWriter:
-    """Makes records of changes of one slot; knows its incarnations and its tables' oids."""
+    """A writer of records for one slot's changes, which remembers what they share."""
 
     def __init__(self, session: ReadSession, slot: Slot) -> None:
         self._session = session
         self._slot = slot
         self._numbers: dict[int, int] = {}
         self._oids: dict[int, int] = {}
-        #: Of the transaction that was written last.
+        #: The fields shared by the records of the last written transaction.
         self._transaction: tuple[TransactionRow, Record] | None = None
         self._tables: dict[tuple[int | None, int | None, bool], tuple[Record, list[str]]] = {}
 
     def incarnation_number(self, incarnation_id: int) -> int:
+        """Return the number of an incarnation of the slot; 0: unknown."""
         if incarnation_id not in self._numbers:
-            # It may have begun while we read.
+            # The incarnation may have begun after the first read.
             self._numbers = {
                 each.id: each.number for each in incarnations_of(self._session, self._slot.pk)
             }
         return self._numbers.get(incarnation_id, 0)
 
     def oid(self, relation_id: int | None) -> int | None:
+        """Return a table's oid on its source; None for a message or an unknown table."""
         if relation_id is None:
             return None
         if relation_id not in self._oids:
@@ -54,6 +57,7 @@ class RecordWriter:
         return self._oids.get(relation_id)
 
     def record(self, found: Found) -> Record:
+        """Return a change's record."""
         row, change = found
         shape = change.relation_id, change.version, change.hidden
         if shape not in self._tables:
@@ -64,7 +68,7 @@ class RecordWriter:
         return as_json(change, part, self._tables[shape])
 
     def line(self, found: Found) -> Record | str:
-        """A change's record, or the JSON lines that the store wrote (``ChangeRow.lines``)."""
+        """Return a change's record, or the JSON lines of it that the store wrote."""
         row, change = found
         if change.lines is None:
             return self.record(found)
@@ -79,6 +83,6 @@ class RecordWriter:
 
 
 def last_cursor(session: ReadSession, slot: Slot) -> Cursor | None:
-    """Where history ends now; None while the slot has no incarnation yet."""
+    """Return the end of the slot's history now; None while the slot has no incarnation."""
     last = max(incarnations_of(session, slot.pk), key=lambda each: each.number, default=None)
     return None if last is None else Cursor(last.number, last.commit_seq)

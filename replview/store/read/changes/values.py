@@ -1,7 +1,7 @@
-"""Values of a change that are not plain text: what is known of them, and whether two are the same.
+"""Marked values of a change, which are not plain text: their meaning, and comparisons.
 
-See ``models.history.Change`` for the marked forms. One more is made on reading for a page: a long
-value cut, ``{"$cut": characters, "$head": beginning, "$md5": of the whole}``.
+See ``store.models.history.Change`` for the marked forms. Queries for pages make one more, a long
+value cut: ``{"$cut": characters, "$head": beginning, "$md5": of the whole}``.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from typing import Any
 
 from replview.store.read.rows import ChangeRow
 
-#: What a marked value means, where it cannot be written as text.
+#: Description of each mark whose value cannot be written as text.
 MARKS = {
     "$masked": "masked",
     "$aside": "too long to be kept with its change",
@@ -18,12 +18,15 @@ MARKS = {
     "$binary": "in binary form and was not decoded",
     "$bytes": "bytes that are not text in the stream's encoding",
 }
-#: Of a column whose value before an update is not known, as its table was altered since.
+#: Description of a column whose value before an update is unknown, as its table was altered.
 ALTERED = "changed by ALTER TABLE or by this update"
 
 
 def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:
-    """A row's JSON, long values cut to their ``head``; one below ``look_into`` bytes as it is."""
+    """Return SQL for a row's JSON with long values cut to ``head`` characters.
+
+    Rows that take less than ``look_into`` bytes stay as they are.
+    """
     value = "e.value #>> '{}'"
     return f"""CASE WHEN coalesce(pg_column_size({image}), 0) < {look_into} THEN {image} ELSE (
     SELECT jsonb_object_agg(e.key, CASE
@@ -34,7 +37,7 @@ def cut_sql(image: str, *, look_into: int, characters: int, head: int) -> str:
 
 
 def mark_of(value: object) -> str:
-    """Why a value cannot be written as text; empty where it can."""
+    """Return why a value cannot be written as text; empty where it can."""
     if not isinstance(value, Mapping) or "$cut" in value:
         return ""
     if "$erased" in value:
@@ -43,12 +46,12 @@ def mark_of(value: object) -> str:
 
 
 def erased_words(value: Mapping[str, object]) -> str:
-    """``erased on 2026-11-22``."""
+    """Return a description such as ``erased on 2026-11-22``."""
     return f"erased on {value['$on']}" if value.get("$on") else "erased"
 
 
 def same_value(before: object, after: object) -> bool | None:
-    """Whether two stored values are one; None where that cannot be told."""
+    """Return whether two stored values are equal; None: unknown."""
     marked = [value for value in (before, after) if isinstance(value, Mapping)]
     if not marked:
         return bool(before == after)
@@ -66,8 +69,9 @@ def same_value(before: object, after: object) -> bool | None:
 
 
 def changed_nothing(change: ChangeRow, image: Mapping[str, Any] | None) -> bool:
-    """Whether an update left every value as it was; ``image``: the row before, as far as it is
-    derived. False where it is not known of all of them.
+    """Return whether an update is known to have left every value as it was.
+
+    ``image`` is the derived row before it; False where some value is unknown.
     """
     before, new = {**(image or {}), **(change.old or {})}, change.new or {}
     return (
@@ -76,7 +80,7 @@ def changed_nothing(change: ChangeRow, image: Mapping[str, Any] | None) -> bool:
         and all(
             same_value(before[name], value)
             if name in before
-            # A key that is another one would have been sent.
+            # The server would have sent a key that changed.
             else name in change.key_columns
             for name, value in new.items()
         )
@@ -84,7 +88,7 @@ def changed_nothing(change: ChangeRow, image: Mapping[str, Any] | None) -> bool:
 
 
 def _digest(value: object) -> tuple[int, str] | None:
-    """Length and MD5 of a value, cut or whole."""
+    """Return the length and MD5 of a value, cut or whole; None for any other."""
     if isinstance(value, str):
         return len(value), hashlib.md5(value.encode(), usedforsecurity=False).hexdigest()
     if isinstance(value, Mapping) and "$cut" in value:

@@ -1,8 +1,8 @@
-"""Which changes somebody wants: the words of a filter of transactions, and more of their own.
+"""The changes that a user asks for: a transaction filter with further parameters.
 
-The same words in pages, downloads, the API and the command line: those of ``TransactionFilter``
-(``table`` is one of ``tables``), ``where`` (a condition on values), ``transaction`` (one, by its
-identifier in the store).
+Pages, downloads, the API and the command line share them: those of ``TransactionFilter`` (``table``
+is one of ``tables``), ``where`` (a condition on values) and ``transaction`` (the identifier of
+one).
 """
 
 from collections.abc import Mapping
@@ -19,29 +19,29 @@ from replview.store.read.value_filter import ValueFilter, WhereProblem
 from replview.store.read.visibility import NO_RIGHT
 from replview.text.parsing import whole_number
 
-#: States whose changes count and have a place in history.
+#: States of transactions whose changes count and have a place in history.
 COUNTED = ("committed", "message", "snapshot")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WantedChanges:
-    """An empty one wants everything of its slot."""
+    """A filter of the changes of one slot; without conditions it matches all of them."""
 
     slot: Slot
     filter: TransactionFilter = field(default_factory=TransactionFilter)
     where: ValueFilter = field(default_factory=ValueFilter)
-    #: One transaction alone.
+    #: Identifier of the only transaction to read; None: all.
     transaction_id: int | None = None
-    #: What was not understood, in a sentence; empty: all was.
+    #: Sentence about what was not understood; empty: all was.
     trouble: str = ""
-    #: Once they were read.
+    #: The result of ``shapes``, once it was read.
     _shapes: list[VersionShape] | None = field(
         default=None, init=False, repr=False, compare=False, hash=False
     )
 
     @classmethod
     def from_words(cls, slot: Slot, words: Mapping[str, object]) -> Self:
-        """Read an address's parameters or a command's options; never raises."""
+        """Read the parameters of an address or the options of a command; never raises."""
         given = dict(words.items())
         tables = ",".join(str(given[name]) for name in ("tables", "table") if given.get(name))
         wanted = TransactionFilter.from_words({**given, "tables": tables, "slot": str(slot)})
@@ -54,7 +54,7 @@ class WantedChanges:
         return cls(slot=slot, filter=wanted, where=where, transaction_id=number, trouble=trouble)
 
     def words(self) -> dict[str, str]:
-        """Return the words that are set, as ``from_words`` reads them."""
+        """Return the parameters that are set, in the form that ``from_words`` reads."""
         words = self.filter.words() | {"slot": str(self.slot)}
         if self.where:
             words["where"] = str(self.where)
@@ -64,11 +64,11 @@ class WantedChanges:
 
     @property
     def ops(self) -> str:
-        """The operations that are wanted; a condition on values is about rows."""
+        """Return the wanted operations; a condition on values restricts them to those on rows."""
         return "".join(o for o in self.filter.ops if o in "IUDS") if self.where else self.filter.ops
 
     def shapes(self, session: ReadSession) -> list[VersionShape]:
-        """All shapes of the tables it is about, read once; of all tables where it names none."""
+        """Return all shapes of the named tables, or of all tables if none is named; read once."""
         if self._shapes is None:
             names, slot = self.filter.tables, self.slot
             found = shapes_named(session, slot, names) if names else shapes_of_slot(session, slot)
@@ -76,6 +76,7 @@ class WantedChanges:
         return self._shapes or []
 
     def table(self, session: ReadSession) -> tuple[str, str] | None:
+        """Return (schema, table) if exactly one table is named, preferring one that is recorded."""
         if len(self.filter.tables) != 1:
             return None
         readings = table_readings(self.filter.tables[0])
@@ -83,15 +84,17 @@ class WantedChanges:
         return next((each for each in readings if each in called), next(iter(readings), None))
 
     def relation_ids(self, session: ReadSession) -> list[int] | None:
-        """The tables it is about; None: all."""
+        """Return the identifiers of the named tables; None: all tables."""
         if not self.filter.tables:
             return None
         return sorted({shape.relation_id for shape in self.shapes(session)})
 
 
 def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape]:
-    """Return the shapes of tables whose values may be searched. Raises ``WhereProblem`` where a
-    column that is asked for is masked, or all tables are hidden: an empty answer would mislead.
+    """Return the shapes of tables whose values may be searched.
+
+    Raises ``WhereProblem`` where a column in a condition is masked, or where a table is hidden: an
+    empty result would mislead.
     """
     shapes, visibility = wanted.shapes(session), session.visibility
     if visibility.open:
@@ -111,8 +114,8 @@ def searchable(session: ReadSession, wanted: WantedChanges) -> list[VersionShape
 
 
 def conditions_on_transactions(session: ReadSession, wanted: WantedChanges) -> Conditions:
-    """What is asked of transactions and of whole blocks, but for tables and operations."""
-    # A table is looked for under all names it had, and operations among its changes.
+    """Return the conditions on transactions and blocks, except those on tables and operations."""
+    # Tables are matched under all the names they had, and operations on the changes themselves.
     return conditions_of(session, replace(wanted.filter, tables=(), ops=OPERATIONS))
 
 

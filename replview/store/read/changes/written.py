@@ -1,8 +1,8 @@
-"""Lines of whole transactions that the store writes: of small rows, sent whole or by their key.
+"""JSON lines that the store writes for whole transactions of small rows.
 
-Most changes are such. What the store gives of a transaction is the text of its lines, each from
-``,"seq"`` on, equal byte for byte to what ``records`` makes of the values, which need not become
-objects first.
+Most changes are such rows, sent whole or by their key. For each transaction the store returns the
+text of its lines, each from ``,"seq"`` on, equal byte for byte to what ``records`` makes of the
+values; no Python object per value is needed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,13 +16,14 @@ from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.rows import ChangeRow
 from replview.store.read.session import ReadSession, array_text
 
-#: Shapes of tables that one statement knows, the last seen, and columns of each.
+#: Shapes that one statement includes, the last seen ones, and columns of each at most.
 _SHAPES, _COLUMNS = 16, 60
-#: Of a change: a longer one is compressed or out of line, and would be fetched for each column.
+#: Stored bytes of a change at most: a longer one is compressed or out of line, and would be fetched
+#: once for each column.
 _MOST_BYTES = 1500
-#: In a line: a value that is marked, not a text. Within a text the quote would be escaped.
+#: Text in a line that shows a marked value; within a text value the quote would be escaped.
 _MARK = '":{"$'
-#: ``{line}``: of ``change c``; NULL where it is not the store's to write.
+#: ``{line}`` is SQL over ``change c``, NULL where the store cannot write the line.
 _READ = """
     SELECT l.transaction_id, min(l.seq),
         CASE WHEN count(l.line) = count(*) THEN string_agg(l.line, '' ORDER BY l.seq) END
@@ -40,15 +41,17 @@ _LINE = f"""
 
 @dataclass(slots=True)
 class StoreLines:
-    """Which shapes the store writes lines of, and how."""
+    """The shapes whose lines the store can write, and the SQL for them."""
 
     _known: dict[int, VersionShape] = field(default_factory=dict)
 
     def written(
         self, session: ReadSession, ids: list[int], rest: str, values: Mapping[str, Any]
     ) -> tuple[list[ChangeRow], list[int]]:
-        """Of ``rest`` (a statement from its FROM on): the changes of transactions that the store
-        writes, each with its ``lines``; and which others of ``ids`` are left to read.
+        """Return the transactions whose lines the store wrote, and the identifiers of the others.
+
+        ``rest`` is a statement from its FROM on. Each returned change stands for a transaction,
+        with ``lines``.
         """
         if not self._known or not session.visibility.open:
             return [], ids
@@ -57,7 +60,7 @@ class StoreLines:
         line = _LINE.format(shapes=" ".join(shapes))
         blocks, left = [], []
         for transaction_id, seq, lines in session.rows(_READ.format(line=line, rest=rest), more):
-            # What was masked meanwhile is not in them, either.
+            # The visibility is checked again: a column may have been masked meanwhile.
             if lines and _MARK not in lines and session.visibility.open:
                 row = transaction_id, seq, "", None, "", *[None] * 10, [], [], False, False, lines
                 blocks.append(ChangeRow._make(row))
@@ -66,8 +69,10 @@ class StoreLines:
         return blocks, left
 
     def learn(self, shapes: Iterable[VersionShape], masked: Collection[int]) -> None:
-        """These are shapes of changes that the store did not write. Those that had a masked value
-        are not tried again until one comes without: it would be read twice.
+        """Note the shapes of changes that the store did not write.
+
+        Shapes with a masked value are left out until a change comes without one: it would be read
+        twice.
         """
         seen = {each.id: each for each in shapes if 0 < len(each.columns) <= _COLUMNS}
         known = [pair for pair in (seen | self._known).items() if pair[0] not in masked]
@@ -75,7 +80,7 @@ class StoreLines:
 
 
 def _rest(shape: VersionShape, values: dict[str, Any]) -> str:
-    """SQL that writes the line of a row of this shape from its table on."""
+    """Return SQL that writes the line of a row of this shape from its table on."""
     names = [str(column["name"]) for column in shape.columns]
     key = [name for name in names if name in shape.key_columns]
     table = {"schema": shape.schema, "table": shape.table, "relation_oid": shape.oid,
@@ -86,7 +91,7 @@ def _rest(shape: VersionShape, values: dict[str, Any]) -> str:
         return f"%(p{len(values) - 1})s"
 
     def image(side: str, columns: Sequence[str]) -> str:
-        """NULL where one of them was not sent."""
+        """Return SQL for one side of the change; it is NULL where a column was not sent."""
         begins = ["{", *("," * len(columns))]
         values_of = (f"{text(f'{begin}{_json(name)}:')} || ({side} -> {text(name)}::text)::text"
                      for begin, name in zip(begins, columns, strict=False))  # fmt: skip
