@@ -1,1 +1,1 @@
-"""Exports: a slice of the record as Parquet."""
+"""Exports write a slice of the record as Parquet."""

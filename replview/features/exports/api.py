@@ -1,4 +1,4 @@
-"""Exports: a slice of the record as Parquet, asked for, followed and cancelled by programs."""
+"""The API of exports: programs request, follow and cancel them."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ _SCALE = (
 
 
 class SliceWords(FilterWords):
-    """Which changes: the words of a filter that an export is narrowed by."""
+    """Parameters that select the changes of an export: a transaction filter and its own."""
 
     states: str = Field("", description="some of `committed`, `snapshot`, `message`, with commas")
     transaction: str = Field("", description="one transaction, by its id")
@@ -47,10 +47,10 @@ class SliceWords(FilterWords):
     since_last: bool = Field(False, description="what was committed since the last of this name")
 
     def export_request(self) -> ExportRequest:
-        """The slice. Raises ``BadRequest``."""
+        """Return the slice that the parameters mean. Raises ``BadRequest``."""
         if self.since_last and not self.name:
             raise BadRequest("since_last continues a name", "give name")
-        # What a request is asked with is no word of a filter.
+        # These parameters belong to the request and not to its filter.
         given = self.dict(exclude={"before", "numeric_scale", "name", "to", "allow_gaps"})
         given = {word: text for word, text in given.items() if text and isinstance(text, str)}
         slot = slot_named(self.slot)
@@ -61,7 +61,7 @@ class SliceWords(FilterWords):
 
 
 class NewExport(SliceWords):
-    """What to export, and where to."""
+    """A request for an export: the slice and the target."""
 
     model_config = {"extra": "forbid"}
 
@@ -72,7 +72,7 @@ class NewExport(SliceWords):
 
 
 class EstimateOut(Schema):
-    """What it would take."""
+    """The estimated size and duration of an export."""
 
     slice: dict[str, Any]
     rows: int
@@ -81,15 +81,15 @@ class EstimateOut(Schema):
     seconds: float
     first_lsn: str | None
     last_lsn: str | None
-    #: Of an empty slice: time and LSN of the nearest change outside of it.
+    #: For an empty slice: time and LSN of the nearest change outside of it.
     nearest: dict[str, Any] | None
-    #: Too much for one process: a Spark session is started.
+    #: True if the slice is too large for one process, so that a Spark session is started.
     spark: bool
     tables: list[dict[str, Any]]
 
 
 class ExportOut(Schema):
-    """One export."""
+    """An export, with its progress and its result."""
 
     id: int
     slot: str
@@ -108,17 +108,17 @@ class ExportOut(Schema):
     files: int | None
     bytes: int | None
     seconds_left: float | None
-    #: What keeps it from being done; empty: nothing.
+    #: The reason why it failed; empty: none.
     problem: str
     remedy: str
-    #: The manifest: every file with its rows and bytes.
+    #: The manifest, which lists every file with its rows and bytes.
     result: dict[str, Any] | None
 
 
 @page(role=OPERATOR)
 @router.get("/exports/estimate", response=EstimateOut, summary="What an export would take")
 def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, object]:
-    """Rows counted, bytes and seconds estimated; nothing is written."""
+    """Count the rows, and estimate bytes and seconds; nothing is written."""
     try:
         read_policy().check()
         export_request = words.export_request()
@@ -133,10 +133,14 @@ def estimate(request: HttpRequest, words: Query[SliceWords]) -> dict[str, object
     "/exports", response={202: ExportOut}, auth=Token(), summary="Export a slice as Parquet"
 )
 def create(request: HttpRequest, wanted: NewExport) -> Any:
-    """Asked for; a worker begins within a second or two. Needs a token, not a browser's session."""
+    """Record the export; a worker starts it within a second or two.
+
+    Needs a token, not a browser's session.
+    """
     user = request.user
     try:
-        # Before any look at the record: a switch that is off says so first.
+        # The policy is checked before the record is read, so that "switched off" is the first
+        # answer.
         read_policy().check()
         export_request = wanted.export_request()
         if export_request.gaps and not wanted.allow_gaps:
@@ -159,7 +163,7 @@ def create(request: HttpRequest, wanted: NewExport) -> Any:
 def all_exports(
     request: HttpRequest, slot: str = "", limit: QueryEx[int, P(ge=1, le=_MOST)] = 50
 ) -> list[dict[str, Any]]:
-    """The newest first; without their files."""
+    """List the exports, newest first, without their files."""
     rows = visible_exports().defer("result")
     if slot:
         rows = rows.filter(slot=slot_named(slot))
@@ -169,7 +173,7 @@ def all_exports(
 @page(role=OPERATOR, of={"export_id": Export}, exports=True)
 @router.get("/exports/{int:export_id}", response=ExportOut, summary="One export")
 def one(request: HttpRequest, export_id: int) -> dict[str, object]:
-    """How far it is, then its files."""
+    """Return the export's progress and, once it is done, its files."""
     return export_json(_found(export_id))
 
 
@@ -178,7 +182,7 @@ def one(request: HttpRequest, export_id: int) -> dict[str, object]:
     "/exports/{int:export_id}", response=ExportOut, auth=Token(), summary="Cancel an export"
 )
 def cancel(request: HttpRequest, export_id: int) -> dict[str, object]:
-    """Give it up; its record stays, and what it had written is deleted again."""
+    """Cancel the export; its record stays, and the files it had written are deleted."""
     row = _found(export_id)
     if row.requested_by != request.user.get_username() and not may(request.user, Role.ADMIN):
         raise Refusal("an export is cancelled by whoever asked for it, or by an admin")
@@ -189,11 +193,11 @@ def cancel(request: HttpRequest, export_id: int) -> dict[str, object]:
 
 
 def export_json(row: Export, *, whole: bool = True) -> dict[str, object]:
-    """As the API tells it."""
+    """Return the export in the form of ``ExportOut``."""
     result = row.result
     if result and "slice" in result:
         result = {**result, "slice": shown_slice(row, result["slice"])}
-    # (A schema gives them in its own order.)
+    # (The schema decides the order of the fields.)
     plain = ("name", "state", "target", "requested_by", "requested_how", "rows", "total_rows",
              "files", "seconds_left")  # fmt: skip
     times = ("requested_at", "started_at", "finished_at")

@@ -1,4 +1,4 @@
-"""The files of a finished export as one zip that is made while it is sent."""
+"""The files of a finished export as one zip, which is made while it is sent."""
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +16,15 @@ from replview.store.read.visibility import NO_RIGHT
 from replview.targets.policy import Refused
 
 PIECE_BYTES = 256 * 1024
-#: What a zip without a time says of each file: the same export gives the same bytes.
+#: The time of every file in the zip, so that the same export always gives the same bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def files_of(row: Export) -> list[tuple[str, Path]]:
-    """Names in the zip, and where the files are. Raises ``Refused`` where they are not all here, or
-    hold what whoever asks may not see.
+    """Return each file's name in the zip and its path.
+
+    Raises ``Refused`` where not all files are on this machine, or where one contains values that
+    the reader may not see.
     """
     result = row.result or {}
     files: list[Mapping[str, Any]] = result.get("files") or []
@@ -42,7 +44,7 @@ def files_of(row: Export) -> list[tuple[str, Path]]:
 
 
 def _refuse_withheld(row: Export, result: Mapping[str, Any], found: Mapping[str, Path]) -> None:
-    """A file cannot be shown in part, as a page's preview is."""
+    """Raise ``Refused`` if a file contains hidden values: it cannot be shown in part."""
     of, masked = withheld(row.slot, name=row.slot_name), row.slice.get("masked") or {}
     if current_visibility().hides_messages(row.slot.source_id if row.slot else 0):
         raise Refused(f"you have {NO_RIGHT} of logical messages, which are in it", "Ask an admin")
@@ -62,7 +64,7 @@ def _refuse_withheld(row: Export, result: Mapping[str, Any], found: Mapping[str,
 
 
 class _Sent(bytearray):
-    """What a zip writes to, which is then taken away."""
+    """A buffer that a zip is written to, and that is emptied piece by piece."""
 
     def write(self, data: bytes) -> int:
         self += data
@@ -71,13 +73,14 @@ class _Sent(bytearray):
     def flush(self) -> None: ...
 
     def taken(self) -> bytes:
+        """Return what was written since the last call, and remove it."""
         data = bytes(self)
         self.clear()
         return data
 
 
 def zip_pieces(files: Sequence[tuple[str, Path]]) -> Iterator[bytes]:
-    """A zip of the files, in pieces of 256 kB or little more; Parquet is compressed already."""
+    """Yield a zip of the files in pieces of about 256 kB; Parquet is not compressed again."""
     sent = _Sent()
     with zipfile.ZipFile(sent, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
         for name, path in files:

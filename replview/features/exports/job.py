@@ -1,9 +1,9 @@
-"""Serving exports: claimed from the store, each done by a process of its own that a thread follows.
+"""The worker side of exports: each runs in a process of its own, followed by a thread.
 
-An export may start a JVM, and may be ended at any moment. Its process reads what to do from a file,
-and the store's address from its environment; each line of its output is a JSON object, the last one
-the outcome. A worker that is told to stop gives its exports back; another continues where the files
-end.
+An export may start a JVM, and may be killed at any moment. Its process reads its order from a file,
+and the store's address from its environment. Each line of its output is a JSON object, and the last
+one is the outcome. A worker that is stopped gives its exports back; another continues where the
+files end.
 """
 
 import contextlib
@@ -25,35 +25,41 @@ from replview.store.models import Export
 from replview.targets.policy import Refused, check_again, read_policy
 
 _MODULE = "replview.spark.export_job"
-#: The variable of the environment that holds the store's address.
+#: Environment variable with the store's address.
 _DSN_VARIABLE = "REPLVIEW_STORE_URL"
-#: How long it may take until an ended job's last line is read.
+#: Seconds to wait for the last line of a job that has ended.
 _PATIENCE_SECONDS = 10.0
 log = logging.getLogger(__name__)
-#: Exports at the same time in one process.
+#: Exports that run at the same time in one process.
 _AT_ONCE = 2
-#: A line of progress → the row's columns; what it does not tell stays.
+#: The row's column for each field of a line of progress; missing fields leave the column unchanged.
 _COLUMNS = {
     "rows": "rows", "total_rows": "total_rows", "files": "files", "bytes": "size_bytes",
     "seconds_left": "seconds_left",
 }  # fmt: skip
-#: Files that a finished export names; the manifest beside them names all.
+#: Files that the row of a finished export lists at most; the manifest lists all.
 _MOST_FILES = 2_000
 
 
 def folder() -> Path:
+    """Return the folder of the jobs' orders and logs."""
     return Path(settings.DATA_DIR) / "export-logs"
 
 
 class ExportProcess:
+    """The process of one export."""
+
     def __init__(self, row: Export, *, take_back: bool = False) -> None:
-        """Starts it; what earlier exports left there is taken back, with ``take_back`` also what
-        others began. Raises ``OSError``.
+        """Start the process. Raises ``OSError``.
+
+        It first deletes files that earlier exports abandoned there and, with ``take_back``,
+        unfinished files of any other writer.
         """
         folder().mkdir(parents=True, exist_ok=True)
         self.log_path = folder() / f"export-{row.pk}.log"
         self._order = order_path(row.pk)
-        # Told to stop, it takes back what it wrote; killed, it leaves it to be gone on with.
+        # On SIGTERM the process deletes what it wrote; if it is killed, its files stay to be
+        # continued.
         order = {"slice": row.slice, "target": row.target, "dsn_env": _DSN_VARIABLE,
                  "spark": row.spark or None, "keep": False, "take_back": take_back,
                  "abandoned": [each.slice for each in _ended(row)]}  # fmt: skip
@@ -62,23 +68,25 @@ class ExportProcess:
                                      environment={_DSN_VARIABLE: store_conninfo()})  # fmt: skip
         #: The last line of progress.
         self.progress: Mapping[str, Any] = {}
-        #: The last line of all.
+        #: The last line of output.
         self.last: Mapping[str, Any] = {}
         self._reader = threading.Thread(target=self._read, name="export-lines", daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
-        """Of the process, and of its group."""
+        """Return the identifier of the process and of its group."""
         return self._job.process.pid
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within this time."""
+        """Wait up to ``seconds``, and return whether the process has ended."""
         return self._job.wait(seconds) is not None
 
     def end(self, *, take_back: bool = False) -> None:
-        """Kill it: finished files stay, and another goes on from them. With ``take_back`` it is
-        told to delete what it wrote, and killed where it does not end.
+        """Kill the process; its finished files stay, and another export continues from them.
+
+        With ``take_back`` it gets a signal to delete what it wrote, and is killed if it does not
+        end.
         """
         self._job.end(at_once=not take_back)
         self._reader.join(_PATIENCE_SECONDS)
@@ -86,7 +94,7 @@ class ExportProcess:
 
     @property
     def status(self) -> int | None:
-        """The exit status; a negative one: the signal that ended it."""
+        """Return the exit status; a negative one is the signal that ended the process."""
         return self._job.process.returncode
 
     def _read(self) -> None:
@@ -101,9 +109,7 @@ class ExportProcess:
 
 
 def _ended(row: Export) -> list[Export]:
-    """Earlier exports into this target that ended before they were whole; no process of theirs
-    writes any more.
-    """
+    """Return earlier unfinished exports into this target, after ending their leftover processes."""
     found = [each for each in abandoned(row.slot_name, row.target) if each.pk != row.pk]
     for each in found:
         end_leftover(each, str(order_path(each.pk)))
@@ -111,7 +117,7 @@ def _ended(row: Export) -> list[Export]:
 
 
 def order_path(export_id: int) -> Path:
-    """The file that says what to do; its name is in the process's command line."""
+    """Return the path of the job's order, which also identifies the process by its command line."""
     return folder() / f"export-{export_id}.json"
 
 
@@ -119,17 +125,17 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 class Wakes(Protocol):
-    """Whoever tells live pages; see ``live.publisher``."""
+    """A publisher that wakes live pages; see ``live.publisher``."""
 
     def export_changed(self, export_id: int) -> None:
-        """An export went on or ended."""
+        """Announce that an export made progress or ended."""
 
 
 def carry_out(
     row: Export, wakes: Wakes, stop: threading.Event, on_progress: OnProgress | None = None,
     *, take_back: bool = False,
 ) -> None:  # fmt: skip
-    """Do what was claimed, and keep what became of it; ``on_progress`` is called on the way."""
+    """Run a claimed export and store its outcome; ``on_progress`` is called on the way."""
     end_leftover(row, str(order_path(row.pk)))
     try:
         policy = read_policy()
@@ -147,7 +153,7 @@ def carry_out(
         rows.beat(row, worker=worker(), job_pid=job.pid, log_path=str(job.log_path))
         after = _follow(job, row, wakes, stop, on_progress)
         if after is After.STOPPED and row.requested_how == Export.How.COMMAND:
-            # Nobody else goes on with it.
+            # No worker continues an export that a command runs.
             rows.cancel(row.pk)
             after = After.CANCELLED
     finally:
@@ -181,12 +187,13 @@ def _follow(
 
 
 def _conclude(job: ExportProcess, row: Export, wakes: Wakes) -> None:
-    """Keep the job's last message."""
+    """Store the outcome from the job's last message."""
     manifest = job.last.get("manifest")
     if job.status == 0 and isinstance(manifest, dict):
         files = manifest["files"]
         kept = {**manifest, "files": files[:_MOST_FILES]}
-        # While it ran, transactions and events were counted too.
+        # Rows of transactions and events counted as progress, too; the row keeps those of the
+        # manifest.
         counts = {"rows": manifest["rows"], "total_rows": None, "files": len(files)}
         rows.finish(row, result=kept, seconds_left=0.0, size_bytes=manifest["bytes"], **counts)
     elif problem := job.last.get("problem"):
@@ -201,7 +208,7 @@ def _fail(row: Export, wakes: Wakes, cause: str, remedy: str) -> None:
     wakes.export_changed(row.pk)
 
 
-#: A lost worker's export is gone on with where its files end.
+#: Another worker continues a lost worker's export where its files end.
 KIND = rows.served(
     name="export",
     run=lambda row, stop: carry_out(row, publisher(), stop),

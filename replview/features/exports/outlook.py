@@ -1,4 +1,4 @@
-"""What an export would take, in rows, files, bytes and seconds, before it is begun."""
+"""The estimate of an export before it starts: rows, files, bytes and seconds."""
 
 import datetime as dt
 import os
@@ -27,14 +27,14 @@ from replview.parquet.writing.planning import (
 from replview.store.connecting import store_conninfo
 from replview.targets.policy import Refused
 
-#: What a page may spend on counting.
+#: Time limit of the statements that count for a page.
 BUDGET = "5s"
-#: What is nice to know is looked up where counting took no longer than this.
+#: Seconds of counting up to which files, days and unsent values are counted, too.
 _MORE_BELOW_SECONDS = 1.0
-#: Measured: a file's schema and footer; a transaction's row of a time, an xid, an actor.
+#: Measured bytes of a file's schema and footer, and of a transaction's row.
 _FILE_BYTES = 6_500
 _TRANSACTION_BYTES = 45
-#: Slices with more changes are not looked through for values that were not sent.
+#: Changes of a slice at most whose values are searched for unsent ones.
 _LOOK_THROUGH = 20_000
 _TABLES = 50
 _COLUMNS = 200
@@ -50,12 +50,12 @@ _UNSENT = """
 
 
 class TooLong(Refused):
-    """It cannot be counted soon enough for a page; it may be exported all the same."""
+    """The slice cannot be counted in time for a page; it may be exported all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """One folder of files."""
+    """The estimate for one folder of files."""
 
     name: str
     rows: int
@@ -65,33 +65,35 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
+    """The estimate for a slice, with its tables and LSNs."""
+
     estimate: Estimate
-    #: With their shapes in the slice.
+    #: The tables, with their shapes in the slice.
     tables: list[SliceTable]
-    #: Commit LSNs; None: no transaction has one.
+    #: First and last commit LSN; None: no transaction has one.
     first_lsn: str | None
     last_lsn: str | None
-    #: By relation; one that is missing is unknown.
+    #: Number of files by relation; a missing relation is unknown.
     files: Mapping[int, int] = field(default_factory=dict)
-    #: Files of the transactions.
+    #: Number of files of the transactions.
     days: int | None = None
-    #: (relation, column) → updates that did not send it; empty where nobody looked, too.
+    #: Number of updates that did not send a value, by (relation, column); empty if not counted.
     unsent: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
     @property
     def spark(self) -> str:
-        """Where Spark runs, where the slice is large enough for it; else empty."""
+        """Return the Spark master if the slice is large enough for Spark; else empty."""
         return _spark() if self.estimate.spark else ""
 
     @property
     def nearest(self) -> dt.datetime | None:
-        """Of an empty slice: when the nearest change outside of it committed."""
+        """Return the commit time of the change nearest to an empty slice; None: unknown."""
         time = (self.estimate.nearest or {}).get("time")
         return None if time is None else dt.datetime.fromisoformat(time)
 
     @property
     def datasets(self) -> list[Dataset]:
-        """A folder a table, one of the transactions."""
+        """Return the estimates of one folder for each table, and one for the transactions."""
         found = [
             Dataset(
                 name=f"{one.schema}.{one.table}",
@@ -107,17 +109,19 @@ class Outlook:
 
     @property
     def size_bytes(self) -> int:
-        """Of all, as far as it can be told."""
+        """Return the estimated bytes of all datasets, as far as known."""
         return sum(one.size_bytes or 0 for one in self.datasets)
 
     def facts(self) -> dict[str, Any]:
+        """Return the estimate as plain values for JSON."""
         document = asdict(self.estimate)
         return document | {"first_lsn": self.first_lsn, "last_lsn": self.last_lsn}
 
 
 def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlook:
-    """What this slice would take. Raises ``Refused`` where it cannot be said, or not soon enough
-    for a page unless ``patient``.
+    """Return the estimate for a slice.
+
+    Raises ``Refused`` where it cannot be counted or, unless ``patient``, not in time for a page.
     """
     try:
         with connect(store_conninfo()) as connection:
@@ -134,11 +138,11 @@ def outlook_of(export_request: ExportRequest, *, patient: bool = False) -> Outlo
 
 
 def spark_for(export_request: ExportRequest) -> str:
-    """Where Spark runs, for a slice that is large enough for it; else empty."""
+    """Return the Spark master if the slice is large enough for Spark; else empty."""
     try:
         return outlook_of(export_request).spark
     except Refused:
-        # What cannot be counted soon is large.
+        # A slice that cannot be counted in time is large.
         return _spark() if spark_is_there() else ""
 
 
@@ -169,7 +173,7 @@ def _outlook(connection: Connection, part: Slice) -> Outlook:
 def files_of(
     connection: Connection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> dict[int, int]:
-    """Relation → the files its rows go to: days are written apart, and so are large days."""
+    """Return the number of files by relation: each day has its own, and a large day has several."""
     found: dict[int, int] = {}
     if not tables or len(tables) > _TABLES:
         return found
@@ -193,7 +197,7 @@ def files_of(
 
 
 def days_of(connection: Connection, part: Slice) -> int:
-    """Days of commits: the transactions of each are a file."""
+    """Return the number of days with commits; the transactions of each day are one file."""
     query = sql.SQL("SELECT count(DISTINCT {}) FROM transaction t WHERE {}").format(
         places.PLACED_DAY, transactions_of(connection, part)
     )
@@ -204,7 +208,10 @@ def days_of(connection: Connection, part: Slice) -> int:
 def unsent_of(
     connection: Connection, part: Slice, tables: Sequence[SliceTable], estimated: Estimate
 ) -> Mapping[tuple[int, str], int]:
-    """(relation, column) → updates that did not send it; empty where looking is not cheap."""
+    """Return the number of updates that did not send a value, by (relation, column).
+
+    The result is empty where counting is expensive.
+    """
     found: dict[tuple[int, str], int] = {}
     if estimated.rows > _LOOK_THROUGH or "update" not in places.wanted_operations(part):
         return found

@@ -1,4 +1,4 @@
-"""The export page: a slice as a sentence, what it would take, and whether it can be written."""
+"""The export page: a slice as a sentence, its estimate, and whether it can be written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,21 +29,21 @@ from replview.text.parsing import table_word, whole_number
 from replview.ui.job_pages import tables_words, url_of, words_of
 from replview.ui.sentence import Sentence, refusal
 
-#: Words without a chip of their own to be edited in, as the sentence has them.
+#: Parameters that cannot be edited in the sentence, only removed, with their labels.
 _REMOVABLE = {
     "from_lsn": "from LSN", "to_lsn": "to LSN", "transaction": "of transaction",
     "q": "with the text", "id": "of xid or gid", "states": "in the state", "origin": "of origin",
     "min_changes": "of at least", "min_bytes": "of at least",
     "prepared_min": "prepared for at least", "where": "where", "key": "of the row",
 }  # fmt: skip
-#: Of a slice that is counted while it is written.
+#: Figures of a slice that is only counted while it is written.
 _UNCOUNTED_FIGURES: list[dict[str, Any]] = [
     {"label": "Rows", "number": None, "rest": "counted while it runs", "main": True},
     {"label": "Size", "number": None},
     {"label": "Time", "number": None},
     {"label": "Transactions", "number": None},
 ]
-#: What the chip of operations offers; any other set of them is offered once it is chosen.
+#: Choices of the operations menu; another set is added once it is chosen.
 _OPERATION_CHOICES = (
     ("", "all changes"),
     ("IUD", "inserts, updates and deletes"),
@@ -58,13 +58,13 @@ _NAMES = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M":
           "S": "baselines"}  # fmt: skip
 _TABLES_OFFERED = 500
 _EARLIER = 3
-#: Words of this page alone, beside those of a filter.
+#: Parameters of this page that do not belong to the filter.
 OWN_WORDS = ("to", "before", "numeric_scale", "name", "since_last", "read")
 _LISTS = ("tables", "states")
 
 
 def _chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
-    """A word of the address as people say it; a figure that is none as it stands there."""
+    """Return a parameter's value in words; an invalid number stays as it was given."""
     said = {
         "min_changes": plural(wanted.min_changes, "change") if wanted.min_changes else "",
         "min_bytes": bytes_words(wanted.min_bytes) if wanted.min_bytes else "",
@@ -75,7 +75,7 @@ def _chip_words(word: str, text: str, wanted: TransactionFilter) -> str:
 
 
 def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
-    """Rows, size, time, transactions, ends."""
+    """Return the figures: rows, size, time, transactions, ends."""
     estimate = outlook.estimate
     where = "on Spark" if estimate.spark else "written here, no JVM"
     lsns = {"number": outlook.first_lsn, "rest": f"to {outlook.last_lsn}"}
@@ -91,6 +91,8 @@ def _figures_of(outlook: Outlook) -> list[dict[str, Any]]:
 
 @dataclass(slots=True, kw_only=True)
 class ExportPage:
+    """The content of the export page."""
+
     slot: Slot
     words: dict[str, str]
     policy: Policy
@@ -102,9 +104,9 @@ class ExportPage:
     outlook: Outlook | None = None
     schema: list[reading_back.SchemaTab] = field(default_factory=list)
     reading: reading_back.ReadingBack | None = None
-    #: Counting it takes too long for a page.
+    #: Set if counting the slice takes too long for a page.
     uncounted: Refused | None = None
-    #: As it will be recorded; empty: it cannot be written to.
+    #: The target as it will be recorded; empty: it cannot be written to.
     target: str = ""
     target_default: str = ""
     target_trouble: Refused | None = None
@@ -113,31 +115,34 @@ class ExportPage:
 
     @property
     def filter(self) -> TransactionFilter:
+        """Return the filter that the parameters mean."""
         return TransactionFilter.from_words(self.words)
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
+        """Return all parameters, as hidden fields of a form."""
         return list(self.words.items())
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """Rows, size, time, transactions, ends."""
+        """Return the figures: rows, size, time, transactions, ends."""
         if self.uncounted is not None:
             return _UNCOUNTED_FIGURES
         return _figures_of(self.outlook) if self.outlook else []
 
     @property
     def reading_of(self) -> list[tuple[str, str]]:
-        """Tables whose programs may be shown, and where."""
+        """Return the tables for which reading programs can be shown, each with its address."""
         names = self.reading.tables if self.reading else []
         return [(name, self.url(read=name)) for name in names]
 
     def url(self, **changes: str) -> str:
+        """Return the page's address with these parameters changed; an empty one is removed."""
         return export_url(self.words | changes)
 
     @property
     def nearest_url(self) -> str:
-        """The slice widened until the nearest change is in it."""
+        """Return the address of the slice widened to include the nearest change."""
         moment = self.outlook.nearest if self.outlook else None
         if moment is None:
             return self.url()
@@ -151,7 +156,7 @@ class ExportPage:
 
     @property
     def removable(self) -> list[tuple[str, str, str]]:
-        """What narrows the slice and has no chip of its own to be edited: name, value, without."""
+        """Return the parameters that can only be removed: label, value, address without it."""
         return [
             (name, _chip_words(word, self.words[word], self.filter), self.url(**{word: ""}))
             for word, name in _REMOVABLE.items()
@@ -160,34 +165,36 @@ class ExportPage:
 
     @property
     def kept(self) -> list[tuple[str, str]]:
-        """The same, as the sentence's form carries them on."""
+        """Return the parameters that can only be removed, as hidden fields of the sentence."""
         return [(word, text) for word, text in self.hidden if word in _REMOVABLE]
 
     @property
     def tables_words(self) -> str:
-        """``orders, payments``."""
+        """Return the tables in words, such as ``orders, payments``."""
         return tables_words(self.filter.tables)
 
 
 def export_words(given: QueryDict) -> dict[str, str]:
+    """Return the parameters of the page from an address or a form."""
     words = words_of(given, _LISTS)
-    # A search names its one table so.
+    # The find page names its one table by this parameter.
     return words | ({"tables": words.pop("table")} if "table" in words else {})
 
 
 def utc_words(moment: datetime) -> str:
-    """As an address has it: ``2026-11-20T07:57:11.369827Z``."""
+    """Return the moment in an address's form: ``2026-11-20T07:57:11.369827Z``."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def export_url(words: Mapping[str, str]) -> str:
-    """``/exports/?slot=shop/replview&tables=public.orders``."""
+    """Return the page's address, such as ``/exports/?slot=shop/replview&tables=public.orders``."""
     return url_of("exports", words)
 
 
 def read_export_page(
     slot: Slot, words: dict[str, str], *, anywhere: bool, tested: Mapping[str, Any] | None
 ) -> ExportPage:
+    """Return the content of the page; ``tested`` is the result of the last test write."""
     policy = read_policy()
     words = {"slot": str(slot)} | words
     asked = TransactionFilter.from_words(words)
@@ -215,7 +222,7 @@ def read_export_page(
 
 
 def _impossible(page: ExportPage, trouble: Refused | None) -> Sentence | None:
-    """What keeps any such slice from being exported; None: nothing does."""
+    """Return the sentence about what prevents any such export; None: nothing does."""
     try:
         page.policy.check()
     except Refused as refused:
@@ -228,7 +235,7 @@ def _impossible(page: ExportPage, trouble: Refused | None) -> Sentence | None:
 
 
 def _sentence(page: ExportPage, tested: Mapping[str, Any] | None) -> Sentence:
-    """The worst first."""
+    """Return the sentence about the slice and its target, the worst problem first."""
     outlook, uncounted = page.outlook, page.uncounted
     if outlook is None and uncounted is None:
         return Sentence(level="unknown", title="Unknown what it would take.")
@@ -273,7 +280,7 @@ def _cause(left_out: tuple[str, ...], schema: list[reading_back.SchemaTab]) -> s
 
 
 def _look_ahead(page: ExportPage) -> Refused | None:
-    """Read the slice and count it; gives what keeps it from being exported."""
+    """Resolve and count the slice; return what prevents its export, or None."""
     try:
         page.export_request = export_request_of(page.slot, page.words)
         page.target_default = default_target(page.export_request.slice)
@@ -290,7 +297,7 @@ def _look_ahead(page: ExportPage) -> Refused | None:
 
 
 def export_request_of(slot: Slot, words: Mapping[str, str]) -> ExportRequest:
-    """The slice the page's words ask for. Raises ``Refused``."""
+    """Return the slice that the page's parameters mean. Raises ``Refused``."""
     given = {name: word for name, word in words.items() if name not in OWN_WORDS}
     before: Before = next((each for each in BEFORE if each == words.get("before")), "sent")
     name, since_last = words.get("name", "").strip()[:100], bool(words.get("since_last"))

@@ -1,6 +1,4 @@
-"""What an export's tables look like to who reads them: their columns, and what differs on the way;
-programs that read one back, by what its dataset publishes.
-"""
+"""Previews of an export's tables: their columns, deviations, and programs that read them back."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,27 +21,27 @@ from replview.targets.policy import Refused, check_again, read_policy
 from replview.text.formats import plural
 
 _METADATA_SHOWN = 5
-#: Beginnings of types whose values are their text.
+#: Beginnings of the names of types whose values are text anyway.
 _TEXTS = ("text", "char", "varchar", "name", "unknown", "bpchar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingBack:
-    """The programs of one table, and which tables there are."""
+    """The programs that read one table back, and the tables to choose from."""
 
-    #: As their folders are named.
+    #: Names of the tables' folders.
     tables: list[str]
-    #: The one that is shown.
+    #: The table that is shown.
     table: str
     snippets: list[Snippet]
-    #: Why there is none for the table as of the slice's end.
+    #: The reason why no program can show the table as of the slice's end; empty: one can.
     why_no_table: str = ""
 
 
 def reading_before(
     part: Slice, tables: Sequence[SliceTable], target: str, chosen: str = ""
 ) -> ReadingBack | None:
-    """Of what would be written there; None where there is no table or no target."""
+    """Return programs for a dataset that is not written yet; None without a table or a target."""
     if not tables or not target:
         return None
     folders = layout.datasets(tables)
@@ -69,7 +67,7 @@ def _reading(
 
 
 def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
-    """Of what was written, by what its dataset publishes."""
+    """Return programs for a written dataset, by its published metadata; None without any."""
     result: Mapping[str, Any] = row.result or {}
     named = {
         layout.decoded(str(one["dataset"]).rpartition("/")[2]): one
@@ -94,8 +92,10 @@ def reading_after(row: Export, chosen: str = "") -> ReadingBack | None:
 
 
 def written(row: Export, path: str) -> Path:
-    """A file or a folder of the export's. Raises ``Refused`` where it may not be read any more, and
-    ``FileNotFoundError`` of what is not below its target.
+    """Return the path of a file or folder of the export.
+
+    Raises ``Refused`` where it may no longer be read, and ``FileNotFoundError`` for a path outside
+    of the target.
     """
     check_again(row.target, read_policy(), anywhere=row.anywhere)
     found = Path(row.target) / path
@@ -106,36 +106,41 @@ def written(row: Export, path: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaColumn:
+    """A column of a table, with its types on the source and in Parquet."""
+
     name: str
     pg_type: str
     parquet: str
-    #: Empty: the same value.
+    #: The deviation from the source's value; empty: none.
     note: str = ""
-    #: Whoever reads the file should know: the value is not always there, or another's.
+    #: True if the file's reader should know the note: a value may be missing or come from
+    #: elsewhere.
     warns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaTab:
+    """The columns of one table."""
+
     name: str
     columns: list[SchemaColumn]
     versions: str
 
     @property
     def short(self) -> str:
-        """Without ``public.``."""
+        """Return the table's name without ``public.``."""
         return self.name.removeprefix("public.")
 
     @property
     def metadata(self) -> str:
-        """The columns that stand beside every table's own."""
+        """Return the first columns that every file has beside the table's own."""
         return ", ".join(item.name for item in CHANGE_FIELDS[:_METADATA_SHOWN]) + " …"
 
     metadata_number = len(CHANGE_FIELDS)
 
 
 def schema_tabs(outlook: Outlook, *, whole: bool) -> list[SchemaTab]:
-    """A tab a table, by name; ``whole``: what was not sent is looked up in the record."""
+    """Return one tab for each table; ``whole``: unsent values are taken from the record."""
     hint = "taken from the record where it tells" if whole else "see _not_sent"
     return [_tab(table, outlook.unsent, hint) for table in outlook.tables]
 
@@ -162,7 +167,7 @@ def _column(table: SliceTable, column: Column, unsent: int, hint: str) -> Schema
 
 
 def _presence(table: SliceTable, name: str) -> str:
-    """Of a column that not all versions have."""
+    """Return a note for a column that not all versions have; empty if all do."""
     having = [v.number for v in table.versions if any(c["name"] == name for c in v.columns)]
     numbers = [version.number for version in table.versions]
     if len(having) == len(numbers):
@@ -176,7 +181,7 @@ def _presence(table: SliceTable, name: str) -> str:
 
 
 def parquet_words(arrow: pa.DataType) -> str:
-    """``decimal(12,2)``, ``timestamp[us, UTC]``, ``int64``."""
+    """Return the type as text: ``decimal(12,2)``, ``timestamp[us, UTC]``, ``int64``."""
     if pa.types.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
     if pa.types.is_timestamp(arrow):

@@ -1,4 +1,4 @@
-"""One export as its page shows it: progress, then files, a look into them, snippets."""
+"""The page of one export: progress, then files, a preview of rows, and reading programs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,12 +29,14 @@ _FILES_SHOWN = 200
 _ROWS = 8
 _COLUMNS = 12
 _TEXT = 80
-#: What logical messages tell.
+#: Columns whose values come from logical messages.
 _OF_MESSAGES = ("context", "content", "content_base64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
+    """The first rows of one of an export's files."""
+
     path: str
     columns: list[str]
     rows: list[list[str | None]]
@@ -42,10 +44,12 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """The content of an export's page."""
+
     row: Export
     sentence: Sentence
     figures: list[dict[str, Any]]
-    #: Of 1000; None: not known how far.
+    #: Progress in thousandths; None: unknown.
     width: int | None
     datasets: list[dict[str, Any]] = field(default_factory=list)
     files: list[Mapping[str, Any]] = field(default_factory=list)
@@ -54,24 +58,25 @@ class Record:
     reading: ReadingBack | None = None
     again_url: str = ""
     since_last_url: str = ""
-    #: Why the files cannot be downloaded; empty: they can.
+    #: The reason why the files cannot be downloaded; empty: they can.
     no_download: str = ""
 
     @property
     def reading_of(self) -> list[tuple[str, str]]:
-        """Tables whose programs may be shown, and where."""
+        """Return the tables for which reading programs can be shown, each with its address."""
         names = self.reading.tables if self.reading else []
         return [(name, f"?{urlencode({'read': name})}") for name in names]
 
 
 def read_record(row: Export, *, read: str = "") -> Record:
+    """Return the content of an export's page; ``read`` is the table whose programs are shown."""
     again = {word: text for word, text in shown_words(row).items() if word not in OWN_WORDS}
     again |= {"slot": row.slot_name, "to": row.target}
     places = (*BEGINNINGS, "until", "to_lsn")
     since_last = {word: text for word, text in again.items() if word not in places}
     since_last |= {"name": row.name, "since_last": "1"}
     if row.name and row.slice.get("after_seq") and "transaction" not in again:
-        # It went on after another, and so does what takes its place.
+        # The export continued an earlier one, and its repetition has to do so, too.
         again |= {"name": row.name, "since_last": "1"}
     files = list((row.result or {}).get("files") or [])
     done = row.state == Export.State.DONE
@@ -153,10 +158,10 @@ def _width(row: Export) -> int | None:
 
 
 def _datasets(files: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Files, rows and bytes of each folder."""
+    """Return the number of files, rows and bytes of each folder."""
     found: dict[str, dict[str, Any]] = {}
     for one in files:
-        # The folder's own name, as the table is called.
+        # The folder's own name, decoded, is the table's name.
         name = decoded(str(one.get("dataset") or "unknown").rpartition("/")[2])
         sums = found.setdefault(name, {"name": name, "rows": 0, "bytes": 0, "files": 0})
         sums["rows"] += int(one.get("rows") or 0)
@@ -166,11 +171,11 @@ def _datasets(files: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def preview_of(row: Export) -> Preview | None:
-    """Of its first table's first file; None where the files are not on this machine any more."""
+    """Return the first rows of the first table's first file; None if it is not on this machine."""
     files = [one for one in (row.result or {}).get("files") or [] if one.get("rows")]
     if not files or "://" in row.target:
         return None
-    # A table's rows say more than the transactions'.
+    # A table's rows are more informative than the transactions'.
     chosen = next((f for f in files if "." in str(f.get("dataset", "")).rpartition("/")[2]), None)
     chosen = chosen or files[0]
     try:
@@ -201,7 +206,7 @@ def preview_of(row: Export) -> Preview | None:
 def _without_messages(
     row: Export, names: list[str], rows: list[list[str | None]]
 ) -> list[list[str | None]]:
-    """Transactions or events, without what messages told where whoever looks may see none."""
+    """Return transactions or events without the values of messages that the reader may not see."""
     if not current_visibility().hides_messages(row.slot.source_id if row.slot else 0):
         return rows
     return [
@@ -214,7 +219,7 @@ def _without_messages(
 
 
 def _names(schema: pa.Schema) -> dict[str, str]:
-    """A column in the file → on its source."""
+    """Return the name on the source by the column's name in the file."""
     known = file_columns(schema) if b"replview" in (schema.metadata or {}) else {}
     return {file: source for source, file in known.items()}
 

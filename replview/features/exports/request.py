@@ -1,8 +1,8 @@
-"""From the words of a filter to a slice with fixed ends, and from a request to its row.
+"""A request for an export: the parameters of a filter become a slice with fixed ends.
 
-A slice is one of transactions of one incarnation of a slot, narrowed by all that a page's filter
-asks of transactions. What a filter may ask of single rows (a condition on values, one row) an
-export is not narrowed by: it is refused, or named as left out, and never forgotten in silence.
+A slice contains transactions of one incarnation of a slot, restricted by all that a filter can ask
+of transactions. An export cannot be restricted to single rows (by a condition on values or a key):
+such a parameter is refused, or named as left out, but never ignored silently.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,22 +36,23 @@ from replview.targets.policy import Refused, read_policy, target_of
 from replview.text.parsing import table_word
 
 _NEW_NAME = "Export into another folder under another name, or without since-last"
-#: A filter's words an export is narrowed by.
+#: Filter parameters that restrict an export.
 WORDS = (
     "tables", "ops", "actor", "since", "until", "from_lsn", "to_lsn", "transaction", "q", "id",
     "states", "origin", "min_changes", "min_bytes", "prepared_min",
 )  # fmt: skip
 _GAPS_SHOWN = 3
-#: Words that say where a slice begins.
+#: Parameters that set the beginning of a slice.
 BEGINNINGS = ("since", "from_lsn", "transaction")
-#: It is not, since its files are counted and cut by what transactions tell of themselves.
+#: Parameters that do not restrict an export, as its files are counted and cut by the counters of
+#: transactions.
 _NAMES = {"where": "a condition on values", "key": "a row"}
 
 
 def narrowing_of(slot: Slot, asked: TransactionFilter) -> Narrowing:
-    """All but tables, operations, actors, times and LSNs, which a slice has itself.
+    """Return the filter's conditions except tables, operations, actors, times and LSNs.
 
-    Raises ``Refused`` for states that no exported transaction can be in.
+    The slice has those itself. Raises ``Refused`` for states that no exported transaction can have.
     """
     searched, in_messages = searchable(slot)
     return Narrowing(
@@ -80,8 +81,9 @@ def _states(asked: TransactionFilter) -> tuple[str, ...]:
 
 
 def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
-    """The tables that are taken out, none for all; and whether some are left out for want of a
-    right. Raises ``Refused`` where one that is asked for, or every one, is.
+    """Return the tables to export (none: all), and whether hidden tables were left out.
+
+    Raises ``Refused`` where a requested table, or every table, is hidden.
     """
     visibility = current_visibility()
     if not visibility.restricted:
@@ -90,7 +92,7 @@ def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
     if refused := next((name for name in asked if name in hidden), None):
         remedy = "Ask an admin for the right, or leave it out"
         raise Refused(f"you have {NO_RIGHT} of {refused}", remedy)
-    # Messages go along with all tables, and with no tables that are named.
+    # An export of all tables includes messages; one of named tables does not.
     if asked or not (hidden or visibility.hides_messages(slot.source_id)):
         return list(asked), False
     if not seen:
@@ -99,8 +101,9 @@ def permitted(slot: Slot, asked: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
-    """The tables in whose values a text may be looked for, None for all; and whether it may be in
-    messages.
+    """Return the tables in whose values a text may be searched (None: all).
+
+    The second value says whether it may be searched in messages.
     """
     visibility = current_visibility()
     if not visibility.restricted:
@@ -110,7 +113,7 @@ def searchable(slot: Slot) -> tuple[tuple[str, ...] | None, bool]:
 
 
 def _seen_and_hidden(slot: Slot, visibility: Visibility) -> tuple[list[str], set[str]]:
-    """The names of a slot's tables; one that some hidden table has is hidden."""
+    """Return the visible and the hidden table names; a name is hidden if any table of it is."""
     relations = list(Relation.objects.filter(slot=slot).order_by("pk"))
     visibility.learn([relation.pk for relation in relations])
     words = {relation.pk: table_word(relation.schema, relation.table) for relation in relations}
@@ -119,8 +122,9 @@ def _seen_and_hidden(slot: Slot, visibility: Visibility) -> tuple[list[str], set
 
 
 def same_masks(last: Export, part: Slice) -> None:
-    """Refuse to go on where other columns are masked than before: files of one dataset would
-    differ. Raises ``Refused``.
+    """Raise ``Refused`` if other columns are masked now than in the export to be continued.
+
+    Otherwise the files of one dataset would differ.
     """
     masked = last.slice.get("masked") or {}
     for one in (last.result or {}).get("tables") or []:
@@ -135,20 +139,23 @@ def same_masks(last: Export, part: Slice) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
+    """A slice to export, with the parameters it was made from."""
+
     slot: Slot
     slice: Slice
-    #: The words that count, as an address has them.
+    #: The parameters that took effect, in the form of an address.
     words: dict[str, str]
-    #: What the filter also asked for, and an export is not narrowed by.
+    #: Descriptions of filter conditions that do not restrict the export.
     left_out: tuple[str, ...] = ()
     name: str = ""
-    #: The export that it continues.
+    #: The export that this one continues.
     last: Export | None = None
-    #: What the record lacks between the end of the last export and that of this one.
+    #: Sentences about gaps in the record between the end of ``last`` and that of this slice.
     gaps: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
+        """Return whether the slice has no transactions."""
         return self.slice.through_seq <= self.slice.after_seq
 
 
@@ -162,13 +169,14 @@ def read_export_request(
     numeric_scale: int | None = None,
     strict: bool = True,
 ) -> ExportRequest:
-    """The slice these words mean now. Raises ``Refused``; without ``strict`` words that an export
-    is not narrowed by are left out instead, and named. ``numeric_scale``: as in a slice; one that
-    goes on has that of the last, unless it is given.
+    """Return the slice that the parameters mean now. Raises ``Refused``.
+
+    Without ``strict``, parameters that cannot restrict an export are left out and named.
+    ``numeric_scale`` is that of the slice; a continued export has the last one's by default.
     """
     last = exports.last_done(slot, name) if since_last and name else None
     if last is not None:
-        # It begins where the last one ended, whatever else was given.
+        # A continued export begins where the last one ended, whatever beginning is given.
         words = {word: text for word, text in words.items() if word not in BEGINNINGS}
     before_it = None if last is None else _slice_of(last)
     wanted = WantedChanges.from_words(slot, words)
@@ -192,7 +200,7 @@ def read_export_request(
 
 
 def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[str]) -> None:
-    """Raises ``Refused`` for words that no export can be narrowed by, or has anything of."""
+    """Raise ``Refused`` for parameters that no export can satisfy."""
     if wanted.trouble:
         raise Refused(wanted.trouble, "See how filters are written: replview help changes")
     if left_out:
@@ -211,8 +219,9 @@ def _refuse_unexportable(slot: Slot, wanted: WantedChanges, left_out: Sequence[s
 
 
 def _resolved(slot: Slot, asked: TransactionFilter, *, named: bool, **more: Any) -> Slice:
-    """The slice of a filter, with fixed ends and the masks in force; one that has a name may be
-    continued, and ends at a place. Raises ``Refused``.
+    """Return the slice of a filter, with fixed ends and the mask rules in force.
+
+    A named one may be continued, so it ends at a place. Raises ``Refused``.
     """
     narrowed = narrowing_of(slot, asked)
     operations = () if asked.ops == OPERATIONS else [records.OPERATIONS[one] for one in asked.ops]
@@ -246,7 +255,7 @@ def ask(
     base: Path | None = None,
     spark: str = "",
 ) -> Export:
-    """Record it; a worker begins soon, but a command does it itself. Raises ``Refused``."""
+    """Record the export, for a worker or the calling command to run. Raises ``Refused``."""
     policy = read_policy()
     policy.check()
     place = target_of(target, policy, anywhere=anywhere, base=base)
@@ -272,14 +281,14 @@ def ask(
 
 
 def nothing_words(export_request: ExportRequest) -> tuple[str, str]:
-    """Why there is nothing to write, and what to do."""
+    """Return why there is nothing to write, and the remedy."""
     if export_request.last is not None:
         return f"nothing is new since export {export_request.last.pk}", "Export again later"
     return "the slice is empty", "Widen the time or LSN range"
 
 
 def over_a_gap(export_request: ExportRequest) -> str:
-    """Which gaps there are since the last export."""
+    """Return a sentence about the gaps since the last export."""
     gaps, last = export_request.gaps, export_request.last
     more = f"; and {len(gaps) - _GAPS_SHOWN} more" if len(gaps) > _GAPS_SHOWN else ""
     since = f"since export {last.pk}" if last is not None else "there"
@@ -287,13 +296,13 @@ def over_a_gap(export_request: ExportRequest) -> str:
 
 
 def _slice_of(last: Export) -> Slice:
-    """Up to where it ended; a former version kept the end of the record with it."""
+    """Return the slice of an export, ended at a place: earlier versions stored the record's end."""
     with connect(store_conninfo()) as connection:
         return ended_at_a_place(connection, Slice.from_json(last.slice))
 
 
 def _ends(slot: Slot, transaction_id: int | None, before: Slice | None) -> dict[str, object]:
-    """Which incarnation, and from which place in it."""
+    """Return the incarnation and the place in it at which the slice begins."""
     if transaction_id is not None:
         row = Transaction.objects.filter(pk=transaction_id, incarnation__slot=slot).first()
         if row is None or row.commit_seq is None:
@@ -302,14 +311,14 @@ def _ends(slot: Slot, transaction_id: int | None, before: Slice | None) -> dict[
         ends = {"after_seq": row.commit_seq - 1, "through_seq": row.commit_seq}
         return {"incarnation": row.incarnation.number, **ends}
     for incarnation, after in [] if before is None else _since(slot, before):
-        # The rest of an earlier one first: positions of two incarnations are in no one slice.
+        # Finish an earlier incarnation first: a slice cannot span two incarnations.
         if _has_more(incarnation, after) or incarnation.pk == slot.incarnation_id:
             return {"incarnation": incarnation.number, "after_seq": after}
     return {}
 
 
 def _since(slot: Slot, before: Slice) -> list[tuple[SlotIncarnation, int]]:
-    """The incarnations since a slice, each with the place after which nothing of it was in it."""
+    """Return the incarnations since a slice, each with the last place that the slice covers."""
     found = SlotIncarnation.objects.filter(slot=slot, number__gte=before.incarnation)
     return [(each, before.through_seq if each.number == before.incarnation else 0)
             for each in found.order_by("number")]  # fmt: skip
@@ -320,14 +329,14 @@ def _has_more(incarnation: SlotIncarnation, after_seq: int) -> bool:
 
 
 def _gaps(slot: Slot, before: Slice, part: Slice) -> tuple[str, ...]:
-    """What is missing between a slice and the end of the one that continues it, in sentences."""
+    """Return sentences about what is missing between a slice and the end of its continuation."""
     found: list[str] = []
     for incarnation, after in _since(slot, before):
         if incarnation.number > part.incarnation:
             break
         through = part.through_seq
         if incarnation.pk != part.incarnation_id or not _has_more(incarnation, after):
-            # Of this incarnation all that came since was deleted again.
+            # Everything since then was deleted from this incarnation.
             through = incarnation.commit_seq
         between = replace(part, incarnation_id=incarnation.pk, after_seq=after, through_seq=through)
         if incarnation.number > before.incarnation:
@@ -348,7 +357,7 @@ def _gap_words(gap: Mapping[str, Any]) -> str:
 
 
 def _tables(slot: Slot, names: tuple[str, ...]) -> list[str]:
-    """As last seen, whatever names somebody knows them by. Raises ``Refused``."""
+    """Return the tables' names as last seen, for any name they had. Raises ``Refused``."""
     found: list[str] = []
     for name in names:
         relations = {shape.relation_id for shape in shapes_named(reading_session(), slot, (name,))}

@@ -1,4 +1,4 @@
-"""What lists say of an export."""
+"""Template filters for lists of exports and history jobs."""
 
 from django import template
 
@@ -15,12 +15,13 @@ _LEVELS = {"done": "ok", "failed": "now", "cancelled": "idle", "waiting": "idle"
 
 @register.filter
 def export_level(row: Export | HistoryJob) -> str:
+    """Return the level that colours the state: ``ok``, ``now``, ``idle`` or ``unknown``."""
     return _LEVELS.get(row.state, "unknown")
 
 
 @register.filter
 def export_what(row: Export) -> str:
-    """``nightly: that touched orders, since 2026-11-19``."""
+    """Return a description such as ``nightly: that touched orders, since 2026-11-19``."""
     words = filter_text(TransactionFilter.from_words(shown_words(row))) or "all tables"
     if withholds_text(row):
         words += ", narrowed by a text"
@@ -31,14 +32,14 @@ def export_what(row: Export) -> str:
 
 @register.filter
 def export_end(row: Export | HistoryJob) -> str:
-    """``done, 2 s``, or what kept it."""
+    """Return the outcome, such as ``done, 2 s``, or the reason of a failure."""
     if row.state == Export.State.DONE and (took := took_words(row)):
         return f"done, {took}"
     return row.problem_cause if row.state == Export.State.FAILED else row.state
 
 
 def took_words(row: Export | HistoryJob) -> str:
-    """``2 s``; empty: it has not ended, or never began."""
+    """Return the duration, such as ``2 s``; empty: it has not ended, or never began."""
     if row.started_at is None or row.finished_at is None:
         return ""
     return age_words(max((row.finished_at - row.started_at).total_seconds(), 1))
@@ -46,7 +47,7 @@ def took_words(row: Export | HistoryJob) -> str:
 
 @register.filter
 def history_what(row: HistoryJob) -> str:
-    """``public.orders, at 0/4E91C3D8``."""
+    """Return a description such as ``public.orders, at 0/4E91C3D8``."""
     words = row.words
     tables = ", ".join(filter(None, str(words.get("tables") or "").split(",")))
     text = words.get("table") or tables or words.get("life") or "everything"

@@ -1,4 +1,4 @@
-"""Exports: the slice as a sentence, one export, all of them, and what is asked of them."""
+"""Views of exports: the page with the slice as a sentence, one export, all exports, and actions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,20 +41,20 @@ from replview.ui.params import scope_to, slot_asked_for
 from replview.ui.shell import no_record
 from replview.ui.streaming import stream
 
-#: Where the session keeps what the last test write found.
+#: Session key of the result of the last test write.
 _TESTED = "export-tested"
 _TEST_HOLDS_SECONDS = 600
 
 
 @page(GET, role=OPERATOR, nav=Nav(group="Export", label="Exports", icon="export", one_slot=True))
 def exports_page(request: HttpRequest) -> HttpResponse:
-    """What would be exported, and whether it can be. Every view of it is a link."""
+    """Show the slice, its estimate and whether it can be exported; every state is a link."""
     words = export_words(request.GET)
     slot = _slot(words)
     if slot is None:
         does = "writes slices of the record as Parquet"
         return no_record(request, "Exports", "Nothing to export.", does)
-    # The header's scope is the slot that is shown, chosen or not.
+    # The scope in the header becomes the slot that is shown, also when none was chosen.
     if not request.GET.get("slot"):
         scope_to(request, slot)
     return _render(request, slot, words)
@@ -62,7 +62,7 @@ def exports_page(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=OPERATOR, nav="exports")
 def new(request: HttpRequest) -> HttpResponse:
-    """Ask for it, then show how far it is; what was refused is said where it was asked for."""
+    """Record a new export and redirect to its page; a refusal is shown in the form."""
     words = export_words(request.POST)
     slot = _slot(words)
     if slot is None:
@@ -85,7 +85,7 @@ def new(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=OPERATOR)
 def test_target(request: HttpRequest) -> HttpResponse:
-    """Write a small file there, read it back, delete it; the page says what came of it."""
+    """Write a small file to the target, read it back and delete it; the page shows the result."""
     words = export_words(request.POST)
     slot = _slot(words)
     if slot is None:
@@ -109,7 +109,7 @@ def test_target(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=OPERATOR, nav="exports", of={"export_id": Export}, record=ROWS)
 def export(request: HttpRequest, export_id: int) -> HttpResponse:
-    """One export: how far it is, then its files; a link that stays."""
+    """Show one export: its progress, then its files."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
     if (anew := if_ended(request, row)) is not None:
         return anew
@@ -123,7 +123,7 @@ def export(request: HttpRequest, export_id: int) -> HttpResponse:
 
 @page(POST, role=OPERATOR, of={"export_id": Export})
 def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
-    """Give it up; its record stays."""
+    """Cancel an export; its record stays."""
     row = get_object_or_404(visible_exports(), pk=export_id)
     if row.requested_by != request.user.get_username():
         require(request, Role.ADMIN)
@@ -134,7 +134,7 @@ def cancel(request: HttpRequest, export_id: int) -> HttpResponse:
 
 @page(GET, role=OPERATOR, of={"export_id": Export}, record=(Action.DOWNLOADED,))
 def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
-    """All files of a finished export as a zip, whatever their size."""
+    """Stream all files of a finished export as a zip, whatever their size."""
     row = get_object_or_404(visible_exports().select_related("slot__source"), pk=export_id)
     try:
         found = files_of(row)
@@ -153,7 +153,7 @@ def files(request: HttpRequest, export_id: int) -> HttpResponseBase:
 
 @page(GET, role=OPERATOR, of={"export_id": Export})
 def log(request: HttpRequest, export_id: int) -> HttpResponse:
-    """The end of what its job wrote, where this machine has it."""
+    """Show the end of the job's log, if it is on this machine."""
     row = get_object_or_404(visible_exports(), pk=export_id)
     return log_of(row)
 
@@ -163,16 +163,16 @@ class AllExportsPage:
     """The list of all exports, the newest first."""
 
     rows: list[Export]
-    #: Where the next page begins; None on the last one.
+    #: Identifier at which the next page begins; None on the last page.
     older: int | None
     policy: Policy
-    #: Whether this account may export anywhere, and switch exports on and off.
+    #: True if this account may export anywhere, and switch exports on and off.
     admin: bool
 
 
 @page(GET, role=OPERATOR, nav="exports")
 def all_exports(request: HttpRequest) -> HttpResponse:
-    """What was exported, and by whom: every one there was, the newest first."""
+    """List all exports, newest first."""
     rows, older = listed(request, visible_exports().defer("result", "slice"))
     page = AllExportsPage(
         rows=rows, older=older, policy=read_policy(), admin=may_choose_anywhere(request.user)
@@ -210,7 +210,7 @@ def _render(
 
 
 def _last_test(request: HttpRequest) -> dict[str, Any] | None:
-    """What the last test write found, while it still says something."""
+    """Return the result of the last test write, unless it is too old."""
     found: dict[str, Any] | None = request.session.get(_TESTED)
     if found is None:
         return None
@@ -219,7 +219,7 @@ def _last_test(request: HttpRequest) -> dict[str, Any] | None:
 
 
 def _slot(words: dict[str, str]) -> Slot | None:
-    """The slot that is named. Raises ``Http404`` where there is none of that name."""
+    """Return the named slot. Raises ``Http404`` where there is none of that name."""
     name = words.get("slot", "")
     slot = slot_asked_for(name)
     if slot is None and name:

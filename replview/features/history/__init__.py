@@ -1,1 +1,1 @@
-"""History jobs over exported changes."""
+"""History jobs compute over exported changes."""

@@ -1,7 +1,7 @@
-"""Running history jobs: claimed from the store, each in a process of its own that a thread follows.
+"""The worker side of history jobs: each runs in a process of its own, followed by a thread.
 
-One at a time in a worker: a large question is a JVM with its memory. A worker that is told to stop
-ends the job and gives it back; another begins it anew.
+A worker runs one at a time, since a large job is a JVM with its memory. A worker that is stopped
+ends the job and gives it back; another starts it again from the beginning.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from replview.targets.policy import Refused, check_again, read_policy
 
 log = logging.getLogger(__name__)
 
-#: Rows that are kept of a result; all of them are in its Parquet.
+#: Rows of a result that are stored; its Parquet files have all of them.
 ROWS_KEPT = 200
-#: Longer values are cut where they are shown.
+#: Characters beyond which a stored value is cut.
 _CELL = 1_000
 _MOST_BYTES = 64 * 1024 * 1024
-#: The line in which a job tells what answers.
+#: The log line in which a job names its engine.
 _ENGINE = re.compile(rb"^(DuckDB|Spark) answers: (\d+) rows are read$", re.MULTILINE)
 _OPTIONS = {
     "life": "--life", "table": "--table", "lsn": "--lsn", "time": "--time", "every": "--every",
@@ -49,18 +49,18 @@ rows = JobRows(
 
 
 def carry_out(row: HistoryJob, stop: threading.Event) -> None:
-    """Run what was claimed, and keep what came of it."""
+    """Run a claimed job and store its outcome."""
     if row.output:
-        # What it wrote so far is of no use to anybody.
+        # An earlier attempt's files are useless.
         end_leftover(row, f"--output={row.output}\0")
         shutil.rmtree(row.output, ignore_errors=True)
     results_path = log_folder() / f"history-{row.pk}.out"
-    # For what the job does not keep in memory; of a run that was killed it may still be there.
+    # A folder for data that the job does not keep in memory. A killed run may have left one.
     scratch = Path(settings.DATA_DIR) / "history-scratch" / str(row.pk)
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         _check(row)
-        # That no other job, and no run before this, wrote to.
+        # Each attempt has a folder of its own, to which nothing else has written.
         folder = read_policy().root.resolve() / "history-jobs"
         output = folder / f"{row.pk}-{row.job}-{row.attempts}"
         job = _start(row, output, results_path, scratch)
@@ -91,7 +91,7 @@ def carry_out(row: HistoryJob, stop: threading.Event) -> None:
 
 
 def _check(row: HistoryJob) -> None:
-    """Just before it is read: choices and links may be others than when it was asked for."""
+    """Check the job's root again just before reading: the policy or links may have changed."""
     policy = read_policy()
     policy.check()
     known = Export.objects.filter(state=Export.State.DONE, target=row.root).exists()
@@ -100,11 +100,12 @@ def _check(row: HistoryJob) -> None:
 
 
 def log_folder() -> Path:
+    """Return the folder of the jobs' logs."""
     return Path(settings.DATA_DIR) / "history-logs"
 
 
 def arguments(row: HistoryJob, output: Path) -> list[str]:
-    """The job as words of a command; values stand behind ``=``, so that none is an option."""
+    """Return the job's command line; a value follows a ``=``, so that none is read as an option."""
     found = [row.job, f"--root={row.root}"]
     found += [f"{_OPTIONS[name]}={row.words[name]}" for name in _OPTIONS if row.words.get(name)]
     tables = filter(None, str(row.words.get("tables") or "").split(","))
@@ -119,18 +120,18 @@ def _start(row: HistoryJob, output: Path, results_path: Path, scratch: Path) -> 
     log_folder().mkdir(parents=True, exist_ok=True)
     scratch.mkdir(parents=True)
     with results_path.open("wb") as results:
-        # It reads files alone: where the store is, it need not know.
+        # The job reads only files; it does not get the store's address.
         environment = {"REPLVIEW_STORE_URL": "", "TMPDIR": str(scratch)}
         return JobProcess.start(arguments(row, output), log=results_path.with_suffix(".log"),
                                 environment=environment, output=results)  # fmt: skip
 
 
 class _Engine:
-    """News of a job: what answers it, and how many rows it reads; once that is known."""
+    """A reader of the log for the job's engine and the number of rows it reads, once logged."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        # What stands there is of runs before.
+        # Earlier contents of the log come from earlier runs.
         self._read = log.stat().st_size
         self._told = False
 
@@ -147,13 +148,13 @@ class _Engine:
 
 
 def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
-    """Keep the job's result; whether its files are to be kept, too."""
+    """Store the job's result, and return whether its files are to be kept."""
     result: dict[str, Any] = {}
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
         if results_path.stat().st_size <= _MOST_BYTES:
             result = orjson.loads(results_path.read_bytes())
     status = job.process.returncode
-    # 3: over a gap, of which the result tells.
+    # Status 3 means that the result crosses a gap, which it describes.
     if status in (0, 3) and "rows" in result:
         kept = [[_cell(value) for value in each] for each in result["rows"][:ROWS_KEPT]]
         return rows.finish(row, result={**result, "rows": kept})
@@ -166,7 +167,7 @@ def _conclude(job: JobProcess, row: HistoryJob, results_path: Path) -> bool:
 
 
 def _cell(value: object) -> Any:
-    """Lists and maps as text; long text cut."""
+    """Return lists and maps as text, and long text cut."""
     if isinstance(value, list | dict):
         value = orjson.dumps(value).decode()
     if isinstance(value, str) and len(value) > _CELL:
@@ -174,5 +175,5 @@ def _cell(value: object) -> Any:
     return value
 
 
-#: A lost worker's job is begun anew.
+#: A lost worker's job starts again from the beginning.
 KIND = rows.served(name="history-job", run=carry_out)

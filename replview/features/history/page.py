@@ -1,4 +1,4 @@
-"""The page of history jobs: a job as a sentence, over what was exported, and whether it can run."""
+"""The page of history jobs: a job as a sentence, over exported files, and whether it can run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,21 +23,23 @@ from replview.ui.sentence import Sentence, refusal
 
 _EARLIER = 8
 _FIRST_JOB = "as-of"
-#: Words that may come several times.
+#: Parameters that may occur several times.
 LISTS = ("tables",)
 
 
 @dataclass(slots=True, kw_only=True)
 class HistoryPage:
+    """The content of the page of history jobs."""
+
     words: dict[str, str]
     policy: Policy
     anywhere: bool
     sentence: Sentence
     roots: list[Root] = field(default_factory=list)
-    #: Empty: what is there is not known, or it is nothing.
+    #: Names of the incarnations at the root; empty: none, or unknown.
     incarnations: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
-    #: The words that the chosen job takes.
+    #: Parameters of the chosen job.
     fields: tuple[str, ...] = ()
     earlier: list[HistoryJob] = field(default_factory=list)
     earlier_in_all: int = 0
@@ -45,32 +47,37 @@ class HistoryPage:
 
     @property
     def jobs(self) -> list[tuple[str, str]]:
+        """Return the names of all jobs, each with its description."""
         return [(name, job[0]) for name, job in JOBS.items()]
 
     @property
     def does(self) -> str:
+        """Return the description of the chosen job."""
         return JOBS.get(self.words.get("job", ""), ("",))[0]
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
+        """Return all parameters, as hidden fields of a form."""
         return list(self.words.items())
 
     @property
     def chosen_tables(self) -> list[str]:
+        """Return the chosen tables."""
         return list(filter(None, self.words.get("tables", "").split(",")))
 
     @property
     def tables_words(self) -> str:
-        """``orders, payments``."""
+        """Return the tables in words, such as ``orders, payments``."""
         return tables_words(self.chosen_tables)
 
 
 def history_url(words: Mapping[str, str]) -> str:
-    """``/history/?job=as-of&table=public.orders``."""
+    """Return the page's address, such as ``/history/?job=as-of&table=public.orders``."""
     return url_of("history-jobs", words)
 
 
 def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
+    """Return the content of the page for these parameters."""
     rows = visible_jobs().defer("result")
     roots = known_roots()
     page = HistoryPage(
@@ -97,12 +104,12 @@ def read_history_page(words: dict[str, str], *, anywhere: bool) -> HistoryPage:
 
 
 def _look(page: HistoryPage) -> None:
-    """Offer what is there; what is not named and the job needs is the first of it."""
+    """Offer what is at the root, and choose the first of what the job needs and is not named."""
     root = root_of(page.words["root"], page.policy, anywhere=page.anywhere)
     try:
         there = incarnations_there(root)
     except Refused:
-        # Both may still be written by hand.
+        # The incarnation and the table may still be typed.
         if page.words.get("life"):
             return
         raise
@@ -128,7 +135,7 @@ def _look(page: HistoryPage) -> None:
 
 
 def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
-    """The worst first."""
+    """Return the sentence about the job, the worst problem first."""
     try:
         page.policy.check()
     except Refused as refused:
@@ -146,7 +153,7 @@ def _sentence(page: HistoryPage, trouble: Refused | None) -> Sentence:
 
 
 def _ready(page: HistoryPage) -> Sentence:
-    """Which engine answers is told before, too."""
+    """Return the sentence for a job that can run, which also names the engine."""
     title = f"Ready to show {page.does}."
     try:
         most = most_for_duckdb()

@@ -1,4 +1,4 @@
-"""One history job as its page shows it: how long it runs, then its first rows and their doubts."""
+"""The page of one history job: its duration, then its first rows and the doubts about them."""
 
 import datetime as dt
 import re
@@ -27,19 +27,21 @@ from replview.text.formats import age_words, count_words, plural
 from replview.ui.job_pages import failed
 from replview.ui.sentence import Sentence
 
-#: The job whose rows count changes by table and column.
+#: Name of the job whose rows count changes by table and column.
 COUNTS = "who-changed-what"
 _LONGEST = 160
 _LETTERS = {"insert": "I", "update": "U", "delete": "D"}
-#: Spark writes times in another form than the server: such a key would not be found.
+#: Spark writes times in another form than the server, so such a key would not be found.
 _TIME = re.compile(r"-?\d+-\d\d-\d\d")
 _SPAN = ("since", "until", "from_lsn", "to_lsn")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """One cell of the result."""
+
     text: str
-    #: Nothing is there, or nobody said.
+    #: True if there is no value, or it is unknown.
     unknown: bool = False
     number: bool = False
     url: str = ""
@@ -47,21 +49,24 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRecord:
+    """The content of a history job's page."""
+
     row: HistoryJob
     sentence: Sentence
     figures: list[dict[str, Any]]
     columns: list[Cell] = field(default_factory=list)
     rows: list[list[Cell]] = field(default_factory=list)
-    #: There are more than these in the Parquet.
+    #: True if the Parquet files have more rows than these.
     more: bool = False
-    #: Why the rows may not be the whole truth.
+    #: Reasons why the rows may be incomplete.
     reasons: list[str] = field(default_factory=list)
-    #: What else the job reported.
+    #: Other facts that the job reported.
     reported: list[tuple[str, str]] = field(default_factory=list)
     again_url: str = ""
 
 
 def read_history_record(row: HistoryJob) -> HistoryRecord:
+    """Return the content of a history job's page."""
     incarnation = str(row.words.get("life") or "")
     slot = slot_of_incarnation(incarnation)
     of = withheld(slot, name=incarnation)
@@ -86,7 +91,7 @@ def read_history_record(row: HistoryJob) -> HistoryRecord:
 def _seen(
     row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
 ) -> Mapping[str, Any]:
-    """What it gave, as whoever looks may see it now: rules may have come since it ran."""
+    """Return the result as the reader may see it now: rules may be newer than the job."""
     table = _table(row, result)
     if "rows" not in result:
         return result
@@ -108,7 +113,7 @@ def _seen(
 
 
 def _table(row: HistoryJob, result: Mapping[str, Any]) -> str:
-    """As it is called now; it may have been asked for by a former name."""
+    """Return the table's present name; the request may have used a former one."""
     return str((result.get("told") or {}).get("table") or row.words.get("table") or "")
 
 
@@ -134,7 +139,7 @@ def _sentence(row: HistoryJob, result: Mapping[str, Any]) -> Sentence:
 
 
 def _engine(result: Mapping[str, Any]) -> str:
-    """``DuckDB in the worker``; empty: an answer of before that was told, or not known yet."""
+    """Return the engine, such as ``DuckDB in the worker``; empty: unknown."""
     name = (result.get("told") or {}).get("answered_by")
     return f"{name} in the worker" if name == "DuckDB" else str(name or "")
 
@@ -186,11 +191,11 @@ def _seconds(row: HistoryJob) -> float | None:
 
 
 def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Maps within it by their own names."""
+    """Return the reported facts; maps are flattened, each entry with its own name."""
     found: list[tuple[str, Any]] = []
     for name, value in dict(result.get("told") or {}).items():
         if name in ("answered_by", "rows_read"):
-            # The sentence and the figures have them.
+            # The sentence and the figures show these.
             continue
         words = str(name).replace("_", " ")
         if isinstance(value, dict):
@@ -203,7 +208,7 @@ def _reported(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def cells_of(
     row: HistoryJob, result: Mapping[str, Any], slot: Slot | None, of: Withheld
 ) -> list[list[Cell]]:
-    """Rows as they are shown, with links where the slot is still there."""
+    """Return the rows as cells, with links if the slot still exists."""
     columns = [str(name) for name in result.get("columns") or []]
     rows: Sequence[Sequence[Any]] = result.get("rows") or []
     numbers = {n for n in range(len(columns)) if _are_numbers([cells[n] for cells in rows])}
@@ -219,7 +224,7 @@ def cells_of(
 
 
 def text_of(value: object) -> str | None:
-    """A value as text, cut where it is long."""
+    """Return a value as text, cut if it is long."""
     if value is None:
         return None
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
@@ -240,7 +245,7 @@ def _counted(
     columns: Sequence[str], values: Sequence[Any], cells: list[Cell], slot: Slot | None,
     span: Mapping[str, str],
 ) -> list[Cell]:  # fmt: skip
-    """Who, and what of it: in words, and the number leads to those transactions."""
+    """Return a row of counts with names in words, whose number links to those transactions."""
     details, at = dict(zip(columns, values, strict=True)), columns.index
     found = list(cells)
     actor, operation, count = details["actor"], str(details["operation"]), details.get("changes")
@@ -266,7 +271,7 @@ def _linked(
     columns: Sequence[str], values: Sequence[object], cells: list[Cell], slot: Slot, table: str,
     key: Sequence[str],
 ) -> list[Cell]:  # fmt: skip
-    """The row's key leads to its history, where it is what the record has."""
+    """Return the cells with a link from the row's key to its history, if the key can be found."""
     by_column = dict(zip(columns, values, strict=True))
     parts = {name: by_column.get(name) for name in key}
     if not all(type(part) is int or _is_plain(part) for part in parts.values()):

@@ -1,5 +1,6 @@
-"""From the words of a form to a history job: which job, over which root (the archive, or where an
-export was written to), of what.
+"""A request for a history job: the parameters of a form become a job over a root.
+
+The root is the archive, or the target of an export.
 """
 
 import argparse
@@ -25,10 +26,10 @@ from replview.store.write.access_record import note
 from replview.targets.policy import Policy, Refused, read_policy, target_of
 from replview.text.parsing import whole_number
 
-#: What a page may spend on listing folders of an object store.
+#: Seconds that a page may spend on listing folders of an object store.
 _PATIENCE_SECONDS = 5.0
 _MOST = 200
-#: A job's groups of options → the words of the form.
+#: Parameters of the form for each group of a job's options.
 WORDS = {
     "table": ("table",), "tables": ("tables",), "moment": ("lsn", "time"),
     "span": ("from_lsn", "to_lsn", "since", "until"), "every": ("every",), "top": ("top",),
@@ -39,23 +40,23 @@ _MOST_TOP = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder or URL that slices were written to."""
+    """A folder or URL to which slices were written."""
 
     url: str
-    #: ``the archive``, ``export 12``.
+    #: Description, such as ``the archive`` or ``export 12``.
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class IncarnationThere:
-    """One incarnation of a slot below a root: ``source/slot-number``, and its tables."""
+    """An incarnation of a slot below a root (``source/slot-number``), with its tables."""
 
     name: str
     tables: tuple[str, ...]
 
 
 def known_roots() -> list[Root]:
-    """The archive, and every folder that an export has filled: the newest first."""
+    """Return the archive, and the folder of every finished export, newest first."""
     found: dict[str, Root] = {}
     if (target := archive.chosen().target) is not None:
         found[target] = Root(target, "the archive")
@@ -66,14 +67,14 @@ def known_roots() -> list[Root]:
 
 
 def root_of(text: str, policy: Policy, *, anywhere: bool) -> str:
-    """A known root, or one that whoever asks could export to. Raises ``Refused``."""
+    """Return a known root, or one that the account may export to. Raises ``Refused``."""
     if text in {root.url for root in known_roots()}:
         return text
     return target_of(text, policy, anywhere=anywhere)
 
 
 def incarnations_there(root: str) -> list[IncarnationThere]:
-    """What was exported there. Raises ``Refused``."""
+    """Return the incarnations that were exported to a root. Raises ``Refused``."""
     found: list[list[IncarnationThere] | Refused] = []
     read = threading.Thread(target=lambda: found.append(_read(root)), daemon=True, name="root")
     read.start()
@@ -87,7 +88,7 @@ def incarnations_there(root: str) -> list[IncarnationThere]:
         raise found[0]
     if not current_visibility().restricted:
         return found[0]
-    # Of a slot that is not there for whoever asks nothing is told, nor of a hidden table.
+    # A slot or table that is hidden from the reader is left out.
     seen = []
     for incarnation in found[0]:
         if (slot := slot_of_incarnation(incarnation.name)) is not None:
@@ -111,14 +112,16 @@ def _read(root: str) -> list[IncarnationThere] | Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRequest:
+    """A history job to run, with its checked parameters."""
+
     job: str
     root: str
-    #: ``life`` and the job's own words, each as the command would read it.
+    #: ``life`` (the incarnation) and the job's own parameters, each as the command reads it.
     words: dict[str, str]
 
 
 def fields_of(job: str) -> tuple[str, ...]:
-    """The words a job takes. Raises ``Refused`` where there is no such job."""
+    """Return the parameters of a job. Raises ``Refused`` where there is no such job."""
     if job not in JOBS:
         raise Refused(f"there is no history job {job!r}", f"Choose one of {', '.join(JOBS)}")
     groups = JOBS[job][1]
@@ -126,7 +129,7 @@ def fields_of(job: str) -> tuple[str, ...]:
 
 
 def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> HistoryRequest:
-    """What these words ask for. Raises ``Refused``."""
+    """Return the job that the parameters mean. Raises ``Refused``."""
     job = words.get("job", "")
     fields = fields_of(job)
     root = words.get("root", "")
@@ -150,7 +153,7 @@ def read_history_request(words: Mapping[str, str], *, anywhere: bool) -> History
 
 
 def _check_rights(words: dict[str, str]) -> None:
-    """Raises ``Refused`` where whoever asks may not see what the job would read."""
+    """Raise ``Refused`` where the reader may not see what the job would read."""
     if not current_visibility().restricted:
         return
     slot = slot_of_incarnation(words.get("life", ""))
@@ -159,7 +162,7 @@ def _check_rights(words: dict[str, str]) -> None:
     of = withheld(slot)
     named = [words["table"]] if "table" in words else words.get("tables", "").split(",")
     for name in filter(None, named):
-        # One of several of a name is asked for with its oid behind it.
+        # If several tables have the name, one is chosen by a suffix with its oid.
         if of.hides(name) or of.hides(re.sub(r"-\d+$", "", name)):
             raise Refused(f"you have {NO_RIGHT} of {name}", "Ask an admin for the right")
     if not any(named) and of.hidden:
@@ -168,7 +171,7 @@ def _check_rights(words: dict[str, str]) -> None:
 
 
 def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJob:
-    """Record it; a worker begins soon. Raises ``Refused``."""
+    """Record the job, which a worker starts soon. Raises ``Refused``."""
     read_policy().check()
     what, words = {"job": history_request.job, "root": history_request.root}, history_request.words
     row = HistoryJob.objects.create(**what, words=dict(words), requested_by=by, anywhere=anywhere)
@@ -181,7 +184,7 @@ def ask(history_request: HistoryRequest, *, by: str, anywhere: bool) -> HistoryJ
 
 
 def _read_word(name: str, text: str) -> str:
-    """A job's word, as the command would read it. Raises ``Refused``."""
+    """Return a parameter as the command reads it. Raises ``Refused``."""
     try:
         match name:
             case "lsn" | "from_lsn" | "to_lsn":

@@ -1,4 +1,4 @@
-"""History jobs: one as a sentence, one that runs or has run, all of them."""
+"""Views of history jobs: the page with the job as a sentence, one job, all jobs, and actions."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from replview.store.write.access_record import Action, note
 from replview.targets.policy import Refused, may_choose_anywhere
 from replview.ui.job_pages import if_ended, listed, log_of, words_of
 
-#: Spark's errors are not ours: a value that it could not read stands in them.
+#: A log is withheld, since Spark's error messages may quote values.
 _QUOTES = (
     "The log of a history job may quote values, and some of them nobody is to see here: it is a "
     "file on the machine that ran the job."
@@ -28,13 +28,13 @@ _QUOTES = (
 
 @page(GET, role=OPERATOR, nav=Nav(group="Export", label="History jobs", icon="history"))
 def history_page(request: HttpRequest) -> HttpResponse:
-    """What would be computed, and over what. Every view of it is a link."""
+    """Show the job, its root and whether it can run; every state is a link."""
     return _render(request, words_of(request.GET, LISTS))
 
 
 @page(POST, role=OPERATOR, nav="history-jobs")
 def new(request: HttpRequest) -> HttpResponse:
-    """Ask for it, then show it; what was refused is said where it was asked for."""
+    """Record a new job and redirect to its page; a refusal is shown in the form."""
     words, anywhere = words_of(request.POST, LISTS), may_choose_anywhere(request.user)
     try:
         history_request = read_history_request(words, anywhere=anywhere)
@@ -46,7 +46,7 @@ def new(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=OPERATOR, nav="history-jobs", of={"job_id": None}, record=ROWS)
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
-    """One job: how long it runs, then its rows; a link that stays."""
+    """Show one job: its duration, then its rows."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
     if (anew := if_ended(request, row)) is not None:
         return anew
@@ -57,7 +57,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
 
 @page(POST, role=OPERATOR, of={"job_id": None})
 def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
-    """Give it up; that it was asked for stays."""
+    """Cancel a job; its record stays."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
     if row.requested_by != request.user.get_username():
         require(request, Role.ADMIN)
@@ -68,7 +68,7 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
 
 @page(GET, role=OPERATOR, of={"job_id": None})
 def log(request: HttpRequest, job_id: int) -> HttpResponse:
-    """The end of what it and Spark wrote, where this machine has it."""
+    """Show the end of the log of the job and of Spark, if it is on this machine."""
     row = get_object_or_404(visible_jobs(), pk=job_id)
     if not current_visibility().open:
         raise NeedsRole(None, _QUOTES)
@@ -80,13 +80,13 @@ class AllJobsPage:
     """The list of all history jobs, the newest first."""
 
     rows: list[HistoryJob]
-    #: Where the next page begins; None on the last one.
+    #: Identifier at which the next page begins; None on the last page.
     older: int | None
 
 
 @page(GET, role=OPERATOR, nav="history-jobs")
 def all_jobs(request: HttpRequest) -> HttpResponse:
-    """What was computed, and by whom: the newest first."""
+    """List all history jobs, newest first."""
     rows, older = listed(request, visible_jobs().defer("result"))
     return render(request, "history/all.html", {"page": AllJobsPage(rows=rows, older=older)})
 
