@@ -1,1 +1,1 @@
-"""The archive: history as Parquet, and pages that it answers."""
+"""The archive keeps history as Parquet; this feature writes it and shows pages from it."""

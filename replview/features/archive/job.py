@@ -1,8 +1,8 @@
-"""Serving the archive: what is due is written by a job process that a thread waits for, counted,
-and only then the mark moves (``store.retention.archive``).
+"""The worker side of the archive: a job process writes each slice that is due.
 
-One process of all workers does it at a time. A crash anywhere leaves files and no moved mark: the
-next one finds the slice, whole or begun, and goes on with the same ends.
+A thread waits for the process and counts the result; only then the mark moves
+(``store.retention.archive``). One worker process does this at a time. A crash leaves files and an
+unmoved mark: the next worker finds the slice, complete or not, and continues with the same ends.
 """
 
 import os
@@ -24,19 +24,19 @@ from replview.store.retention.archive import Counts, Step, home_of
 
 MODULE = "replview.spark.archive_job"
 COMPACTING = "replview.parquet.archive.compacting"
-#: In one run; so fast by the way, and as fast as it can where somebody waits for it.
+#: Bytes that one run compacts at most, and its bytes per second unless someone waits for it.
 _COMPACTED_BYTES = 1 << 30
 _COMPACTED_BYTES_PER_SECOND = 32 << 20
-#: Mark → where it stood when there was nothing more to compact up to it, or that failed.
+#: The place of each mark when nothing was left to compact up to it, or when compacting failed.
 _compacted: dict[int, int] = {}
 _LOOK_SECONDS = 0.2
-#: A log that is longer begins anew.
+#: Bytes beyond which the log starts again.
 _LOG_BYTES = 4 * 1024 * 1024
 _STOPPED = 3
 
 
 def work_off(stop: threading.Event) -> int:
-    """Archive all that is due; how many slices went there."""
+    """Archive all slices that are due, compact some files, and return the number of slices."""
     done = 0
     with archive.alone() as mine:
         while mine and not stop.is_set():
@@ -50,8 +50,9 @@ def work_off(stop: threading.Event) -> int:
 
 
 def compact(stop: threading.Event, *, all_of_it: bool = False) -> tuple[list[int], str]:
-    """Have small files of the archive become large ones: some of them, or all; how many they were
-    and are, and the problem.
+    """Merge small files of the archive into large ones: some of them, or all.
+
+    Returns the number of files before and after, and the problem (empty: none).
     """
     numbers = [0, 0]
     for mark in archive.marks():
@@ -88,7 +89,7 @@ def _compacting(mark: ArchiveMark, *, fast: bool) -> dict[str, object]:
 
 
 def carry_out(step: Step, stop: threading.Event) -> bool:
-    """One slice: written, counted, compared, the mark moved; else the mark tells why not."""
+    """Write one slice, compare its counts and move the mark; on failure the mark says why."""
     try:
         status, result = _written(step, stop)
     except OSError as error:
@@ -116,9 +117,10 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
 
 
 def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
-    """The job's exit status and its result. Raises ``OSError``."""
+    """Return the job's exit status and its result. Raises ``OSError``."""
     left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
-    # Not as for exports: an archive is written every few hours, and a JVM is nobody's wish.
+    # Unlike for exports there is no default for Spark: the archive is written every few hours, and
+    # should not start a JVM unasked.
     order = {"slice": _slice(step), "target": step.target, "abandoned": left,
              "spark": os.environ.get("REPLVIEW_SPARK") or None}  # fmt: skip
     return run_process(MODULE, order, stop)
@@ -127,7 +129,7 @@ def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]
 def run_process(
     module: str, job: Mapping[str, object], stop: threading.Event
 ) -> tuple[int, Mapping[str, Any]]:
-    """Run a job in a process of its own. Returns its exit status and its result.
+    """Run a job in a process of its own, and return its exit status and its result.
 
     Raises ``OSError`` where it cannot be started.
     """
@@ -138,7 +140,7 @@ def run_process(
     order, output = folder / "archive.json", folder / "archive.out"
     order.write_bytes(orjson.dumps(job))
     environment = {"REPLVIEW_STORE_URL": store_conninfo()}
-    # A job whose worker was killed may still be writing into the one before.
+    # A job whose worker was killed may still be writing into the former file.
     output.unlink(missing_ok=True)
     with output.open("wb") as results:
         process = JobProcess.start(
@@ -159,16 +161,17 @@ def run_process(
 
 
 def log_path() -> Path:
+    """Return the path of the archive jobs' log."""
     return Path(settings.DATA_DIR) / "archive-logs" / "archive.log"
 
 
 def _slice(step: Step) -> dict[str, object]:
-    """As ``parquet.slices.Slice`` reads it: a worker that archives nothing loads no pyarrow."""
+    """Return the slice in the form of ``parquet.slices.Slice``, without importing pyarrow."""
     same = ("source", "slot", "incarnation_id", "after_seq", "through_seq")
     return {"incarnation": step.number, **{name: getattr(step, name) for name in same}}
 
 
-#: A crash leaves files and no moved mark: the next finds the slice and goes on with the same ends.
+#: A crash leaves files and an unmoved mark: the next run continues with the same ends.
 KIND = register(
     Kind(
         name="archive",

@@ -1,4 +1,4 @@
-"""Addresses of what the archive answers."""
+"""Addresses of the pages that show history from the archive."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Pages that the archive answers: slower than the store, and marked so."""
+"""Views that the archive answers: they are slower than the store's, and marked so."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -14,7 +14,7 @@ from replview.ui.row_start import read_start
 
 @page(GET, role=VIEWER, record=ROWS)
 def transaction(request: HttpRequest) -> HttpResponse:
-    """A transaction by its incarnation and place in history, or by its commit's LSN and time."""
+    """Show a transaction by incarnation and commit_seq, or by its commit's LSN and time."""
     slot = _slot(request)
     number = Params(request.GET).number("life") or 0
     incarnation = SlotIncarnation.objects.filter(slot=slot, number=number).first()
@@ -36,6 +36,7 @@ def transaction(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, record=ROWS)
 def row(request: HttpRequest) -> HttpResponse:
+    """Show a row's changes from the archive."""
     slot = _slot(request)
     start = read_start(slot, request.GET)
     if start.table is None or start.key is None:
@@ -47,8 +48,8 @@ def row(request: HttpRequest) -> HttpResponse:
     oids = list(relations.values_list("oid", flat=True))
     page = read_row(slot, oids, start.key, request.GET, address)
     content = {"slot": slot, "start": start, "page": page, "store_query": words.urlencode("/:")}
-    # An answer that shows rows is recorded, a failure is not; one incarnation may be read and
-    # another not.
+    # A page that shows rows is recorded in the access record, a failure is not. Reading one
+    # incarnation may succeed where another fails.
     failed = page.problem and not page.lines
     return render(request, "archive/row.html", content, status=503 if failed else 200)
 
@@ -63,7 +64,7 @@ def _slot(request: HttpRequest) -> Slot:
 
 
 def _seq_of(request: HttpRequest, slot: Slot, incarnation: SlotIncarnation) -> int | None:
-    """By the store where it still has it, else by the archive's files."""
+    """Return the commit_seq by LSN and time, from the store if it has it, else from the archive."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 

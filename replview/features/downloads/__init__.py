@@ -1,1 +1,1 @@
-"""Downloads of a filtered view: JSON lines, CSV, Parquet."""
+"""Downloads of a filtered view as JSON lines, CSV or Parquet."""

@@ -1,4 +1,4 @@
-"""Changes as files: JSON lines and CSV piece by piece, Parquet whole on disk."""
+"""Changes as files: JSON lines and CSV are streamed, Parquet is first written to disk."""
 
 import re
 import tempfile
@@ -20,24 +20,25 @@ from replview.store.read.changes.stream import RecordWriter
 from replview.store.read.row_history.before_images import before_images
 from replview.store.read.rows import ChangeRow, TransactionRow, named
 
-#: Changes in one download.
+#: Changes of a download at most.
 MOST_CHANGES = 100_000
-#: Format → content type and file ending.
+#: Content type and file ending of each format.
 FORMATS = {
     "jsonl": ("application/x-ndjson", "jsonl"),
     "csv": ("text/csv; charset=utf-8", "csv"),
     "parquet": ("application/vnd.apache.parquet", "parquet"),
 }
-#: Pieces of a file are so long.
+#: Bytes of a piece of a file.
 _PIECE_BYTES = 64 * 1024
-#: Changes whose before images are looked for at once.
+#: Changes whose before images are read at once.
 _AT_ONCE = 500
 
 
 @dataclass(slots=True)
 class Limited:
-    """The first changes of many; knows afterwards whether there were more, and of how many nobody
-    knows whether they belong to them.
+    """The first changes of many.
+
+    After iteration ``cut`` says whether there were more, and ``unknown`` how many others may match.
     """
 
     found: Iterator[Portion]
@@ -61,15 +62,16 @@ class Limited:
 
     @property
     def notes(self) -> dict[str, str]:
-        """What the reader of the file must know, by what it is about."""
+        """Return sentences for the reader of the file: ``cut`` and ``undecided``."""
         more = "there are more: narrow the view, or use the command 'replview changes'"
         cut = {"cut": f"cut after {self.limit:,} changes, {more}"} if self.cut else {}
         return cut | ({"undecided": undecided_words(self.unknown)} if self.unknown else {})
 
 
 def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> Iterator[bytes]:
-    """A line a change; one more where there would have been more, and one where nobody knows of
-    some whether they belong to them: ``{"cut": …}``, ``{"undecided": …}``, or beginning with ``#``.
+    """Yield one line for each change, and one for each note.
+
+    A note is an object like ``{"cut": …}`` or, in CSV, a line that begins with ``#``.
     """
     limited = Limited(selection.found(reading_session()), limit)
     writer = RecordWriter(reading_session(), selection.wanted.slot)
@@ -83,16 +85,18 @@ def line_pieces(selection: Selection, form: str, limit: int = MOST_CHANGES) -> I
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    #: The tables', then ``_transactions`` and ``_events``.
+    """The Parquet files of a view."""
+
+    #: Files of the tables, then ``_transactions`` and ``_events``.
     paths: list[Path]
     tables: int
     events: int
-    #: What their reader must know: ``cut``, ``undecided``.
+    #: Sentences for the reader of the files: ``cut``, ``undecided``.
     notes: dict[str, str]
 
 
 def write_parquet(selection: Selection, folder: Path, limit: int | None) -> ParquetFiles:
-    """Write a view's changes, typed; updates have their row before where it is known.
+    """Write a view's changes, typed; updates get their before image where it is known.
 
     Raises ``TargetProblem``.
     """
@@ -121,6 +125,7 @@ def write_parquet(selection: Selection, folder: Path, limit: int | None) -> Parq
 
 
 def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, object]:
+    """Return the record of a transaction in the file ``_transactions``."""
     names = ("commit_seq", "xid", "gid", "state", "origin", "actor", "actor_grade", "context",
              "first_lsn", "commit_lsn", "end_lsn", "inserts", "updates", "deletes", "truncates",
              "messages", "size_bytes")  # fmt: skip
@@ -131,7 +136,7 @@ def transaction_record(row: TransactionRow, incarnation: int) -> dict[str, objec
 
 
 def parquet_download(selection: Selection, folder: Path) -> tuple[Path, dict[str, str]]:
-    """One file to hand over: a table's alone, or a zip of all; and what its reader must know."""
+    """Return the file to send (one table's, or a zip of all) and sentences for its reader."""
     files = write_parquet(selection, folder, MOST_CHANGES)
     if files.tables == 1 and not files.events:
         return files.paths[0], files.notes
@@ -144,7 +149,7 @@ def parquet_download(selection: Selection, folder: Path) -> tuple[Path, dict[str
 
 
 def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Iterator[bytes]:
-    """A file piece by piece; its folder goes when the last one was taken, or nobody wants more."""
+    """Yield a file piece by piece; its folder is deleted at the end, even an early one."""
     try:
         with path.open("rb") as file:
             while piece := file.read(_PIECE_BYTES):
@@ -154,7 +159,7 @@ def file_pieces(path: Path, folder: "tempfile.TemporaryDirectory[str]") -> Itera
 
 
 def file_name(selection: Selection, ending: str, now: str) -> str:
-    """``shop-replview-public.orders-20261120T075712Z.jsonl``."""
+    """Return a name such as ``shop-replview-public.orders-20261120T075712Z.jsonl``."""
     asked = selection.wanted
     parts = str(asked.slot).rsplit("/", 1)
     parts += asked.filter.tables[:3] if asked.filter.tables else ()

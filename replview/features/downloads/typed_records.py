@@ -1,11 +1,10 @@
-"""Records of changes as typed rows: what a download has in its Parquet files, in its view's order.
+"""Typed rows for the Parquet files of a download, in the order of its view.
 
-One file a table, one of the transactions and one of the events (TRUNCATE, logical messages), with
-an export's columns (``parquet.slice_schemas``). An ``update_preimage`` of which nothing but a move
-to another key is known holds the old key alone. Where the table changed among them,
-columns are those of its newest shape and then those it had before, each of a type that holds all
-its values. Records wait on disk, since the types are known only at the end, and memory holds a
-batch.
+There is one file for each table, one for the transactions and one for the events (TRUNCATE, logical
+messages), with the columns of an export (``parquet.slice_schemas``). An ``update_preimage`` holds
+only the old key if nothing else is known of the old row. If a table's shape changed, the columns
+are those of its newest shape, then former ones, each of a type that holds all its values. Records
+are spooled to disk, as the types are known only at the end; memory holds one batch.
 """
 
 import tempfile
@@ -25,7 +24,7 @@ from replview.parquet.pg_values import convert
 from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, Column, slice_columns, table_schema
 from replview.text.parsing import table_text
 
-#: Rows in memory as Python objects.
+#: Records in memory as Python objects at most.
 BATCH_LINES = 4096
 
 Record = Mapping[str, Any]
@@ -33,6 +32,8 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TypedFile:
+    """A Parquet file to write: its name, schema and rows."""
+
     name: str
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -40,21 +41,21 @@ class TypedFile:
 
 @dataclass(slots=True)
 class _Table:
-    #: As last seen among them.
+    #: The names as last seen in the records.
     schema: str
     table: str
     spool: IO[bytes]
-    #: Version → its columns, in the order first seen.
+    #: Columns of each version, in the order first seen.
     versions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     newest: int = 0
     rows: int = 0
 
 
 class TypedRecords:
-    """Takes records one by one, then gives the files that they make."""
+    """A collection of records, which then gives the files to write."""
 
     def __init__(self, folder: Path) -> None:
-        #: Where records wait.
+        #: Folder of the spool files.
         self._folder = folder
         self._tables: dict[int, _Table] = {}
         self._events: list[Record] = []
@@ -72,10 +73,10 @@ class TypedRecords:
         whole_old: bool = False,
         derived: Mapping[str, Any] | None = None,
     ) -> None:
-        """One change as JSON (``store.read.changes.records``), with its table's columns.
+        """Add one change as JSON (``store.read.changes.records``), with its table's columns.
 
-        ``transaction`` is what the transactions file says of its transaction; ``whole_old``: the
-        server sent the whole old row; ``derived``: the row before an update, from the record.
+        ``transaction`` is the record for the transactions file. ``whole_old`` says that the server
+        sent the whole old row; ``derived`` is the before image of an update, from the record.
         """
         place = (record["incarnation"], record["commit_seq"])
         if place != self._last_transaction:
@@ -97,11 +98,11 @@ class TypedRecords:
         _spool_line(table.spool, [record, whole_old, derived])
 
     def files(self) -> Iterator[TypedFile]:
-        """The tables' files, then those of transactions and events."""
+        """Yield the files of the tables, then those of transactions and events."""
         taken: set[str] = set()
         for oid, table in self._tables.items():
             name = f"{_encoded(table.schema)}.{_encoded(table.table)}"
-            # Dropped and made anew among the records.
+            # The table was dropped and created again within the records.
             name = f"{name}-{oid}" if name in taken else name
             taken.add(name)
             versions = sorted(table.versions)
@@ -118,9 +119,11 @@ class TypedRecords:
 
     @property
     def tables(self) -> int:
+        """Return the number of tables."""
         return len(self._tables)
 
     def close(self) -> None:
+        """Close and thereby delete the spool files."""
         spools = (table.spool for table in self._tables.values())
         for spool in (*spools, self._event_spool, self._transaction_spool):
             spool.close()
@@ -130,7 +133,7 @@ class TypedRecords:
 
 
 def _encoded(name: str) -> str:
-    """A name as a part of a file's: nothing that a file system or Spark reads otherwise."""
+    """Return the name as part of a file name, free of what file systems or Spark interpret."""
     return quote(name, safe="").replace(".", "%2E")
 
 
@@ -154,7 +157,7 @@ class _Row:
 
 
 def _rows_of(line: list[Any]) -> Iterator[_Row]:
-    """A change's rows: an update has one before it, where the row before is known."""
+    """Yield the rows of a change; an update has one before it if the before image is known."""
     record, whole_old, derived = line
     old, new = record["old"] or {}, record["new"] or {}
     not_sent = record["not_sent"]
@@ -164,7 +167,7 @@ def _rows_of(line: list[Any]) -> Iterator[_Row]:
         yield _Row("delete", old, record, not_sent=not_sent)
     else:
         looked_up = derived is not None and not whole_old
-        # Where it moved to another key nothing else tells that the old one is gone.
+        # If the key changed, only this row says that the old key is gone.
         if whole_old or looked_up or any(new.get(n, value) != value for n, value in old.items()):
             before = {**derived, **old} if looked_up else old
             missing = [name for name in (*new, *not_sent) if name not in before]
@@ -197,7 +200,7 @@ def _table_batch(lines: list[Any], columns: Sequence[Column], schema: pa.Schema)
 
 
 def _plain(lines: list[Record], schema: pa.Schema) -> pa.RecordBatch:
-    """Transactions or events: their fields by name."""
+    """Return transactions or events as a batch, their fields by name."""
     arrays = []
     for item in schema:
         values = [line.get(item.name) for line in lines]

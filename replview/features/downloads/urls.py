@@ -1,4 +1,4 @@
-"""Addresses of the download pages."""
+"""The address of downloads."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Downloads of a filtered view: JSON lines, CSV, typed Parquet."""
+"""The view that downloads a filtered view's changes as JSON lines, CSV or typed Parquet."""
 
 import tempfile
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class RefusedPage:
 
     #: The reason in a sentence; empty where there are too many changes.
     why: str = ""
-    #: At least so many changes, where they are more than ``most``; None: nothing was counted.
+    #: Number of changes at least, if more than ``most``; None: they were not counted.
     counted: int | None = None
     #: The most changes that a download holds.
     most: int = 0
@@ -35,7 +35,7 @@ class RefusedPage:
 
 @page(GET, role=OPERATOR, record=(Action.DOWNLOADED, Action.SEARCHED))
 def download(request: HttpRequest) -> HttpResponseBase:
-    """The changes of a view as a file: the same words as the view's address, and ``format``."""
+    """Stream the changes of a view as a file, by its parameters and ``format``."""
     words = {name: ",".join(request.GET.getlist(name)) for name in request.GET}
     slot = slot_asked_for(words.get("slot", ""))
     if slot is None:
@@ -48,7 +48,7 @@ def download(request: HttpRequest) -> HttpResponseBase:
     if selection.trouble:
         return _refused(request, RefusedPage(why=selection.trouble))
     try:
-        # What is wrong with the conditions, before anything is sent.
+        # Check the conditions before anything is sent.
         check_where(reading_session(), selection.wanted)
     except WhereProblem as error:
         return _refused(request, RefusedPage(why=str(error)))
@@ -69,7 +69,7 @@ def _answer(request: HttpRequest, selection: Selection, form: str) -> HttpRespon
     content_type, ending = files.FORMATS[form]
     notes: dict[str, str] = {}
     if form == "parquet":
-        # Types are known only when the last change is, and a Parquet file begins with its end.
+        # The types are known only after the last change, and a Parquet file needs them first.
         folder = tempfile.TemporaryDirectory(prefix="replview-download-")
         try:
             path, notes = files.parquet_download(selection, Path(folder.name))

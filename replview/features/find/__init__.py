@@ -1,1 +1,1 @@
-"""Find: changes by what they did to which values."""
+"""Find searches changes by the values that they wrote."""

@@ -1,4 +1,4 @@
-"""All that the find page shows: changes by what they did to which values."""
+"""The content of the find page: changes found by the values that they wrote."""
 
 import time
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import OPERATIONS_MANY
 
 PAGE_ROWS = 50
-#: What a page may spend on searching.
+#: Seconds that a page may spend on searching.
 BUDGET_SECONDS = 0.6
 _TABLES_LIMIT = 500
-#: Of a line's sentence: columns told, characters of a value.
+#: Columns that a line's sentence names, and characters of a value in it.
 _MOST_MOVED = 3
 _VALUE = 48
 
@@ -45,11 +45,14 @@ class Moved:
 
     @property
     def both(self) -> bool:
+        """Return whether both values are shown."""
         return self.before is not None and self.after is not None
 
 
 @dataclass(slots=True, kw_only=True)
 class FoundLine:
+    """One found change, with its transaction and its sentence."""
+
     row: TransactionRow
     change: ChangeRow
     block: Block
@@ -60,21 +63,22 @@ class FoundLine:
 
     @property
     def time(self) -> datetime:
-        """By the source's clock where that is known, else when it was stored."""
+        """Return the commit time by the source's clock if known, else the time of storing."""
         return self.row.commit_time or self.row.stored_at or self.row.received_at
 
     @property
     def actor(self) -> str | None:
-        """Whose the change is."""
+        """Return the actor of the change; None: unknown."""
         return self.row.actor_of(self.change.seq)
 
     @property
     def name(self) -> str:
+        """Return the transaction's gid, else its xid, else nothing."""
         return self.row.gid or ("" if self.row.xid is None else str(self.row.xid))
 
     @property
     def key_words(self) -> str:
-        """``42`` or ``a 1, b 2``."""
+        """Return the row's key in words: ``42`` or ``a 1, b 2``."""
         values = self.block.key
         if len(values) == 1:
             return values[0][1]
@@ -83,6 +87,8 @@ class FoundLine:
 
 @dataclass(slots=True, kw_only=True)
 class FindPage:
+    """The content of the find page."""
+
     slot: Slot
     wanted: WantedChanges
     words: dict[str, str]
@@ -93,48 +99,52 @@ class FindPage:
     trouble: str = ""
     coverage: Coverage | None = None
     took_ms: int = 0
-    #: The list goes on from a place in history.
+    #: True if the list continues from a place in history.
     further: bool = False
 
     @property
     def older_url(self) -> str:
+        """Return the address of the next, older page; empty on the last one."""
         older = self.found.older if self.found else None
         return "" if older is None else self._url(cursor=str(older))
 
     @property
     def newest_url(self) -> str:
+        """Return the address of the first page."""
         return self._url()
 
     @property
     def query(self) -> str:
+        """Return the parameters as the query of an address."""
         return urlencode(self.words, safe="/")
 
     @property
     def narrowed(self) -> bool:
+        """Return whether the search has a condition other than the slot."""
         return bool(self.words.keys() - {"slot"})
 
     @property
     def nothing_vouched(self) -> bool:
-        """That there is no such change can be said: all of the time lies inside coverage."""
+        """Return whether an empty result proves that there is no such change."""
         if self.coverage is None or self.found is None or not self.found.complete:
             return False
         asked = self.wanted.filter
         return self.coverage.says_no_change(asked.since_at, asked.until_at)
 
     def operations(self) -> list[dict[str, Any]]:
-        """The letters, each with the address that takes it in or out."""
+        """Return the operations, each with the address that adds or removes it."""
         now = self.wanted.filter.ops
         offered = []
         for letter, name in OPERATIONS_MANY.items():
             on = letter in now
-            # Of all of them, the one that is chosen remains alone.
+            # If all operations are on, choosing one leaves it alone.
             without = letter if now == "IUDTMS" else now.replace(letter, "")
             url = self._url(ops=without if on else now + letter)
             offered.append({"letter": letter, "name": name, "on": on, "url": url})
         return offered
 
     def examples(self) -> list[tuple[str, str, str]]:
-        """``[(condition, what it finds, address)]``, of columns the table has."""
+        """Return ``[(condition, its meaning, address)]`` for columns that the table has."""
         names = [name for name, _ in self.columns]
         first = next((n for n in names if n == "status"), names[-1] if names else "status")
         amount = next(
@@ -158,7 +168,7 @@ class FindPage:
 
 
 def read_page(query: QueryDict, slot: Slot) -> FindPage:
-    """The page for an address; what is not understood is said, never raised."""
+    """Return the page for an address; what is not understood becomes its ``trouble``."""
     given = {name: ",".join(query.getlist(name)) for name in query}
     wanted = WantedChanges.from_words(slot, given)
     words = wanted.words()
@@ -173,7 +183,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         trouble=wanted.trouble or unknown_words(reading_session(), wanted.filter.tables, str(slot)),
     )
     if given.get("where") and not wanted.where:
-        # What was not understood stays in its box.
+        # A condition that was not understood stays in its field.
         page.words["where"] = given["where"][:2000]
     if wanted.where and not wanted.filter.tables and not wanted.filter.since:
         page.trouble = page.trouble or (
@@ -216,7 +226,7 @@ def _tables(slot: Slot) -> list[str]:
 
 
 def columns_in(shapes: Sequence[VersionShape]) -> list[tuple[str, str]]:
-    """Names and types in the newest shape, then those that older shapes had."""
+    """Return names and types of the columns, those of the newest shape first."""
     found: dict[str, str] = {}
     for shape in sorted(shapes, key=lambda shape: (shape.relation_id, shape.number), reverse=True):
         for column in shape.columns:
@@ -240,8 +250,9 @@ def _lines(found: FoundChanges, wanted: WantedChanges) -> list[FoundLine]:
 
 
 def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int], Before]:
-    """Before images: those the search had to know, then of the rest; none where nothing was asked
-    for, and the newest changes are but shown.
+    """Return the before images that the search read, and those of the other changes.
+
+    Without any condition the newest changes are only listed, and no others are read.
     """
     known = {at: before for at, before in found.before.items() if before is not None}
     if wanted.words().keys() <= {"slot"}:
@@ -252,7 +263,7 @@ def _before(found: FoundChanges, wanted: WantedChanges) -> dict[tuple[int, int],
 
 
 def _moved(block: Block, columns: Sequence[str]) -> list[Moved]:
-    """What differs, the columns asked for first."""
+    """Return the columns that differ, those of the condition first."""
     lines = [line for line in block.lines if not line.key or block.op != "U"]
     asked = [line for line in (*block.lines, *block.folded) if line.name in columns]
     chosen = list({line.name: line for line in (*asked, *lines)}.values())

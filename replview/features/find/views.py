@@ -1,4 +1,4 @@
-"""The find page: changes by what they did to which values."""
+"""The views of the find page."""
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -21,7 +21,7 @@ from replview.ui.shell import no_record
     record=(*ROWS, Action.SEARCHED),
 )
 def find(request: HttpRequest) -> HttpResponse:
-    """The form, and what its words find. Every search is a link."""
+    """Show the form and the changes that match; every search is a link."""
     slot = slot_of(request)
     if slot is None:
         does = "finds changes by the values they wrote"
@@ -34,7 +34,7 @@ def find(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER)
 def columns(request: HttpRequest) -> HttpResponse:
-    """``{"columns": [[name, type]]}`` of one table, to be offered while a condition is typed."""
+    """Return ``{"columns": [[name, type]]}`` of a table, as suggestions for a condition."""
     slot = slot_asked_for(request.GET.get("slot", ""))
     table = Params(request.GET).text("table", strip=False)
     shapes = (

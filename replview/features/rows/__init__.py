@@ -1,1 +1,1 @@
-"""Row history: every change of one row, and the row as of a moment."""
+"""Row history shows every change of one row, and the row as of a moment."""

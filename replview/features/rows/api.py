@@ -1,4 +1,4 @@
-"""One row: its history, and what it was at a moment."""
+"""The API of one row: its history, and its values as of a moment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ from replview.ui.api.filters import BUDGET_SECONDS, Paging
 from replview.ui.api.slots import coverage_json, slot_named
 
 router = Router(tags=["rows"])
-#: What the access record calls them.
+#: Subjects of the two requests in the access record.
 HISTORY, AS_OF = "the history of a row", "a row as of a moment"
 
 
@@ -37,11 +37,11 @@ class RowHistoryOut(Schema):
     table: str
     key: dict[str, str | None]
     items: list[dict[str, Any]]
-    #: Where older changes begin; null: there are none.
+    #: Cursor of the older changes; null: there are none.
     older: str | None
-    #: Its history goes back to the row's birth, and nothing of that is left for another page.
+    #: True if the page ends with the insert of the row, so that no older change exists.
     complete: bool
-    #: The other rows that had the key: `change` selects one of them.
+    #: Other rows that had the key; `change` selects one of them.
     other_rows: list[dict[str, Any]]
     coverage: dict[str, Any]
 
@@ -52,19 +52,19 @@ class RowOut(Schema):
     slot: str
     table: str
     key: dict[str, str | None]
-    #: null: the record cannot tell.
+    #: null: unknown.
     exists: bool | None
-    #: Why it does not exist, or why that cannot be told.
+    #: The reason why it does not exist, or why that is unknown.
     why: str
     values: dict[str, Any]
-    #: Columns whose value the record does not tell, and why.
+    #: The reason for each column whose value is unknown.
     unknown: dict[str, str]
-    #: Where the record does not cover the moment (`why`: `not stored`, `gap`): since when, and
-    #: what the row was then.
+    #: If the record does not cover the moment (`why`: `not stored`, `gap`): since when the row is
+    #: unknown, and in `last_known` what it was then.
     unknown_since: str | None
     last_known: dict[str, Any] | None
     version: int | None
-    #: The transaction that left it so.
+    #: The last transaction that changed the row.
     last_xid: int | None
     last_commit_time: str | None
     coverage: dict[str, Any]
@@ -82,10 +82,11 @@ def rows(
     column: str | None = None,
     change: str = "",
 ) -> dict[str, object]:
-    """Every change of one row, newest first, across moves of its key and versions of its table:
-    of the row that has the key, or had it last, or else that the `change` under it is of.
+    """List every change of one row, newest first, across changes of its key and its table's shape.
 
-    `key`: `42`, `id=42`, or `a=1, b='x, y'`. `actor`: only theirs; `?`: of nobody named.
+    Of several rows that had the key, it is the one that has it, or had it last, unless `change`
+    names a change of another one. `key`: `42`, `id=42`, or `a=1, b='x, y'`. `actor`: only changes
+    by this actor; `?`: by an unknown one.
     """
     found = slot_named(slot)
     of_table, wanted = _row(found, table, key)
@@ -118,8 +119,10 @@ def rows(
 def as_of(
     request: HttpRequest, table: str, key: str, slot: str = "", at: str = "", lsn: str = ""
 ) -> dict[str, object]:
-    """The row after everything that had committed by `at` (an ISO time, or an age like `2h`), or
-    at or before `lsn`; without either: now. What the record cannot tell is in `unknown`.
+    """Return the row as of `at` (an ISO time, or an age like `2h`) or `lsn`; by default: now.
+
+    All transactions that committed at or before that moment are included. Values that the record
+    does not have are in `unknown`.
     """
     found = slot_named(slot)
     of_table, wanted = _row(found, table, key)
@@ -159,7 +162,7 @@ def _change(text: str) -> tuple[int, int] | None:
 
 
 def _other(span: Span) -> dict[str, object]:
-    """From when to when another row had the key, and how that began and ended."""
+    """Return the span in which another row had the key, and how it began and ended."""
     first, last = span.events[0], span.events[-1]
     return {
         "change": last.text,
@@ -172,7 +175,7 @@ def _other(span: Span) -> dict[str, object]:
 
 
 def _row(slot: Slot, table: str, key: str) -> tuple[TableRows, dict[str, str | None]]:
-    """The table and the key in it. Raises ``Http404``, ``BadRequest``."""
+    """Return the table and the key in it. Raises ``Http404`` and ``BadRequest``."""
     found = tables_named(reading_session(), slot, clean_text(table, 200, strip=False))
     if found is None:
         raise Http404(f"slot {slot} has no table {table[:100]!r}: see /api/v1/relations")
@@ -197,8 +200,10 @@ def _named(slot: Slot, table: TableRows, key: Mapping[str, str | None]) -> dict[
 
 
 def _entry(entry: Entry, table: TableRows) -> dict[str, object]:
-    """One change of the row; ``before_kind`` says how ``before`` is known, ``altered`` which
-    columns it lacks because ALTER TABLE or this change changed them.
+    """Return one change of the row.
+
+    ``before_kind`` says how ``before`` is known; ``altered`` names columns missing in it because
+    ALTER TABLE or this change changed them.
     """
     step, version = entry.step, table.shapes.versions.get(entry.step.version_id)
     return {

@@ -1,4 +1,4 @@
-"""The row as of a moment beside the row now, column by column."""
+"""The row as of a moment, compared with the row now, column by column."""
 
 import datetime as dt
 import re
@@ -25,7 +25,7 @@ from replview.ui.row_start import Start
 
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
-#: Why the record cannot tell of a row, or of a column of it.
+#: Reasons why a row, or a column of it, is unknown or does not exist.
 WHY = {
     "before the record": "the record begins later",
     "gap": "there is a gap in the record, and no change since that tells",
@@ -45,7 +45,7 @@ WHY = {
 }
 
 
-#: Why the record does not reach the moment.
+#: Reasons why the record does not cover the moment.
 BEYOND = {
     "not stored": "what was committed until then is not stored yet",
     "gap": "it lies in a gap of the record",
@@ -54,13 +54,13 @@ BEYOND = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnLine:
-    """One column then and now; a cell that is None says why in words."""
+    """One column at the moment and now; if a cell is None, words say why."""
 
     name: str
     type: str
     then: Cell | None
     then_words: str
-    #: ``same``, ``differs``, ``unknown``.
+    #: The comparison: ``same``, ``differs`` or ``unknown``.
     now_kind: str
     now: Cell | None
     now_words: str
@@ -69,18 +69,19 @@ class ColumnLine:
 
 @dataclass(slots=True)
 class AsOf:
-    """The right column."""
+    """The content of the page's right column."""
 
     now: RowState
     then: RowState | None = None
-    #: The moment, where one was asked for; its words where it is no time.
+    #: The requested moment, if it has a time, and in ``words`` its description if it was given
+    #: otherwise.
     at: dt.datetime | None = None
     words: str = ""
     problem: str = ""
-    #: What was typed.
+    #: The text that was typed.
     typed: str = ""
     lines: list[ColumnLine] = field(default_factory=list)
-    #: ``invoice_pdf is unknown: …``.
+    #: Names of unknown columns, each group with its reason.
     reasons: list[tuple[str, str]] = field(default_factory=list)
     known: str = ""
     known_words: str = ""
@@ -92,7 +93,7 @@ class AsOf:
 
     @property
     def state(self) -> RowState:
-        """The state that is shown: of the moment, or now."""
+        """Return the state that is shown: that of the moment, or that of now."""
         return self.then or self.now
 
 
@@ -104,7 +105,7 @@ def read_as_of(
     history: RowHistory,
     coverage: Coverage,
 ) -> AsOf:
-    """The row as of the moment that the address names (``as_of``, ``before``)."""
+    """Return the row as of the moment that the address names (``as_of``, ``before``)."""
 
     def state(**moment: Any) -> RowState:
         relation, key = finder.table.relation.pk, start.key or {}
@@ -154,7 +155,7 @@ def _read_moment(found: AsOf, state: Callable[..., RowState], before: str) -> No
 
 
 def _moment(text: str) -> dt.datetime | None:
-    """A time with its zone, or else UTC."""
+    """Return the time in a text (without a zone: UTC); None: the text is none, or not plausible."""
     try:
         moment = parse_datetime(text)
     except ValueError:
@@ -188,7 +189,7 @@ def _compare(found: AsOf) -> None:
 
 
 def _side(state: RowState, name: str) -> tuple[Cell | None, str]:
-    """A column's value in a state, or the word in its place."""
+    """Return a column's cell in a state, or the words in its place."""
     if state.exists and name in state.values:
         return short(state.values[name]), ""
     if state.exists is False:
@@ -225,7 +226,7 @@ def _say_reasons(found: AsOf) -> None:
 
 
 def _as_sql(state: RowState, start: Start) -> str:
-    """An INSERT of the row as far as it is known; what is not is said in a comment."""
+    """Return an INSERT of the row as far as it is known; a comment names what is left out."""
     assert start.table is not None
     types = {c["name"]: c.get("type") for c in state.version.columns} if state.version else {}
     whole = {n: v for n, v in state.values.items() if not mark_of(v) and not isinstance(v, Mapping)}

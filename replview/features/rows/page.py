@@ -1,4 +1,4 @@
-"""What a row's page shows: its changes as lines, the strip above them, the row as of a moment."""
+"""The content of a row's page: its changes, the strip above them, and the row as of a moment."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -31,17 +31,17 @@ from replview.ui.params import Params
 from replview.ui.row_start import Start
 from replview.ui.versions import shape_of, summary
 
-#: Of the strip's width, kept free at its end so that the last change can be seen.
+#: The strip's right end in percent; the rest stays free, so that the last change is visible.
 _END = 99.0
 _BEGIN = 1.0
-#: Where the line is broken, what is left of it is this wide.
+#: Width in percent of the strip before a break in its line.
 _BREAK = 8.0
-#: Lines of a page.
+#: Changes on a page.
 PAGE_CHANGES = 50
-#: Rows of the same key that are offered.
+#: Rows of the same key that are listed at most.
 _MOST_ROWS = 20
 _KEPT = ("as_of", "before", "column", "cursor")
-#: How a row came to have a key, and how it lost it, by the kinds of a span.
+#: Words for how a row got its key, and how it lost it, by the kinds of a span.
 _BEGUN = {
     "insert": "inserted", "moved": "moved here from another key", "snapshot": "read by a baseline",
 }  # fmt: skip
@@ -54,13 +54,13 @@ _ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Places in percent of the width."""
+    """The strip of a row's history; places are in percent of its width."""
 
     begins: dt.datetime | None
-    #: Where the record begins, which may be long before the first change: the line is broken.
+    #: True if the record begins long before the first change, so that the line is broken.
     broken: bool
     ticks: tuple[tuple[float, str], ...]
-    #: ``(x, width)`` of what is not recorded, and when the first of them began.
+    #: ``(x, width)`` of each gap, and in ``gap_at`` the beginning of the first one.
     gaps: tuple[tuple[float, float], ...]
     gap_at: dt.datetime | None
     as_of: float | None
@@ -69,7 +69,7 @@ class Strip:
 def strip_of(
     history: RowHistory, coverage: Coverage, as_of: dt.datetime | None, now: dt.datetime
 ) -> Strip:
-    """Draw a page of history between its oldest change and now."""
+    """Return the strip for a page of history, from its oldest change to now."""
     times = [e.step.commit_time for e in history.entries if e.step.commit_time is not None]
     known = coverage.recorded_since
     times += [as_of] if as_of and (not known or as_of > known) else []
@@ -102,17 +102,17 @@ def strip_of(
 
 @dataclass(slots=True)
 class RowLine:
-    """A line of the list: a change, or what stands between two."""
+    """A line of the list: a change, or a marker between two changes."""
 
     #: ``change``, ``schema``, ``gap``, ``failover``.
     kind: str
     entry: Entry | None = None
     change: ChangeLine | None = None
     version: int | None = None
-    #: Where the line is opened, and the change in full where it is.
+    #: Address that opens the line, and in ``block`` the change in full if it is open.
     open_url: str = ""
     block: Block | None = None
-    #: Of a marker.
+    #: The marker's data.
     mark: Mark | None = None
     words: str = ""
     url: str = ""
@@ -121,14 +121,14 @@ class RowLine:
 
     @property
     def name(self) -> str:
-        """What the page knows it by: ``4711-3``."""
+        """Return the change's identifier on the page, such as ``4711-3``."""
         step = self.entry.step if self.entry else None
         return f"{step.transaction_id}-{step.seq}" if step else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RowOfKey:
-    """One of the rows that had the key: from when to when, and how that began and ended."""
+    """One of the rows that had the key: the span of time, and how it began and ended."""
 
     url: str
     is_shown: bool
@@ -141,43 +141,45 @@ class RowOfKey:
 
 @dataclass(slots=True)
 class Page:
+    """The content of a row's page."""
+
     history: RowHistory
     sentence: Sentence
     lines: list[RowLine]
     strip: Strip
     as_of: AsOf
     coverage: Coverage
-    #: Every row that had the key, the newest first, where there are several.
+    #: All rows that had the key, newest first; empty if it is only one.
     rows: list[RowOfKey] = field(default_factory=list)
     older_url: str = ""
     newest_url: str = ""
-    #: The address of the row itself, without cursor, moment and filters.
+    #: The row's address, without cursor, moment and filters.
     row_url: str = ""
     column: str = ""
     actor: str | None = None
     columns: list[tuple[str, str, bool]] = field(default_factory=list)
     actors: list[tuple[str, str, bool]] = field(default_factory=list)
     relation_url: str = ""
-    #: The parts of the address that a form must keep.
+    #: Parameters that a form must keep.
     kept: list[tuple[str, str]] = field(default_factory=list)
     clear_url: str = ""
     any_column_url: str = ""
     any_actor_url: str = ""
-    #: The row as of other moments.
+    #: Addresses of the row as of other moments.
     before_url: str = ""
     yesterday_url: str = ""
     now_url: str = ""
 
     @property
     def rows_words(self) -> str:
-        """``3 rows``, or at least so many."""
+        """Return the number of rows in words: ``3 rows``, or ``3 or more rows``."""
         finder = self.history.finder
         more = finder.limited or len(finder.spans) > len(self.rows)
         return f"{len(self.rows)}{' or more' if more else ''} rows"
 
     @property
     def archive_url(self) -> str:
-        """Where older changes may be: the archive, if it goes back further than the store."""
+        """Return the archive's address, if it may have older changes than the store; else empty."""
         archive, begins = self.coverage.archive, self.coverage.recorded_since
         if self.older_url or self.begins_with_insert or archive is None or archive.since is None:
             return ""
@@ -187,17 +189,17 @@ class Page:
 
     @property
     def download_query(self) -> str:
-        """For the download of the row: all of its changes, whatever the filters."""
+        """Return the query of the row's download, which has all changes, whatever the filters."""
         return self.row_url.partition("?")[2]
 
     @property
     def begins_with_insert(self) -> bool:
-        """The oldest change made the row."""
+        """Return whether the oldest change inserted the row."""
         return bool(self.history.entries) and self.history.entries[-1].step.op == "I"
 
 
 class _Address:
-    """The page's own address, with some of its words changed."""
+    """The page's own address, whose parameters can be changed."""
 
     def __init__(self, slot: Slot, start: Start, words: Mapping[str, object]) -> None:
         given = {name: str(words[name]) for name in _KEPT if words.get(name)}
@@ -210,17 +212,19 @@ class _Address:
             self.words["actor"] = str(words["actor"])
 
     def other(self, name: str) -> str:
+        """Return the address of another row that had the key."""
         query = urlencode({**self.row, "row": name}, safe="/:.,")
         return f"{reverse('row-history')}?{query}"
 
     def url(self, **changes: str | None) -> str:
-        """``None`` takes a word away."""
+        """Return the address with these parameters changed; ``None`` removes one."""
         words = {**self.words, **changes}
         query = urlencode({n: v for n, v in words.items() if v is not None}, safe="/:.,")
         return f"{reverse('row-history')}?{query}"
 
 
 def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
+    """Return the content of the page for a row; a malformed cursor in the address is ignored."""
     assert start.table is not None
     assert start.key is not None
     address = _Address(slot, start, words)
@@ -239,7 +243,6 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     try:
         history = read(cursor=cursor)
     except CursorProblem:
-        # An address somebody cut short: it begins anew.
         cursor = None
         history = read()
     coverage = coverage_of(reading_session(), slot, table=(relation.schema, relation.table))
@@ -263,7 +266,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
 
 
 def _rows(finder: RowFinder, shown: Row, address: _Address) -> list[RowOfKey]:
-    """The rows that had the key; empty where there is but one."""
+    """Return the rows that had the key; empty if it is only one."""
     if len(finder.spans) < 2:
         return []
     mine = {each.events[-1].name for each in shown.spans if each.events}
@@ -287,7 +290,7 @@ def _rows(finder: RowFinder, shown: Row, address: _Address) -> list[RowOfKey]:
 def _addresses(
     address: _Address, history: RowHistory, as_of: AsOf, cursor: str | None
 ) -> dict[str, str]:
-    """Where the page's links lead, by the names of ``Page``."""
+    """Return the addresses of the page's links, by the fields of ``Page``."""
     return {
         "older_url": address.url(cursor=history.older, open=None) if history.older else "",
         "newest_url": address.url(cursor=None, open=None) if cursor else "",
@@ -328,7 +331,7 @@ def _marker(mark: Mark) -> RowLine:
 
 
 def _opened(history: RowHistory, address: _Address, wanted: str) -> list[RowLine]:
-    """A line a change, one in full: the one asked for, else the newest."""
+    """Return the lines with one change in full: the requested one, else the newest."""
     lines = [_line(item, address, history) for item in history.items]
     changes = [line for line in lines if line.entry is not None]
     default = changes[:1] if wanted != "none" else []
@@ -340,7 +343,10 @@ def _opened(history: RowHistory, address: _Address, wanted: str) -> list[RowLine
 
 
 def _told_block(entry: Entry, version: Version | None) -> Block | None:
-    """The change in full: from what the history has read, unless a long value was cut there."""
+    """Return the change in full.
+
+    It is built from the history that was read, and read again only if a long value was cut there.
+    """
     step, known = entry.step, entry.before
     cut = any(mark_of(value) for image in (step.old, step.new, known.values) if image
               for value in image.values())  # fmt: skip

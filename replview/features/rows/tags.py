@@ -1,7 +1,7 @@
-"""The tag of a row's history: a change in its line, written here, since a page has fifty of them.
+"""The template tag for a line of a row's history.
 
-Every value and name goes through ``escape`` or ``format_html``; nothing else of a source is
-written.
+It is written in Python, since a page has fifty lines. Every value and name goes through ``escape``
+or ``format_html``; nothing else comes from a source.
 """
 
 from html import escape
@@ -27,7 +27,7 @@ register = template.Library()
 
 @register.simple_tag
 def row_line(line: RowLine) -> SafeString:
-    """When, what, the change in words, who, in which transaction, under which version."""
+    """Return a line's HTML: time, operation, change in words, actor, transaction, version."""
     assert line.entry is not None
     assert line.change is not None
     step = line.entry.step

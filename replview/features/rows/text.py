@@ -1,4 +1,4 @@
-"""A row's changes in a line each: ``status: pending → paid, +3 more``."""
+"""A row's changes as one line each: ``status: pending → paid, +3 more``."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ from replview.text.formats import age_words, plural
 from replview.ui.changes.cells import Cell, cell
 from replview.ui.row_start import Start
 
-#: Characters of a value in a line.
+#: Characters of a value in a line at most.
 _VALUE = 40
-#: Columns an insert is told by.
+#: Columns that describe an insert at most.
 _MOST_PARTS = 3
-#: Names that tell what a row is about, the most telling first.
+#: Column names that describe a row's state, the most informative first.
 _TELLING = ("status", "state", "stage", "phase")
-#: Names that change with every change, and tell nothing.
+#: Column names that change with every update, and say nothing about it.
 _ROUTINE = ("updated_at", "modified_at", "updated", "modified", "changed_at", "version", "xmin")
 
 UNKNOWN_WHY = {
@@ -46,15 +46,18 @@ class Part:
 
 @dataclass(slots=True)
 class ChangeLine:
+    """The text of one change."""
+
     words: str = ""
     parts: list[Part] = field(default_factory=list)
     more: int = 0
-    #: Why the before is unknown; empty where it is known or there is none.
+    #: The reason why the before image is unknown; empty: it is known, or there is none.
     unknown_why: str = ""
     key_changed: bool = False
 
 
 def line_of(entry: Entry, version: Version | None) -> ChangeLine:
+    """Return the text of a change."""
     step = entry.step
     types = {c["name"]: str(c.get("type") or "") for c in version.columns} if version else {}
     key_columns = version.key_columns if version else []
@@ -96,7 +99,7 @@ def _updated(entry: Entry, key_columns: Sequence[str], types: Mapping[str, str])
 def _line_of(
     words: str, image: Mapping[str, Any] | None, keys: Sequence[str], types: Mapping[str, str]
 ) -> ChangeLine:
-    """A row by its most telling columns."""
+    """Return a text that describes a row by its most informative columns."""
     image = image or {}
     left = [n for n in image if n not in keys and image[n] is not None]
     line = ChangeLine(words)
@@ -111,7 +114,7 @@ def _line_of(
 
 
 def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
-    """The column that says most of what happened; empty where there is none."""
+    """Return the column that best describes a change; empty without any."""
 
     def rank(name: str) -> int:
         if name in _TELLING:
@@ -124,35 +127,35 @@ def most_telling(names: Iterable[str], types: Mapping[str, str]) -> str:
 
 
 def obvious_state(version: Version | None, values: Mapping[str, object]) -> str:
-    """``paid``: what the row is, where a column says so plainly; else empty."""
+    """Return the row's state, such as ``paid``, if a column plainly holds it; else empty."""
     found = (values.get(name) for name in _TELLING if version is not None)
     return next((v for v in found if isinstance(v, str) and 0 < len(v) <= _VALUE), "")
 
 
 def short(value: object) -> Cell:
-    """A value as a line has room for it."""
+    """Return a cell with a value cut to the length of a line."""
     if isinstance(value, str) and len(value) > _VALUE:
         return Cell(f"{value[:_VALUE]}…", length=len(value))
     return cell(value, "new")
 
 
 def differs(one: object, other: object) -> bool | None:
-    """Whether two values differ; None: unknown."""
+    """Return whether two values differ; None: unknown."""
     same = same_value(one, other)
     return None if same is None else not same
 
 
 @dataclass(slots=True)
 class Sentence:
-    """The parts between which the template sets times."""
+    """The sentence about a row; the template inserts times between its parts."""
 
     level: str
     title: str
-    #: ``6 changes by 4 actors and 1 unknown``; empty where there is none.
+    #: Words such as ``6 changes by 4 actors and 1 unknown``; empty without changes.
     changes: str = ""
     since: dt.datetime | None = None
     last: Entry | None = None
-    #: Inside coverage, without any change: from when to when that is known.
+    #: True if coverage proves that there was no change, from ``since`` to ``until`` if known.
     no_change: bool = False
     until: dt.datetime | None = None
     why: str = ""
@@ -161,6 +164,7 @@ class Sentence:
 
 
 def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Coverage) -> Sentence:
+    """Return the sentence about the row's state now, its changes and the gaps."""
     level, what = _state_words(start, now)
     sentence = Sentence(level, f"{start.short_name} {what}")
     entries = history.entries
@@ -216,7 +220,7 @@ def _gap_words(holes: list[Gap]) -> str:
 
 
 def _why_not(coverage: Coverage) -> str:
-    """Why "no change" cannot be said."""
+    """Return the reason why "no change" is not proved."""
     if coverage.origin_filtered:
         return "Changes that were replicated into the source are not received."
     if coverage.table is not None and coverage.table.published is False:

@@ -1,4 +1,4 @@
-"""One row's history, and the row as of a moment."""
+"""The views of one row's history, and of the row as of a moment."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from replview.ui.shell import no_slot, slot_view_of
     record=ROWS,
 )
 def rows(request: HttpRequest) -> HttpResponse:
-    """A row's history; without a table or key, where to begin."""
+    """Show a row's history; without a table or key, the form that asks for them."""
     view = slot_view_of(request)
     if view is None:
         return no_slot(
