@@ -1,1 +1,1 @@
-"""The record as Parquet: types, schemas, slices, layout. Free of Django."""
+"""The record as Parquet: types, schemas, slices, layout. This package does not use Django."""

@@ -1,6 +1,6 @@
-"""Jobs in processes of their own: a file describes one, signals stop it, it answers in JSON.
+"""A job in a process of its own: a file describes it, signals stop it, and it answers in JSON.
 
-Its standard error is its log, which holds no word of an unexpected error: it may quote a value.
+Its log is its standard error, without the text of unexpected errors, which may quote a value.
 """
 
 import logging
@@ -18,7 +18,7 @@ from replview.text.problem import CodedProblem
 
 
 def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
-    """The file that describes the job, and what says that it was told to stop."""
+    """Return the path of the file that describes the job, and the event that a stop signal sets."""
     [path] = sys.argv[1:] if arguments is None else arguments
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
@@ -30,6 +30,7 @@ def begin(arguments: list[str] | None) -> tuple[Path, threading.Event]:
 
 
 def say(line: Mapping[str, object]) -> None:
+    """Write one JSON line to the standard output."""
     sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()
 
@@ -37,8 +38,9 @@ def say(line: Mapping[str, object]) -> None:
 def problem_of(
     error: Exception, log: logging.Logger, *, what: str, unexpected: str
 ) -> dict[str, str]:
-    """``problem`` and ``remedy`` of what ended the job (``what``), logged; ``unexpected``: the
-    remedy where nothing else is known.
+    """Log the error that ended the job, and return its ``problem`` and ``remedy``.
+
+    ``what`` names the job; ``unexpected`` is the remedy for an error of unknown cause.
     """
     if isinstance(error, psycopg.Error):
         lost = lost_store(error)

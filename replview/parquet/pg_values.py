@@ -1,9 +1,9 @@
-"""The server's texts as Arrow arrays, a whole column at a time where all of it fits; and back.
+"""Conversion of the server's text values to Arrow arrays, by whole columns, and back.
 
-A value that does not fit its type (see ``slice_schemas``) is null in the array and stands, as it
-was, among the ``raw`` ones. Marked values (masked, binary …) are raw, too.
-``pg_text`` is the reverse, exact but for ``timestamp with time zone``, of which the moment is kept
-and not the zone it was written in: it stands in UTC.
+A value that does not fit its type (see ``slice_schemas``) becomes null in the array, and its text
+an entry of ``raw``; so do marked values (masked, binary …). ``pg_text`` is the exact reverse,
+except that a ``timestamp with time zone`` keeps its moment but not the zone it was written in: it
+becomes UTC.
 """
 
 import datetime as dt
@@ -18,12 +18,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Microseconds since 1970 of the first and last moment that every reader knows (years 1 to 9999).
+#: First and last moment that every reader supports (years 1 to 9999), in microseconds since 1970.
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (what is counted from it has its offset taken off)
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (naive on purpose: offsets are removed first)
 _TRUTHS = {"t": True, "true": True, "f": False, "false": False}
-# An offset with seconds, as zones had before 1900: Arrow reads none.
+# Matches times whose offset may have seconds, as before 1900. Arrow cannot read these.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?"
 )
@@ -33,21 +33,23 @@ _ARRAY = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN = re.compile(r'[^\s{}",\\]+')
-#: The shortest digits of a float stand without an exponent below ten to this power.
+#: Power of ten below which PostgreSQL prints a float without an exponent.
 _FLOAT_DIGITS = {pa.float32(): 6, pa.float64(): 15}
-#: A failing part as small as this is converted value by value.
+#: Values of a failing part at most that are converted one by one.
 _SMALL = 64
 
 
 @dataclass(slots=True)
 class Converted:
+    """An array, and the texts that did not fit its type."""
+
     array: pa.Array
-    #: Row → the text that its type could not hold.
+    #: Text of each row that its type could not hold.
     raw: dict[int, str] = field(default_factory=dict)
 
 
 def convert(values: Sequence[Any], arrow: pa.DataType) -> Converted:
-    """Values as the record keeps them (text, None, or a mark) as an array of this type."""
+    """Return values of the record (text, None, or a mark) as an array of this type."""
     raw = {
         place: orjson.dumps(value).decode()
         for place, value in enumerate(values)
@@ -78,7 +80,7 @@ def _convert_texts(texts: Sequence[str | None], arrow: pa.DataType) -> Converted
 
 
 def _in_range(texts: Sequence[str | None], array: pa.Array) -> Converted:
-    """Times that an offset moved out of the years that every reader knows are raw."""
+    """Return the array without times that an offset moved out of the supported years."""
     if not pa.types.is_timestamp(array.type):
         return Converted(array)
     numbers = array.cast(pa.int64())
@@ -99,7 +101,7 @@ def _one_by_one(
 
 
 def _bytes(text: str) -> bytes | None:
-    """bytea's hex form; the older escape form stays as text."""
+    """Parse bytea's hex form; None for the older escape form, which stays text."""
     try:
         return bytes.fromhex(text[2:]) if text.startswith("\\x") else None
     except ValueError:
@@ -107,7 +109,7 @@ def _bytes(text: str) -> bytes | None:
 
 
 def _scalar(arrow: pa.DataType, text: str) -> Any:
-    """One value as Arrow reads it; None where it does not fit."""
+    """Return one value as Arrow reads it; None where it does not fit."""
     if pa.types.is_timestamp(arrow) and arrow.tz and (odd := _odd_offset(text)) is not None:
         return odd
     try:
@@ -118,7 +120,7 @@ def _scalar(arrow: pa.DataType, text: str) -> Any:
 
 
 def _odd_offset(text: str) -> dt.datetime | None:
-    """A moment whose offset has seconds; None where it has none."""
+    """Parse a moment whose offset has seconds; None for any other."""
     found = _MOMENT.fullmatch(text)
     if found is None or found[5] is None:
         return None
@@ -131,7 +133,7 @@ def _odd_offset(text: str) -> dt.datetime | None:
 
 
 def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
-    """Arrays of one dimension; the elements of all rows are converted together."""
+    """Convert arrays of one dimension, with the elements of all rows at once."""
     elements: list[str | None] = []
     rows: list[int] = []
     offsets, raw = [0], {}
@@ -144,7 +146,7 @@ def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
             rows += [row] * len(parsed)
         offsets.append(len(elements))
     inside = _convert_texts(elements, arrow.value_type)
-    # A row with an element that does not fit is raw as a whole.
+    # If one element does not fit, its whole row is raw.
     raw |= {rows[place]: texts[rows[place]] or "" for place in inside.raw}
     missing = [text is None or row in raw for row, text in enumerate(texts)]
     array = pa.ListArray.from_arrays(
@@ -154,7 +156,7 @@ def _lists(texts: Sequence[str | None], arrow: pa.DataType) -> Converted:
 
 
 def parse_array(text: str) -> list[str | None] | None:
-    """``{1,NULL,"a,b"}``; None for more dimensions, bounds of its own, or another form."""
+    """Parse ``{1,NULL,"a,b"}``; None for more dimensions, explicit bounds, or another form."""
     if _ARRAY.fullmatch(text) is None:
         return None
     return [
@@ -164,7 +166,7 @@ def parse_array(text: str) -> list[str | None] | None:
 
 
 def pg_text(value: object, kind: pa.DataType) -> str | None:
-    """A value as ``to_pylist()`` gives it, in the server's text; None stays."""
+    """Return a value from ``to_pylist()`` in the server's text form; None stays None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -202,7 +204,10 @@ def _moment(value: dt.datetime) -> str:
 
 
 def _float(value: float, kind: pa.DataType) -> str:
-    """Source: PostgreSQL, ryu: the shortest digits that read back as the same number."""
+    """Return a float as PostgreSQL prints it: the shortest digits that read back the same.
+
+    Source: PostgreSQL, ryu.
+    """
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -223,13 +228,13 @@ def _float(value: float, kind: pa.DataType) -> str:
     return f"{minus}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02d}"
 
 
-# What ``convert`` does value by value is cast here a whole column at a time; where a cast
-# fails the column is halved until the values that do not fit stand alone, and those go through
-# ``convert``. So both give the same, and one NaN among a million numbers costs no million calls.
+# ``convert_array`` casts a whole column at a time. If the cast fails, the column is halved until
+# only small parts with misfits remain, which go through ``convert``. Both give the same result, and
+# one NaN among a million numbers does not cost a million calls.
 
 
 def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
-    """An array of texts as one of this type; what does not fit is null, its text among ``raw``."""
+    """Return an array of texts as one of this type; a misfit is null, with its text in ``raw``."""
     if pa.types.is_string(arrow):
         return Converted(texts)
     if texts.null_count == len(texts):
@@ -248,7 +253,7 @@ def convert_array(texts: pa.Array, arrow: pa.DataType) -> Converted:
 
 
 def _cast(texts: pa.Array, arrow: pa.DataType) -> Any:
-    """The whole array cast; None where something does not fit."""
+    """Return the whole array cast to the type; None where a value does not fit."""
     if pa.types.is_boolean(arrow):
         if pc.index_in(texts, pa.array([*_TRUTHS])).null_count > texts.null_count:
             return None

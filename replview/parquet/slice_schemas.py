@@ -1,8 +1,8 @@
-"""The columns of a slice's Parquet files: PostgreSQL types → Arrow types, exactly.
+"""The columns of a slice's Parquet files: PostgreSQL types are mapped to Arrow types exactly.
 
-What a type of Parquet cannot hold (NaN of numeric, infinite, BC or far times, an array of more than
-one dimension) becomes null, its text kept aside: nothing is rounded, clipped or guessed. The types
-are those that Spark, pandas and DuckDB read alike.
+A value that its Parquet type cannot hold (NaN of numeric, infinite, BC or far times, an array of
+more than one dimension) becomes null, and its text is kept aside: nothing is rounded, clipped or
+guessed. Spark, pandas and DuckDB read the types alike.
 """
 
 import re
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 TIMESTAMP = pa.timestamp("us")
 TIMESTAMPTZ = pa.timestamp("us", "UTC")
-#: numeric without a precision would need any scale: a decimal that fits all of them does not exist.
-#: A column may name the one that is wanted nevertheless (``with_scale``).
+#: Digits of a decimal at most. No decimal type holds every value of numeric without a precision; a
+#: column may name the wanted scale nevertheless (``with_scale``).
 MOST_DIGITS = 38
 
 _BY_OID: dict[int, pa.DataType] = {
@@ -26,7 +26,7 @@ _BY_OID: dict[int, pa.DataType] = {
     1114: TIMESTAMP, 1184: TIMESTAMPTZ,
 }  # fmt: skip
 _NUMERIC = 1700
-#: Array types of the built-in ones → their elements'; all others are arrays of text.
+#: Oids of built-in array types and of their elements; all other arrays are arrays of text.
 _ELEMENTS = {
     1000: 16, 1001: 17, 1016: 20, 1005: 21, 1007: 23, 1028: 26, 1021: 700, 1022: 701, 1182: 1082,
     1115: 1114, 1185: 1184, 1231: _NUMERIC,
@@ -42,20 +42,20 @@ _BY_NAME: dict[str, pa.DataType] = {
 }  # fmt: skip
 _NUMERIC_NAME = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(-?\d+))?\))?$")
 _PRECISION = re.compile(r"\(\d+\)")
-#: Whole numbers, each wider than the one before → their digits.
+#: Integer types, each wider than the one before, and their decimal digits.
 _DIGITS = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _ARRAY_NOTE = "arrays of more than one dimension: null, their text in _pg_raw"
 _UNFIT_NOTE = "NaN, infinity, and numbers of more digits: null, their text in _pg_raw"
 _TIME_NOTE = "infinity, BC and years beyond 9999: null, their text in _pg_raw"
-#: What stands beside a table's own columns.
+#: Columns that every file has beside the table's own.
 CHANGE_FIELDS = (
     pa.field("_change_type", pa.string(), nullable=False),
     pa.field("_commit_version", pa.int64()),
     pa.field("_commit_timestamp", TIMESTAMPTZ),
     pa.field("_lsn", pa.string(), nullable=False),
     pa.field("_xid", pa.int64()),
-    # With _seq the order of the record; a baseline's rows (without _xid) stand where they were
-    # stored, and are as of their _commit_version.
+    # Together with _seq this is the order of the record. A baseline's rows (without _xid) have the
+    # place at which they were stored, and are as of their _commit_version.
     pa.field("_commit_seq", pa.int64()),
     pa.field("_seq", pa.int32(), nullable=False),
     pa.field("_actor", pa.string()),
@@ -64,10 +64,10 @@ CHANGE_FIELDS = (
     pa.field("_not_sent", pa.list_(pa.string())),
     pa.field("_pg_raw", pa.map_(pa.string(), pa.string())),
 )
-#: The column that stands in the names of folders: a day.
+#: The partition column, which is part of folder names: a day.
 PARTITION = "commit_date"
 _OWN = {PARTITION, *(item.name.casefold() for item in CHANGE_FIELDS)}
-#: What readers put beside the columns while they work out a table's rows.
+#: Names of columns that readers add while they derive a table's rows.
 _OF_READERS = re.compile(
     r"_(stream|rank|interval|gone|next|next_gone|begins|epoch|number|unknown|hash|repeats|place"
     r"|step|start|start_step|known\d+x?|key\d+(_raw)?|raw\d+)"
@@ -76,7 +76,7 @@ TRANSACTIONS = pa.schema([
     ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
     ("gid", pa.string()), ("state", pa.string()), ("origin", pa.string()),
     ("actor", pa.string()), ("actor_grade", pa.string()),
-    # All who are named in it, the last one last; null in files of before it was there.
+    # All known actors, the last one last; null in older files.
     ("actors", pa.list_(pa.string())), ("context", pa.string()),
     ("first_lsn", pa.string()), ("commit_lsn", pa.string()), ("end_lsn", pa.string()),
     ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ), ("prepared_at", TIMESTAMPTZ),
@@ -92,7 +92,8 @@ EVENTS = pa.schema([
     ("prefix", pa.string()), ("content", pa.string()), ("content_base64", pa.string()),
     ("transactional", pa.bool_()),
 ])  # fmt: skip
-#: Changes as they are: rows as JSON of the server's texts (see the README's "One change, as JSON").
+#: Untyped changes, whose rows are JSON of the server's texts (see "One change, as JSON" in the
+#: README).
 UNTYPED = pa.schema([
     ("incarnation", pa.int32()), ("commit_seq", pa.int64()), ("xid", pa.int64()),
     ("commit_lsn", pa.string()), ("_commit_version", pa.int64()), ("commit_time", TIMESTAMPTZ),
@@ -105,15 +106,18 @@ UNTYPED = pa.schema([
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
+    """The Arrow type of a column."""
+
     arrow: pa.DataType
-    #: What is lost or different, for whoever reads the file; empty: nothing.
+    #: Note for the file's reader about lost or different values; empty: none.
     note: str = ""
 
 
 def map_column(column: Mapping[str, Any]) -> Mapped:
-    """The Arrow type of a column as ``relation_version.columns`` describes it: its ``type_oid``
-    and ``typmod``, or the ``type`` as format_type() writes it; of a domain, or an array of one,
-    that of its ``base``.
+    """Return the Arrow type of a column as ``relation_version.columns`` describes it.
+
+    The type comes from ``type_oid`` and ``typmod``, or from ``type`` in the form of format_type().
+    For a domain, or an array of one, it comes from its ``base``.
     """
     base, scale = (
         column.get("base") or {"oid": 0, "labels": (), "array": False},
@@ -128,7 +132,7 @@ def map_column(column: Mapping[str, Any]) -> Mapped:
     typmod = column.get("typmod")
     typmod = -1 if typmod is None else int(typmod)
     if oid == _BOXES or name == "box[]":
-        # The one type whose arrays are not parted by commas.
+        # This is the only type whose arrays are not separated by commas.
         return Mapped(pa.string())
     if oid in _TEXT_ARRAYS:
         return Mapped(pa.list_(pa.string()), _ARRAY_NOTE)
@@ -168,14 +172,14 @@ def _map_numeric(name: str, typmod: int, wanted: int | None) -> Mapped:
 
 
 def with_scale(column: Mapping[str, Any], scale: int | None) -> Mapping[str, Any]:
-    """The column, whose numbers of no precision are to be ``decimal(38, scale)``; None: text."""
+    """Return the column with ``decimal(38, scale)`` for numeric without a precision; None: text."""
     chosen = {**column, "scale": scale}
     alike = scale is None or map_column(chosen).arrow == map_column(column).arrow
     return column if alike else chosen
 
 
 def numeric_modifier(typmod: int) -> tuple[int | None, int]:
-    """Precision and scale of numeric's type modifier; (None, 0) where it has none.
+    """Return the precision and scale of numeric's type modifier; (None, 0) if it has none.
 
     Source: PostgreSQL, numeric.c, ``numeric_typmod_scale()``: eleven bits with a sign.
     """
@@ -186,7 +190,7 @@ def numeric_modifier(typmod: int) -> tuple[int | None, int]:
 
 
 def widened(types: Iterable[pa.DataType]) -> pa.DataType:
-    """One type that holds every value of all of these; text where no other does."""
+    """Return a type that holds every value of all these types; text where there is no other."""
     return reduce(_widened, dict.fromkeys(types))
 
 
@@ -198,11 +202,11 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if one in _DIGITS and other in _DIGITS:
         return max(one, other, key=_DIGITS.__getitem__)
     if {one, other} == {pa.float32(), pa.float64()}:
-        # The shortest text of a float4 is another number as a float8.
+        # The shortest text of a float4 is that of another number as a float8.
         return pa.string()
     if all(pa.types.is_decimal(kind) or kind in _DIGITS for kind in (one, other)):
         scales = [0 if kind in _DIGITS else kind.scale for kind in (one, other)]
-        # Digits before the point, and all of a whole number.
+        # Digits before the point; for an integer type, all its digits.
         whole = max(_DIGITS.get(one) or one.precision - one.scale,
                     _DIGITS.get(other) or other.precision - other.scale)  # fmt: skip
         if whole + max(scales) <= MOST_DIGITS:
@@ -212,10 +216,12 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    #: On the source.
+    """A column of a slice's files."""
+
+    #: The name on the source.
     source_name: str
-    #: In the file: another only where it is one of the slice's own, or differs from another
-    #: column's by case alone (Spark, DuckDB and others take such for one).
+    #: The name in the file. It differs only where the column has a name of the slice's own columns,
+    #: or differs from another column's by case alone (Spark, DuckDB and others ignore case).
     name: str
     arrow: pa.DataType
     #: The type on the source, in the newest shape that has it.
@@ -224,12 +230,12 @@ class Column:
 
     @property
     def scaled(self) -> bool:
-        """Whether it holds numbers of no precision (see ``with_scale``)."""
+        """Return whether the column holds numeric without a precision (see ``with_scale``)."""
         return _UNFIT_NOTE in self.note
 
 
 def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Column]:
-    """The columns of shapes given newest first: each of a type that holds all its values."""
+    """Return the columns of shapes, newest first, each of a type that holds all its values."""
     seen: dict[str, list[Mapping[str, Any]]] = {}
     for columns in versions:
         for column in columns:
@@ -250,7 +256,7 @@ def slice_columns(versions: Sequence[Sequence[Mapping[str, Any]]]) -> list[Colum
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """Its name in the file, now ``taken``: ``_seq_`` for ``_seq``, ``ID_2`` after ``id``."""
+    """Return the name in the file, now taken: ``_seq_`` for ``_seq``, ``ID_2`` after ``id``."""
     folded = name.casefold()
     found = stem = f"{name}_" if folded in _OWN or _OF_READERS.fullmatch(folded) else name
     number = 2
@@ -261,7 +267,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 
 
 def table_schema(columns: Sequence[Column], table: str, versions: Sequence[int]) -> pa.Schema:
-    """A table's file, with the types it had on the source in the file's metadata."""
+    """Return the schema of a table's file, with the types on the source in its metadata."""
     document = {
         "table": table,
         "versions": list(versions),

@@ -1,8 +1,8 @@
-"""What is read of the record: a slice of transactions, the tables in it, the ranges it is cut into.
+"""A slice of transactions, the tables in it, and the ranges it is cut into, as plain data.
 
-All of it is plain data: a job's description, a Spark partition and a manifest carry it as JSON. The
-words of a ``Narrowing`` are those of a page's filter and mean the same; the store decides them,
-wherever a file is written, so that this process and Spark's executors write the same files.
+A job's order, a Spark partition and a manifest carry them as JSON. The fields of a ``Narrowing``
+mean the same as those of a page's filter. The store evaluates them wherever a file is written, so
+that this process and Spark's executors write the same files.
 """
 
 import datetime as dt
@@ -15,17 +15,17 @@ import pyarrow as pa
 from replview.parquet.slice_schemas import Column, slice_columns, table_schema
 from replview.text.parsing import table_text
 
-#: The states of ``Narrowing.states``: those that have a place in history and something in it.
+#: Possible values of ``Narrowing.states``: states with a place in history and some content.
 STATES = ("committed", "snapshot", "message")
 _LISTS = ("states", "searched")
 OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
 Before = Literal["sent", "derived", "full"]
 BEFORE: tuple[Before, ...] = get_args(Before)
-#: A place in history: commit_seq, and the change's seq within that transaction.
+#: A place in history: a commit_seq, and a change's seq within that transaction.
 Place = tuple[int, int]
-#: Tables and their masked columns, both in order; a table under every name it has had.
+#: Tables with their masked columns, both sorted; a table occurs under every name it has had.
 Masked = tuple[tuple[str, tuple[str, ...]], ...]
-#: After every change of a transaction (``change.seq`` is a 32-bit integer).
+#: A seq after every change of a transaction (``change.seq`` is a 32-bit integer).
 LAST_SEQ = (1 << 31) - 1
 
 
@@ -43,29 +43,30 @@ def _document(item: "Narrowing | Slice | TableVersion | SliceTable | Range") -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """What a slice asks of whole transactions beyond their place, tables, operations and actors.
+    """Conditions of a slice on whole transactions, beyond place, tables, operations and actors.
 
-    With nothing set every transaction passes.
+    With nothing set every transaction matches.
     """
 
     #: Some of ``STATES``; empty: all.
     states: tuple[str, ...] = ()
-    #: Only transactions of which nobody said whose they are.
+    #: True for transactions with an unknown actor only.
     no_actor: bool = False
-    #: Exactly, or ``-``: written on the source itself.
+    #: The origin, which must be equal; ``-``: written on the source itself.
     origin: str = ""
-    #: Exactly this gid or xid.
+    #: A gid or an xid that must be equal.
     id: str = ""
-    #: What aborted subtransactions took away is not counted.
+    #: Number of changes at least, without those of aborted subtransactions.
     min_changes: int = 0
     min_bytes: int = 0
-    #: Seconds for which a two-phase transaction was prepared.
+    #: Seconds at least for which a two-phase transaction was prepared.
     prepared_min: int = 0
-    #: In gid, xid, actor, origin, commit LSN, table names, and in the values of the first changes.
+    #: Text to find in gid, xid, actor, origin, commit LSN, table names, and values of the first
+    #: changes.
     text: str = ""
-    #: ``schema.table`` of those whose values the text may be found in; None: all tables.
+    #: Tables (``schema.table``) whose values are searched for the text; None: all.
     searched: tuple[str, ...] | None = None
-    #: Whether it may be found in logical messages, and what they told of a transaction is read.
+    #: True if logical messages are searched, and a transaction's facts from messages are read.
     in_messages: bool = True
 
     def __bool__(self) -> bool:
@@ -78,6 +79,7 @@ class Narrowing:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the conditions from the form of ``to_json``."""
         values: dict[str, Any] = dict(document)
         return cls(**values | {name: tuple(values[name]) for name in _LISTS if name in values})
 
@@ -87,10 +89,10 @@ NOT_NARROWED = Narrowing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The transactions of one slot incarnation with ``after_seq < commit_seq <= through_seq``, and
-    of their changes those that the predicates let through.
+    """The transactions of one slot incarnation with ``after_seq < commit_seq <= through_seq``.
 
-    Its ends are fixed: what is stored later is not in it.
+    Of their changes it has those that meet the predicates. Its ends are fixed: what is stored later
+    is not in it.
     """
 
     source: str
@@ -106,26 +108,27 @@ class Slice:
     #: Commit LSNs, both included.
     from_lsn: int | None = None
     to_lsn: int | None = None
-    #: ``schema.table`` as last seen; empty: all.
+    #: Tables (``schema.table``) as last seen; empty: all.
     tables: tuple[str, ...] = ()
     #: Some of ``OPERATIONS``; empty: all.
     operations: tuple[str, ...] = ()
-    #: Exactly these actors; empty: all, and nobody.
+    #: Actors, which must be equal; empty: all, known or not.
     actors: tuple[str, ...] = ()
-    #: Rows before an update: only those the server sent, or from the record too (slower), or these
-    #: and whole rows: what was not sent of a row after an update, or deleted, is from the record.
+    #: Rows before an update: ``sent`` by the server, or ``derived`` from the record, too (slower).
+    #: With ``full``, unsent values of rows after an update, or deleted, come from the record as
+    #: well.
     before: Before = "sent"
-    #: numeric without a precision is a decimal of 38 digits, so many of them behind the point; a
-    #: value that does not fit is null, its text in ``_pg_raw``. None: it is text.
+    #: Scale of the 38-digit decimal that numeric without a precision becomes. A value that does not
+    #: fit is null, with its text in ``_pg_raw``. None: such numbers are text.
     numeric_scale: int | None = None
-    #: Of these the values are left out, with a mark in their place.
+    #: Columns whose values are replaced by a mark.
     masked: Masked = ()
-    #: What else is asked of its transactions.
+    #: Further conditions on the transactions.
     narrowed: Narrowing = field(default_factory=Narrowing)
 
     @property
     def whose(self) -> tuple[str, ...]:
-        """The actors whose changes it holds (an empty one: nobody's); of no actor: everybody's."""
+        """Return the actors whose changes the slice has (``""``: unknown); empty: all."""
         return ("",) if self.narrowed.no_actor else self.actors
 
     def masked_of(self, table: str) -> tuple[str, ...]:
@@ -133,8 +136,10 @@ class Slice:
         return dict(self.masked).get(table, ())
 
     def to_json(self) -> dict[str, Any]:
+        """Return the slice as plain values for JSON."""
         document = _document(self)
-        # Absent where nothing is masked or asked: such slices are those of earlier versions.
+        # These are absent where nothing is set, so that such a slice equals that of earlier
+        # versions.
         more = {
             "masked": dict(document.pop("masked")),
             "narrowed": document.pop("narrowed").to_json(),
@@ -145,6 +150,7 @@ class Slice:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the slice from the form of ``to_json``."""
         values = dict(document)
         for name in ("since", "until"):
             if values.get(name) is not None:
@@ -159,24 +165,25 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersion:
-    """One shape of a table that changes of the slice were made under."""
+    """One shape of a table under which changes of the slice were made."""
 
     #: ``relation_version.id`` and its number (1 for the first shape seen).
     id: int
     number: int
     #: ``[{"name", "type_oid", "type", "typmod", "key"}]`` in the stream's order.
     columns: tuple[Mapping[str, Any], ...]
-    #: What a row is known by; empty: rows cannot be told apart.
+    #: Columns that identify a row; empty: rows cannot be told apart.
     key_columns: tuple[str, ...] = ()
     #: DEFAULT, NOTHING, FULL or INDEX.
     replica_identity: str = "DEFAULT"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the shape as plain values for JSON."""
         return _document(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """A file's shape tells no ``id``, which is 0 then."""
+        """Return the shape from the form of ``to_json``; a missing ``id`` becomes 0."""
         lists = {name: tuple(document[name]) for name in ("columns", "key_columns")}
         return cls(**{"id": 0, **document, **lists})
 
@@ -186,26 +193,26 @@ class SliceTable:
     """A table with changes in a slice; its columns are those of all its shapes there."""
 
     relation_id: int
-    #: On the source.
+    #: The oid on the source.
     oid: int
-    #: As named by the newest shape in the slice.
+    #: The names in the newest shape of the slice.
     schema: str
     table: str
-    #: In the order of their numbers.
+    #: The shapes, in the order of their numbers.
     versions: tuple[TableVersion, ...]
-    #: Counted changes (an update that has its row before is one); None: not counted.
+    #: Number of changes (an update with its row before it is one); None: not counted.
     rows: int | None = None
-    #: Only these columns, by their name on the source; None: all.
+    #: Columns to read, by their name on the source; None: all.
     only: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
-        """``schema.table``."""
+        """Return ``schema.table``."""
         return f"{self.schema}.{self.table}"
 
     @property
     def columns(self) -> list[Column]:
-        """The file's: those of the newest shape, then those it had before."""
+        """Return the file's columns: those of the newest shape, then former ones."""
         found = slice_columns([version.columns for version in reversed(self.versions)])
         return [c for c in found if self.only is None or c.source_name in self.only]
 
@@ -215,10 +222,12 @@ class SliceTable:
         return table_schema(self.columns, table_text(self.schema, self.table), numbers)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the table as plain values for JSON."""
         return {**_document(self), "versions": [version.to_json() for version in self.versions]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the table from the form of ``to_json``."""
         versions = tuple(map(TableVersion.from_json, document["versions"]))
         only = document.get("only")
         return cls(**{**document, "versions": versions, "only": only and tuple(only)})
@@ -230,20 +239,22 @@ class Range:
 
     after: Place
     through: Place
-    #: Counted changes.
+    #: Number of changes.
     rows: int = 0
-    #: Commit LSNs of the first and the last transaction that has some of them; None: unknown.
+    #: Commit LSNs of the first and the last transaction in the range; None: unknown.
     first_lsn: int | None = None
     last_lsn: int | None = None
-    #: With ``by_day``: only transactions committed on this day (UTC); None: of no known time.
+    #: With ``by_day``, the day (UTC) on which its transactions committed; None: unknown time.
     commit_date: dt.date | None = None
     by_day: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        """Return the range as plain values for JSON."""
         return _document(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the range from the form of ``to_json``."""
         values = {**document, **{name: tuple(document[name]) for name in ("after", "through")}}
         if values.get("commit_date") is not None:
             values["commit_date"] = dt.date.fromisoformat(values["commit_date"])
