@@ -1,1 +1,1 @@
-"""The conditions of slots and sources: what is wrong, how urgent it is, and what to do."""
+"""Health decides what is wrong with slots and sources, how urgent it is, and what to do."""

@@ -1,7 +1,8 @@
-"""The conditions of a slot, each computed here and nowhere else: limits, losses, lag, disuse.
+"""This module computes the conditions of a slot: limits, losses, lag, disuse.
 
-Health, alerts and their trials ask with what a server reported of the slot at one moment: now, or
-when a past sample was taken. None is unknown. No queries.
+Each is computed only here, for health, alerts and trials of alert rules. The input is what the
+server reported of the slot at one moment: now, or when a past sample was taken. None means unknown.
+The functions run no queries.
 """
 
 import math
@@ -15,27 +16,31 @@ from replview.health.states import Reading
 from replview.store.models import AlertRule, Slot, Source, WatchedSlot
 from replview.text.formats import age_words, bytes_words
 
-#: Growth is measured over each of these: a checkpoint, and much WAL with it, comes every five
-#: minutes by default.
+#: Windows over which growth is measured. They differ because a checkpoint, which causes much WAL,
+#: comes every five minutes by default.
 GROWTH_WINDOWS = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=10))
-#: Samples that span less tell no pace.
+#: Samples that span less than this give no rate.
 GROWTH_LEAST = timedelta(seconds=30)
-#: A slower pace than this is none: the server writes about so much when nobody works.
+#: Slower growth than this counts as none: an idle server writes about as much.
 STEADY_BYTES_PER_SECOND = 1024
-#: Loss is foretold once this share of the limit is used: before that, any burst of writing would
-#: look like one. A pace of minutes foretells no more than a week.
+#: Share of the limit from which a loss is predicted: before that, any burst of writes would predict
+#: one. A rate measured over minutes predicts at most a week.
 _FORETOLD_FROM, _FORETOLD_SECONDS = 0.1, 7 * 86400
-#: A reader that connects anew, or polls, leaves its slot idle meanwhile.
+#: Share of the idle timeout from which a loss is predicted: a reader that reconnects, or polls,
+#: leaves its slot idle for a while.
 _IDLE_FORETOLD_FROM = 0.5
-#: With less than this left to confirm, a reader that is connected has no lag worth a name: a
-#: walsender that has nothing to measure reports none.
+#: A connected reader with less WAL than this to confirm has a lag of 0: a walsender that has
+#: nothing to measure reports no lag.
 _CAUGHT_UP_BYTES = 16 << 20
 _K = AlertRule.Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalLimit:
-    """The limit that is reached first; ``size_bytes`` None: there is none, or it is unknown."""
+    """The limit on retained WAL that is reached first.
+
+    ``size_bytes`` is None where there is no limit, or where it is unknown.
+    """
 
     size_bytes: int | None = None
     #: ``server`` (max_slot_wal_keep_size), ``budget`` (replview then drops its own slot),
@@ -44,11 +49,12 @@ class WalLimit:
 
     @property
     def loses(self) -> bool:
+        """Return whether the slot is lost at the limit."""
         return self.by in ("server", "budget")
 
     @property
     def words(self) -> str:
-        """``limit 64 GB (max_slot_wal_keep_size)``."""
+        """Return the limit in words: ``limit 64 GB (max_slot_wal_keep_size)``."""
         if self.size_bytes is None:
             if self.by == "none":
                 return "no limit: can fill the disk (max_slot_wal_keep_size)"
@@ -60,7 +66,7 @@ class WalLimit:
 
     @property
     def end_words(self) -> str:
-        """What happens there: ``64 GB: wal_removed, the slot is lost``."""
+        """Return what happens at the limit: ``64 GB: wal_removed, the slot is lost``."""
         if self.size_bytes is None:
             return ""
         then = {
@@ -78,13 +84,14 @@ def limit_of(
     *,
     losing: bool = False,
 ) -> WalLimit:
-    """Return the limit that is reached first, of the server's and our own slot's budget;
-    ``losing`` leaves out a budget at which the slot is kept. What the server said with the
-    ``reading`` goes before its setting, which is read less often.
+    """Return the limit that is reached first: the server's setting, or our own slot's budget.
+
+    ``losing`` ignores a budget at which replview keeps the slot. The ``wal_status`` of ``reading``
+    overrides the server's setting, which is read less often.
     """
     server, budget = source.max_slot_wal_keep_bytes, slot.wal_budget_bytes if slot else None
     if reading is not None and reading.wal_status == "unreserved":
-        # It has passed the server's limit, whatever the setting was when it was last read.
+        # The slot has passed the server's limit, whatever the setting was when last read.
         retained = reading.retained_wal_bytes
         known = server is not None and 0 <= server <= (retained or 0)
         return WalLimit(size_bytes=server if known else retained, by="server")
@@ -101,8 +108,9 @@ def limit_of(
 
 
 def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> float | None:
-    """Return what may still be written before the limit: the server's own ``safe_wal_size`` before
-    our difference; None: unknown.
+    """Return how many bytes of WAL may still be written before the limit; None: unknown.
+
+    The server's own ``safe_wal_size`` takes precedence over the difference computed here.
     """
     known = [] if safe is None else [safe]
     server_knows = bool(known) and limit.by == "server"
@@ -112,11 +120,11 @@ def left_bytes(retained: float | None, safe: float | None, limit: WalLimit) -> f
 
 
 def growth_of(rates: Sequence[float | None]) -> tuple[float, float, float] | None:
-    """Return the bytes a second at which retained WAL grows, with the slowest and the fastest of
-    the windows; ``rates`` over each of ``GROWTH_WINDOWS``. None: the samples are too few.
+    """Return the bytes a second by which retained WAL grows: median, slowest and fastest window.
 
-    It is the median, so that neither a burst nor a pause decides; but what stopped growing within
-    the last minute does not grow.
+    ``rates`` has one rate for each of ``GROWTH_WINDOWS``. The result is None where the samples are
+    too few. The median keeps bursts and pauses from deciding; but if WAL stopped growing within the
+    last minute, the first value is that of the last minute.
     """
     known = [rate for rate in rates if rate is not None]
     if not known:
@@ -132,23 +140,25 @@ BY_IDLE = "idle_replication_slot_timeout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """In how many seconds a slot is lost: about, at the soonest and at the latest; infinite where
-    no loss is in sight.
+    """The seconds until a slot is lost: estimated, at the soonest and at the latest.
+
+    All three are infinite where no loss is in sight.
     """
 
     seconds: float
     soonest: float
     latest: float
-    #: The limit that ends it: ``BY_SERVER``, ``BY_BUDGET`` or ``BY_IDLE``; empty: none in sight.
+    #: The limit that ends the slot: ``BY_SERVER``, ``BY_BUDGET`` or ``BY_IDLE``; empty: none.
     by: str = ""
 
     @property
     def in_sight(self) -> bool:
+        """Return whether a loss is expected at all."""
         return self.seconds < math.inf
 
     @property
     def at_checkpoint(self) -> bool:
-        """Whether a limit of the server is passed, so that its next checkpoint ends the slot."""
+        """Return whether a server limit is passed, so that the next checkpoint ends the slot."""
         return self.seconds <= 0 and self.by != BY_BUDGET
 
     def as_json(self) -> dict[str, object]:
@@ -159,7 +169,7 @@ class Loss:
 
     @property
     def span(self) -> str:
-        """``25 min to 46 min``; empty where it is as good as exact."""
+        """Return ``25 min to 46 min``; empty where the estimate is nearly exact."""
         if self.latest - self.soonest < 0.1 * self.seconds or self.seconds == math.inf:
             return ""
         if self.latest > _FORETOLD_SECONDS:
@@ -171,11 +181,14 @@ _NONE_IN_SIGHT = Loss(seconds=math.inf, soonest=math.inf, latest=math.inf)
 
 
 def time_to_loss(source: Source, reading: Reading, slot: Slot | None = None) -> Loss | None:
-    """Return the one estimate of pages, charts, alerts and the API, by the limit that is reached
-    first; None where it is not known, or nothing limits the slot.
+    """Return when the slot is lost, by the limit that is reached first.
 
-    A timeout that has begun to run is foretold from ``_IDLE_FORETOLD_FROM`` of it on, as readers
-    come back; and before that where another loss is in sight, which is not to be told instead.
+    Pages, charts, alerts and the API all use this estimate. None means that it is unknown, or that
+    nothing limits the slot.
+
+    An idle timeout is reported only once the share ``_IDLE_FORETOLD_FROM`` of it has passed,
+    because readers come back. It is reported earlier where the WAL limit is in sight but would be
+    reached later.
     """
     wal, idle = loss_by_wal(source, reading, slot), loss_by_idle(source, reading)
     if wal is None and idle_timeout(source) and reading.retained_wal_bytes is not None:
@@ -196,7 +209,7 @@ def idle_timeout(source: Source) -> int | None:
 def loss_by_idle(source: Source, reading: Reading) -> Loss | None:
     """Return when the slot may be lost because nobody reads it; None: the timeout does not run.
 
-    The first checkpoint after the timeout ends it. Source: PostgreSQL 18, slot.c,
+    The first checkpoint after the timeout ends the slot. Source: PostgreSQL 18, slot.c,
     ``DetermineSlotInvalidationCause()``.
     """
     timeout = idle_timeout(source)
@@ -230,7 +243,7 @@ def loss_by_wal(source: Source, reading: Reading, slot: Slot | None = None) -> L
 def foreseen_loss(
     source: Source, reading: Reading, now: datetime, slot: Slot | None = None
 ) -> Loss | None:
-    """Return ``time_to_loss`` where it is of the present and a loss is in sight, else None."""
+    """Return ``time_to_loss`` if the reading is fresh and a loss is in sight, else None."""
     loss = time_to_loss(source, reading, slot) if reading.fresh(now) else None
     return loss if loss is not None and loss.in_sight else None
 
@@ -238,7 +251,7 @@ def foreseen_loss(
 def later_loss(
     source: Source, reading: Reading, first: Loss, slot: Slot | None = None
 ) -> Loss | None:
-    """Return what would end the slot next if ``first`` did not; None: nothing in sight."""
+    """Return the loss by the limit that comes after ``first``; None: none is in sight."""
     found = loss_by_wal(source, reading, slot) if first.by == BY_IDLE else None
     if first.by != BY_IDLE:
         found = loss_by_idle(source, reading)
@@ -248,8 +261,8 @@ def later_loss(
 def idle_since(facts: Mapping[str, Any], *, on_standby: bool) -> datetime | None:
     """Return since when the server counts a slot as idle for its timeout; None: it does not.
 
-    A slot that reserves no WAL, and one that a standby keeps in step with its primary's, is
-    exempt. Source: PostgreSQL 18, slot.c, ``CanInvalidateIdleSlot()``.
+    A slot that reserves no WAL is exempt, and so is a slot that a standby synchronizes from its
+    primary. Source: PostgreSQL 18, slot.c, ``CanInvalidateIdleSlot()``.
     """
     since = facts.get("inactive_since")
     exempt = facts.get("synced") is True and on_standby
@@ -260,17 +273,20 @@ def idle_since(facts: Mapping[str, Any], *, on_standby: bool) -> datetime | None
 
 
 def xmin_age(facts: Mapping[str, Any]) -> int | None:
-    """Return how many transactions ago the oldest began whose rows the slot keeps from vacuum."""
+    """Return the age in transactions of the slot's ``xmin`` or ``catalog_xmin``, the older one.
+
+    Vacuum keeps rows that were deleted since then. None: the slot has neither, or it is unknown.
+    """
     ages = [facts.get(name) for name in ("catalog_xmin_age", "xmin_age")]
     return max((int(age) for age in ages if age is not None), default=None)
 
 
 def lost_reason(facts: Mapping[str, object], server_version: int | None = None) -> str:
-    """Return ``invalidation_reason``, or what an older server says in its place; empty: not lost.
+    """Return ``invalidation_reason``, or its equivalent on an older server; empty: not lost.
 
-    17 names the reason. 16 tells only whether a recovery conflict was it (``conflicting``), and
-    before there was no other reason than removed WAL.
-    Source: PostgreSQL, slotfuncs.c, ``pg_get_replication_slots()``.
+    The column exists since 17. 16 reports only whether the reason was a conflict with recovery
+    (``conflicting``). Before 16, removed WAL was the only reason. Source: PostgreSQL, slotfuncs.c,
+    ``pg_get_replication_slots()``.
     """
     if reason := facts.get("invalidation_reason"):
         return str(reason)
@@ -283,23 +299,24 @@ def lost_reason(facts: Mapping[str, object], server_version: int | None = None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What was known of a slot at one moment."""
+    """An observation is what was known of a slot at one moment."""
 
     at: datetime
     #: Columns of the server's views under their own names.
     facts: Mapping[str, Any]
-    #: Since when nobody reads it.
+    #: Since when nobody reads the slot.
     inactive_since: datetime | None = None
-    #: As ``growth_of`` gives it.
+    #: The result of ``growth_of``.
     growth: tuple[float, float, float] | None = None
 
     def number(self, name: str) -> float | None:
+        """Return a column of the server's views as a number; None: unknown."""
         value = self.facts.get(name)
         return None if value is None else float(value)
 
     def reading(self, slot: WatchedSlot) -> Reading:
         """Return the reading of the slot that pages show."""
-        # A past sample does not tell which slots a standby keeps in step.
+        # A past sample does not record whether a standby synchronizes the slot.
         facts = {"synced": slot.facts.get("synced"), **self.facts}
         retained, safe = self.number("retained_wal_bytes"), self.number("safe_wal_size")
         pace, *between = self.growth or (None,)
@@ -316,12 +333,15 @@ class Observation:
 
 
 def retained_bytes(slot: WatchedSlot, seen: Observation) -> float | None:
+    """Return the WAL that the slot retains; None: unknown."""
     return seen.number("retained_wal_bytes")
 
 
 def share_limit_bytes(slot: WatchedSlot) -> int | None:
-    """Return the smaller of the source's limit and the slot's budget; None: there is none, it is
-    unknown, or it is 0, of which nothing is a share.
+    """Return the smaller of the source's limit and the slot's budget.
+
+    The result is None where there is no limit, where it is unknown, or where it is 0, so that no
+    share can be computed.
     """
     budget = slot.slot.wal_budget_bytes if slot.slot is not None else None
     return min((size for size in (limit_of(slot.source).size_bytes, budget) if size), default=None)
@@ -334,13 +354,13 @@ def retained_share(slot: WatchedSlot, seen: Observation) -> float | None:
 
 
 def seconds_to_loss(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Return the time until the slot is lost; infinite: no loss is in sight."""
+    """Return the seconds until the slot is lost; infinite: no loss is in sight; None: unknown."""
     loss = time_to_loss(slot.source, seen.reading(slot), slot.slot)
     return None if loss is None else loss.seconds
 
 
 def lag_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Return the walsender's replay lag; of a connected reader that has caught up 0."""
+    """Return the walsender's replay lag; 0 for a connected reader that has caught up."""
     reported, left = seen.number("replay_lag_seconds"), seen.number("unconfirmed_wal_bytes")
     if reported is not None:
         return reported
@@ -354,14 +374,14 @@ def lost(slot: WatchedSlot, seen: Observation) -> float:
 
 
 def unread_seconds(slot: WatchedSlot, seen: Observation) -> float | None:
-    """Return the time since somebody last read it; 0 while somebody does."""
+    """Return the seconds since the slot was last read; 0 while it is read; None: unknown."""
     active = seen.facts.get("active")
     if active is False and seen.inactive_since is not None:
         return max((seen.at - seen.inactive_since).total_seconds(), 0.0)
     return 0.0 if active is True else None
 
 
-#: What each kind of rule measures of a slot, in the kind's unit.
+#: The function that measures a slot for each kind of rule, in the kind's unit.
 MEASURES: dict[str, Callable[[WatchedSlot, Observation], float | None]] = {
     _K.RETAINED_WAL: retained_bytes,
     _K.RETAINED_SHARE: retained_share,
@@ -373,7 +393,10 @@ MEASURES: dict[str, Callable[[WatchedSlot, Observation], float | None]] = {
 
 
 def concerns(kind: str, slot: WatchedSlot, *, own_rule: bool) -> bool:
-    """Whether a kind of rule is about this slot; ``own_rule``: the rule is this slot's alone."""
+    """Return whether a kind of rule applies to this slot.
+
+    ``own_rule`` says that the rule was made for this slot alone.
+    """
     if kind == _K.RECEIVER_DOWN:
         return slot.slot is not None
     if kind in (_K.RETAINED_WAL, _K.RETAINED_SHARE):
@@ -382,5 +405,5 @@ def concerns(kind: str, slot: WatchedSlot, *, own_rule: bool) -> bool:
     if kind == _K.TIME_TO_LOSS:
         by_wal = limit_of(slot.source, slot.slot, losing=True).size_bytes is not None
         return by_wal or idle_timeout(slot.source) is not None
-    # A slot that is synchronised from the primary is never read on a standby.
+    # A slot that is synchronized from the primary is never read on a standby.
     return kind != _K.SLOT_INACTIVE or not (slot.facts.get("synced") is True or slot.temporary)

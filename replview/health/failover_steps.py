@@ -1,6 +1,6 @@
-"""Whether a slot is ready for a failover, a line a standby, and what to do where it is not.
+"""This module says whether a slot is ready for a failover, for each standby, and what to do if not.
 
-Names come from a server: they stand in constants, quoted. Pure.
+Names that come from a server are quoted before they enter SQL. The functions run no queries.
 """
 
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from replview.health.slot_steps import RELOAD, Step
 from replview.store.failover_readiness import FIRST_VERSION, OnStandby, Standbys
 from replview.store.read.sql_text import identifier
 
-#: What to set on a standby, by what it lacks.
+#: The SQL to run on a standby, by the setting that it lacks.
 _MENDS = {
     "sync_replication_slots": f"ALTER SYSTEM SET sync_replication_slots = on;\n{RELOAD}",
     "hot_standby_feedback": f"ALTER SYSTEM SET hot_standby_feedback = on;\n{RELOAD}",
     "primary_slot_name": f"ALTER SYSTEM SET primary_slot_name = 'NAME';\n{RELOAD}",
 }
-#: A record could hold what the promoted server never had.
+#: The warning for a primary on which readers wait for no standby.
 WAITS_FOR_NONE = (
     "synchronized_standby_slots is empty: readers of failover slots may be ahead of every standby. "
     "After a failover a record can then hold transactions the promoted server never had."
@@ -25,7 +25,7 @@ WAITS_FOR_NONE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyLine:
-    """One standby: its name, a level's name for the symbol, and a sentence."""
+    """The readiness of one standby: its name, the level that picks the symbol, and a sentence."""
 
     standby: str
     level: str
@@ -34,10 +34,10 @@ class StandbyLine:
 
 @dataclass(slots=True, kw_only=True)
 class Failover:
-    """What there is to say; ``words`` is the short answer for the list of facts."""
+    """The answer whether a slot is ready; ``words`` is the short form for the list of facts."""
 
     words: str = ""
-    #: Why it is unknown; then there is no answer.
+    #: Why the answer is unknown; ``words`` is then empty.
     unknown: str = ""
     lines: list[StandbyLine] = field(default_factory=list)
     warning: str = ""
@@ -83,7 +83,7 @@ def _of_primary(made: Failover, found: list[OnStandby]) -> Failover:
 
 
 def _of_copy(server: ServerSlot) -> Failover:
-    """On a standby: what this very slot is."""
+    """Return whether a standby's copy of the slot survives a promotion of that standby."""
     if server.lost:
         return Failover(words=f"no: {server.lost}")
     if server.facts.get("synced") is not True:
@@ -114,7 +114,7 @@ def _line(one: OnStandby) -> StandbyLine:
 
 
 def _switch_on(server: ServerSlot) -> Step:
-    """There is no SQL function for it: it is a command of the replication protocol."""
+    """Return the step that sets ``failover``, for which there is only a replication command."""
     name = identifier(server.name)
     return Step(
         "To have it survive a failover, over a replication connection",

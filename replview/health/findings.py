@@ -1,6 +1,7 @@
-"""What is to be said of a slot and of a source: each rule a finding, and the worst speaks.
+"""This module decides the health of a slot and of a source: the worst finding of all rules.
 
-So a slot which is silent *and* about to be lost says the second. Pure; no queries.
+For example, a slot that is silent *and* about to be lost is reported as about to be lost. The
+functions run no queries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,17 +25,17 @@ from replview.text.formats import age_words, bytes_words, plural, short_words
 SILENT_AFTER = timedelta(seconds=15)
 IDLE_AFTER = timedelta(minutes=1)
 PREPARED_LONG = timedelta(minutes=5)
-#: Troubles after which we do not know how the slot is; of any other the server told us.
+#: Problems that cut replview off from the server, so that the state of the slot is unknown.
 CUT_OFF = {"unreachable", "unknown_host", "starting_up", "restarting", "cut_off"}
-#: A change could not be stored: the slot waits for somebody's decision.
+#: The problem code of a change that could not be stored: the slot waits for a decision.
 QUARANTINED = "quarantined"
-#: A reader that reconnects takes this long.
+#: A slot needs a look once it is unread for this long: a reader may take as long to reconnect.
 UNREAD_AFTER = timedelta(minutes=5)
-#: Nobody seems to need a slot that was not read for this long.
+#: A slot that was not read for this long seems to be needed by nobody.
 FORGOTTEN_AFTER = timedelta(days=1)
-#: A lapse of publication is told for so long after it was noticed.
+#: A lapse of publication is reported for this long after it was noticed.
 LAPSE_TOLD_FOR = timedelta(minutes=10)
-#: WAL that changes less than this is that of a source with nothing to do.
+#: A source that writes less WAL than this is idle.
 _QUIET_BYTES_PER_SECOND = 16
 
 
@@ -48,8 +49,8 @@ def slot_health(
 ) -> Health:
     """Return the worst finding about a slot.
 
-    ``cause`` is what holds the slot, where that was asked; ``full_workers`` how many workers run
-    that have no room for it, 0 where one has room.
+    ``cause`` is what holds the slot back, where the caller knows it. ``full_workers`` is the number
+    of running workers if all of them are full, and 0 if one has room for the slot.
     """
     loss = foreseen_loss(slot.source, reading, now, slot)
     waits = full_workers > 0 and waits_for_worker(slot, now)
@@ -58,13 +59,13 @@ def slot_health(
 
 
 def waits_for_worker(slot: Slot, now: datetime) -> bool:
-    """Return whether the slot is to be received and no worker has it."""
+    """Return whether the slot should be received and no worker has it."""
     wanted = slot.desired == Slot.Desired.RUNNING and not slot.temporary
     return wanted and (slot.heartbeat_at is None or now - slot.heartbeat_at > SILENT_AFTER)
 
 
 def _without_room(slot: Slot, full_workers: int) -> Health:
-    """The slot waits, and no worker can take it."""
+    """Return the finding that the slot waits because every worker is full."""
     most, run = SLOTS_PER_WORKER, plural(full_workers, "worker")
     return Health(
         level=Level.LOOK,
@@ -77,7 +78,7 @@ def _without_room(slot: Slot, full_workers: int) -> Health:
 
 
 def _not_taken(slot: Slot, now: datetime) -> Health:
-    """No worker has ever had the slot, or the last one gave it back."""
+    """Return the finding that no worker has had the slot yet, or that the last one gave it back."""
     late = now - slot.state_since > SILENT_AFTER
     return Health(
         level=Level.UNKNOWN,
@@ -88,7 +89,7 @@ def _not_taken(slot: Slot, now: datetime) -> Health:
 
 
 def _with_loss(health: Health, loss: Loss | None) -> Health:
-    """What is to be said, with the estimate, whether that is what is said or not."""
+    """Return the finding with the estimated loss, even if the finding is about something else."""
     if loss is None:
         return replace(health, loss_seconds=None)
     return replace(health, loss_seconds=loss.seconds, loss_span=loss.span, loss_by=loss.by)
@@ -129,7 +130,7 @@ def _findings(
     cause: Cause | None,
     room: Health | None,
 ) -> Iterator[Health]:
-    """Yield every finding; ``room`` says that no worker has room for the slot."""
+    """Yield every finding; ``room`` is the finding that no worker has room for the slot, if so."""
     if slot.desired == Slot.Desired.REMOVING:
         yield Health(level=Level.IDLE, title=f"{slot.name} is being removed.")
         return
@@ -139,7 +140,7 @@ def _findings(
         yield gone
     else:
         for finding in of_wal(slot.name, slot.source, reading, now, slot, cause):
-            # The slot is read again only where it gets a worker.
+            # The slot is read again only when it gets a worker.
             yield finding if room is None else replace(finding, next_step=room.next_step)
         yield from of_holder(slot.name, reading, now, cause)
         yield from of_xids(slot.name, reading)
@@ -159,13 +160,13 @@ def _findings(
 
 
 def lapse_of_late(slot: Slot, now: datetime) -> str:
-    """The last lapse of publication, in a sentence; empty where none was noticed lately."""
+    """Return the text of the last lapse of publication if it was noticed lately, else empty."""
     noted_at = slot.lapse_noted_at
     return slot.lapse_text if noted_at is not None and now - noted_at < LAPSE_TOLD_FOR else ""
 
 
 def _of_publications(slot: Slot, now: datetime) -> Iterator[Health]:
-    """What its publications do not send, other than before."""
+    """Yield findings about the publications: no table is sent, or the sent tables changed."""
     if slot.published_tables == 0 and slot.plugin == "pgoutput":
         yield Health(
             level=Level.LOOK,
@@ -183,8 +184,10 @@ def _of_publications(slot: Slot, now: datetime) -> Iterator[Health]:
 
 
 def _gone(slot: Slot, reading: Reading) -> Health | None:
-    """Its server no longer has it; a temporary one goes with its connection, and what replview
-    dropped at its budget is told with the receiver.
+    """Return the finding that the server no longer has the slot, or None.
+
+    A temporary slot ends with its connection. A slot that replview dropped at its budget has a
+    finding from ``_of_receiver``.
     """
     if reading.gone_at is None or slot.temporary or slot.problem_code in (DROPPED, GIVEN_UP):
         return None
@@ -197,7 +200,7 @@ def _gone(slot: Slot, reading: Reading) -> Health | None:
 
 
 def _stopped(slot: Slot, reading: Reading) -> Health:
-    """Nobody is to receive it, and why."""
+    """Return the finding that the slot is stopped, with the reason."""
     problem = _clause(slot.problem_cause)
     problem = problem[:1].upper() + problem[1:]
     if slot.problem_code in (DROPPED, STORE_FULL):
@@ -250,7 +253,7 @@ def _of_receiver(slot: Slot, reading: Reading, now: datetime) -> Iterator[Health
 
 
 def _held_up(slot: Slot, problem: str, now: datetime) -> Health:
-    """It does not receive, and the server or the store said why."""
+    """Return the finding that the slot is not received, with the reason from server or store."""
     if slot.problem_code == QUARANTINED:
         why = f"{problem[:1].upper()}{problem[1:]}. " if problem else ""
         return Health(
@@ -305,7 +308,10 @@ def _clause(sentence: str) -> str:
 
 
 def _step(remedy: str) -> str:
-    """A remedy as the end of a sentence; SQL of several lines stays on the slot's own block."""
+    """Return a remedy as the end of a sentence; empty for SQL of several lines.
+
+    The slot's page shows such SQL in a block of its own.
+    """
     remedy = remedy.strip()
     return "" if not remedy or "\n" in remedy else remedy
 
@@ -313,13 +319,16 @@ def _step(remedy: str) -> str:
 def watched_health(
     slot: ServerSlot, reading: Reading, now: datetime, cause: Cause | None = None
 ) -> Health:
-    """The worst that is to be said of it; ``cause``: what holds it, where that was asked."""
+    """Return the worst finding about a slot that replview only watches.
+
+    ``cause`` is what holds the slot back, where the caller knows it.
+    """
     loss = foreseen_loss(slot.source, reading, now)
     return _with_loss(worst(_watched_findings(slot, reading, now, cause)), loss)
 
 
 def forgotten(slot: ServerSlot, now: datetime) -> bool:
-    """Whether nobody seems to need it: unread for a day, or lost and not read."""
+    """Return whether nobody seems to need the slot: unread for a day, or lost and not read."""
     if slot.active is not False or slot.synced or slot.gone_at is not None or slot.temporary:
         return False
     since = slot.inactive_since
@@ -336,7 +345,7 @@ def _watched_findings(
             cause=f"It was last seen {_age(slot.seen_at, now)} ago.",
         )
         return
-    # Lost is for good: it stays so while the source does not answer.
+    # A lost slot stays lost, even while the source does not answer.
     if (gone := lost(slot.name, reading)) is not None:
         yield gone
         return
@@ -362,7 +371,7 @@ def _watched_findings(
 
 
 def _read(slot: ServerSlot, reading: Reading) -> Health:
-    """Somebody reads it: how far behind that reader is."""
+    """Return how far behind the reader of a slot is that somebody reads."""
     behind_bytes = slot.behind_bytes
     if behind_bytes is None:
         return Health(
@@ -388,7 +397,7 @@ def _read(slot: ServerSlot, reading: Reading) -> Health:
 
 
 def _unread(slot: ServerSlot, reading: Reading, now: datetime) -> Health:
-    """Nobody reads it: since when, and whether that is to be minded."""
+    """Return since when nobody reads the slot, and whether that needs a look."""
     if slot.synced:
         return Health(
             level=Level.OK,
@@ -420,7 +429,7 @@ def _unread(slot: ServerSlot, reading: Reading, now: datetime) -> Health:
 
 
 def _unread_words(slot: ServerSlot, now: datetime) -> str:
-    """Why the WAL grows, before how: nobody reads the slot."""
+    """Return for how long nobody has read the slot, as the reason why its WAL grows."""
     if slot.active is not False or slot.inactive_since is None or slot.synced:
         return ""
     reader = "No standby has streamed" if slot.physical else "Nobody has read it"

@@ -1,5 +1,6 @@
-"""What is to be said of limits that are not sizes of WAL: time without a reader, XIDs, conflicts
-on a standby. Pure; no queries.
+"""This module finds the limits that are not sizes of WAL.
+
+They are: time without a reader, XIDs, and conflicts on a standby. The functions run no queries.
 """
 
 from collections.abc import Iterator
@@ -10,23 +11,23 @@ from replview.store.models import Slot, Source
 from replview.text.formats import age_words
 
 LOSS_SOON_SECONDS = 6 * 3600
-#: A server takes no more writes when its oldest XID is so old. Source: PostgreSQL, varsup.c,
+#: Age of the oldest XID at which a server takes no more writes. Source: PostgreSQL, varsup.c,
 #: ``SetTransactionIdLimit()``.
 XID_STOP = (1 << 31) - 3_000_000
-#: From here on vacuum gives up its other work (vacuum_failsafe_age).
+#: The default of vacuum_failsafe_age, from which vacuum gives up its other work.
 _XIDS_NOW = 1_600_000_000
 _XIDS_LOOK = 1_000_000_000
 
 
 def loss_title(name: str, loss: Loss) -> str:
-    """Say when a slot is lost: ``s is lost at the source's next checkpoint.``"""
+    """Return a title that says when the slot is lost: in how long, or at the next checkpoint."""
     if loss.at_checkpoint:
         return f"{name} is lost at the source's next checkpoint."
     return f"{name} will be lost in about {age_words(loss.seconds)}."
 
 
 def later_words(source: Source, reading: Reading, first: Loss, slot: Slot | None = None) -> str:
-    """Say which limit would come next; empty where none is in sight."""
+    """Return a sentence about the limit that comes next; empty where none is in sight."""
     later = later_loss(source, reading, first, slot)
     if later is None:
         return ""
@@ -36,7 +37,10 @@ def later_words(source: Source, reading: Reading, first: Loss, slot: Slot | None
 def of_idle(
     name: str, source: Source, reading: Reading, loss: Loss, slot: Slot | None = None
 ) -> Health:
-    """A slot that its server invalidates because nobody reads it, before any other limit does."""
+    """Return the finding that the server will invalidate the slot because nobody reads it.
+
+    ``loss`` is the loss that comes first, by ``idle_replication_slot_timeout``.
+    """
     timeout = idle_timeout(source) or 0
     late = loss.seconds <= timeout / 2
     allows = f"{BY_IDLE} allows a slot {age_words(timeout)} without a reader"
@@ -51,7 +55,7 @@ def of_idle(
 
 
 def idle_words(source: Source, reading: Reading) -> str:
-    """Say when the timeout of a slot that nobody reads ends it; empty where none runs."""
+    """Return when ``idle_replication_slot_timeout`` ends the slot; empty where it does not run."""
     loss = loss_by_idle(source, reading)
     if loss is None:
         return ""
@@ -59,7 +63,7 @@ def idle_words(source: Source, reading: Reading) -> str:
 
 
 def of_xids(name: str, reading: Reading) -> Iterator[Health]:
-    """A slot whose old rows bring its server near the end of its XIDs; the slot itself stays."""
+    """Yield a finding if the rows that the slot keeps bring its server near the end of its XIDs."""
     age = reading.xmin_age
     if age is None or age < _XIDS_LOOK or reading.lost:
         return
@@ -73,12 +77,12 @@ def of_xids(name: str, reading: Reading) -> Iterator[Health]:
 
 
 def _millions(number: int) -> str:
-    """``1,100 million``."""
+    """Return ``1,100 million``."""
     return f"{number / 1e6:,.0f} million"
 
 
 def of_conflict(name: str, source: Source) -> Iterator[Health]:
-    """A logical slot on a standby that does not keep its primary from removing rows."""
+    """Yield a finding if the primary of this standby may remove rows that the slot needs."""
     if not at_conflict_risk(source):
         return
     yield Health(

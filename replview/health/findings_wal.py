@@ -1,4 +1,7 @@
-"""What is to be said of the WAL a slot retains, and of how far behind its reader is. Pure."""
+"""This module finds how much WAL a slot retains and how far behind its reader is.
+
+The functions run no queries.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,23 +24,23 @@ from replview.store.models import Slot, Source
 from replview.text.formats import age_words, bytes_words
 
 LOSS_AHEAD_SECONDS = 24 * 3600
-#: From here on being behind needs a look.
+#: A reader that is further behind than this needs a look.
 FAR_BEHIND_BYTES = 64 * BEHIND_BYTES
-#: Without a limit on the source, retained WAL worth a look.
+#: Retained WAL that needs a look where the source has no limit.
 MUCH_WAL_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A reason of ``invalidation_reason`` explained."""
+    """The explanation of one value of ``invalidation_reason``."""
 
     cause: str
-    #: What keeps its successor from the same end.
+    #: Advice that keeps the next slot from the same end.
     advice: str
 
 
-#: Source: PostgreSQL 18, slot.c, ``SlotInvalidationCauses``; of 16 and earlier see
-#: ``health.conditions.lost_reason``.
+#: Explanations by reason. Source: PostgreSQL 18, slot.c, ``SlotInvalidationCauses``. For 16 and
+#: earlier see ``health.conditions.lost_reason``.
 REASONS = {
     "wal_removed": Lost(
         "The source removed WAL which the slot still needed: it retained more than "
@@ -69,12 +72,12 @@ REASONS = {
 
 
 def lost_short(reason: str) -> str:
-    """``lost: wal_removed``, where a number would stand."""
+    """Return ``lost: wal_removed``, to be shown in the place of a number."""
     return "lost" if reason == "lost" else f"lost: {reason}"
 
 
 def explain(reason: str) -> Lost:
-    """Of a reason that we do not know: that the server gave it."""
+    """Return the explanation of a reason; an unknown reason is quoted from the server."""
     return REASONS.get(reason) or Lost(
         f"The source invalidated it and names the reason {reason}.",
         "See invalidation_reason in the server's documentation of pg_replication_slots.",
@@ -82,7 +85,7 @@ def explain(reason: str) -> Lost:
 
 
 def lost(name: str, reading: Reading) -> Health | None:
-    """A slot that can never be read again; None: it can, as far as is known."""
+    """Return the finding that the slot can never be read again, or None where it can."""
     if not reading.lost:
         return None
     return Health(
@@ -101,10 +104,11 @@ def of_wal(
     slot: Slot | None = None,
     cause: Cause | None = None,
 ) -> Iterator[Health]:
-    """Yield what brings the slot near its end, each with what its ``cause``, where that is known,
-    asks for: retained WAL near a limit, or much where there is none, and time without a reader.
+    """Yield the findings about retained WAL and time without a reader.
 
-    Only the limit that is reached first says when the slot is lost.
+    A finding is that retained WAL is near a limit, that there is much of it and no limit, or that
+    the idle timeout comes first. Where ``cause`` is known, its next step replaces that of the
+    finding. Only the limit that is reached first says when the slot is lost.
     """
     next_step = cause.next_step if cause is not None else ""
     retained = reading.retained_wal_bytes
@@ -127,8 +131,9 @@ def _of_sizes(
     retained: int,
     slot: Slot | None,
 ) -> Iterator[Health]:
-    """Yield a finding of each limit on retained WAL: one that ends the slot, and one that alerts;
-    ``first`` is the loss that comes first, by whichever limit.
+    """Yield a finding for each limit on retained WAL: one that ends the slot, one that alerts.
+
+    ``first`` is the loss that comes first, by any limit.
     """
     limit = limit_of(source, slot, reading)
     if limit.size_bytes is None:
@@ -154,7 +159,7 @@ def _of_sizes(
 
 
 def of_holder(name: str, reading: Reading, now: datetime, cause: Cause | None) -> Iterator[Health]:
-    """A slot that is read, and yet held back: by a transaction that has been open for long."""
+    """Yield a finding if a long open transaction holds back a slot that is read."""
     if cause is None or cause.holder is None or cause.held_for(now) <= LONG:
         return
     if (reading.retained_wal_bytes or 0) >= BEHIND_BYTES and reading.fresh(now):
@@ -165,8 +170,10 @@ def of_holder(name: str, reading: Reading, now: datetime, cause: Cause | None) -
 
 
 def held_by_other(source: Source, reading: Reading, slot: Slot | None = None) -> bool:
-    """Whether something else than its reader may hold what it retains: more than what a minute
-    writes, or than a tenth of its limit.
+    """Return whether something other than its reader may hold the WAL that a slot retains.
+
+    True when the confirmed part of the retained WAL exceeds what the source writes in a minute, or
+    a tenth of the limit.
     """
     retained, unread = reading.retained_wal_bytes, reading.unconfirmed_wal_bytes or 0
     size = limit_of(source, slot).size_bytes
@@ -179,7 +186,7 @@ def held_by_other(source: Source, reading: Reading, slot: Slot | None = None) ->
 def _level(limit: WalLimit, retained: int, reading: Reading, loss: float | None) -> Level | None:
     share = retained / limit.size_bytes if limit.size_bytes else 1.0
     if not limit.loses:
-        # A budget that only alerts: from half, and at its end.
+        # A budget that only alerts does so at half of it and when it is used up.
         return Level.NOW if share >= 1 else Level.LOOK if share >= 0.5 else None
     soon = loss is not None and loss < LOSS_SOON_SECONDS
     ahead = loss is not None and loss < LOSS_AHEAD_SECONDS
@@ -223,13 +230,16 @@ def _near_limit(
 
 
 def behind_words(behind: int, growth: float | None) -> str:
-    """``Behind by 3.2 GB, catching up at 40 MB/s, about 80 s to go``; a pace only where known."""
+    """Return how far behind a reader is, and how that changes where the rate is known.
+
+    For example: ``Behind by 3.2 GB, catching up at 40 MB/s, about 80 s to go``.
+    """
     words = f"Behind by {bytes_words(behind)}"
     if growth is None:
         return words
     if growth < -STEADY_BYTES_PER_SECOND:
         seconds = behind / -growth
-        # Up to two minutes, seconds are read more easily than minutes and seconds.
+        # Below two minutes, seconds alone are easier to read.
         left = f"{seconds:.0f}\u00a0s" if seconds < 120 else age_words(seconds)
         return f"{words}, catching up at {bytes_words(-growth)}/s, about {left} to go"
     if growth > STEADY_BYTES_PER_SECOND:
@@ -238,7 +248,10 @@ def behind_words(behind: int, growth: float | None) -> str:
 
 
 def behind(reading: Reading, behind_bytes: int) -> Health:
-    """A reader that has WAL to go; falling behind needs a look sooner than catching up."""
+    """Return the finding about a reader that is behind.
+
+    A reader that falls further behind needs a look sooner than one that catches up.
+    """
     growth = reading.behind_growth_bytes_per_second
     falling = growth is not None and growth > STEADY_BYTES_PER_SECOND
     far = behind_bytes > (4 * BEHIND_BYTES if falling else FAR_BEHIND_BYTES)

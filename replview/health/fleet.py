@@ -1,4 +1,4 @@
-"""All sources and slots with their health, read in a handful of queries however many they are."""
+"""This module reads all sources and slots with their health, in a fixed number of queries."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -21,82 +21,91 @@ from replview.store.models import Slot, Source
 from replview.text.addresses import slot_page_url
 from replview.text.formats import bytes_words, plural
 
-#: Of others' slots so many stand in a source's row.
+#: Number of watched slots that a source's row shows.
 OTHERS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotView:
+    """A slot that replview receives, with its reading and its health."""
+
     slot: Slot
     reading: Reading
     health: Health
-    #: Streaming and prepared transactions.
+    #: Number of streaming and prepared transactions.
     open: int
-    #: Whether the samples tell of the present.
+    #: True when the last sample is recent.
     present_known: bool
-    #: As its server last reported it; None: it never did.
+    #: The slot as its server last reported it; None: never.
     server: ServerSlot | None = None
 
     @property
     def level(self) -> Level:
+        """Return the level of the slot's health."""
         return self.health.level
 
     @property
     def name(self) -> str:
+        """Return the slot's name without its source."""
         return self.slot.name
 
     @property
     def full_name(self) -> str:
+        """Return ``source/slot``."""
         return str(self.slot)
 
     @property
     def url(self) -> str:
+        """Return the address of the slot's page."""
         return slot_page_url(self.slot)
 
     @property
     def lost(self) -> str:
-        """Return why it can never be read again; empty where it can."""
+        """Return why the slot can never be read again; empty where it can."""
         return self.reading.lost
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """Return it as of now; None when the last sample is too old, or the slot is lost."""
+        """Return the WAL retained now; None if the last sample is too old, or the slot is lost."""
         return self.reading.retained_wal_bytes if self.present_known else None
 
     @property
     def transactions_per_second(self) -> float | None:
-        """Return it as of now; None when the last sample is too old."""
+        """Return the present rate; None if the last sample is too old."""
         return self.reading.transactions_per_second if self.present_known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceView:
-    """A source, its slots, and the worst of them."""
+    """A source, its slots, and the worst health of them."""
 
     source: Source
-    #: replview's own, worst first.
+    #: The slots that replview receives, worst first.
     slots: list[SlotView]
-    #: Those that replview only watches, worst first.
+    #: The slots that replview only watches, worst first.
     others: list[OtherView]
     health: Health
-    #: The newest sign that somebody looked.
+    #: When the source was last sampled, checked, or heard of by a receiver.
     checked_at: datetime | None
-    #: Whether the samples tell of the present.
+    #: True when the last sample of any slot is recent.
     present_known: bool
 
     @property
     def level(self) -> Level:
+        """Return the level of the source's health."""
         return self.health.level
 
     @property
     def views(self) -> list[SlotView | OtherView]:
+        """Return all slots of the source, replview's own before the others."""
         return [*self.slots, *self.others]
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """What the slot furthest behind retains: slots share WAL, so they do not add up.
+        """Return the WAL retained by the slot that is furthest behind; None: unknown.
 
-        Where nothing is known of the present, what was last known.
+        Slots share WAL, so their sizes do not add up. Where no slot has a recent sample, the last
+        known sizes count.
         """
         known = [
             slot.reading.retained_wal_bytes
@@ -107,25 +116,27 @@ class SourceView:
 
     @property
     def worst_first(self) -> list[SlotView | OtherView]:
-        """Return its slots, worst first, ours before others' that are as bad."""
+        """Return the slots, worst first; at equal urgency replview's own before the others."""
         return sorted(self.views, key=lambda view: urgency(view.health))
 
     @property
     def chips(self) -> list[OtherView]:
+        """Return the watched slots that are shown in the source's row."""
         return self.others[:OTHERS_SHOWN]
 
     @property
     def chips_more(self) -> bool:
+        """Return whether there are more watched slots than the source's row shows."""
         return len(self.others) > OTHERS_SHOWN
 
     @property
     def lost_words(self) -> str:
-        """``lost``, where one of its slots is: said where no other number is known."""
+        """Return ``lost`` if one of the slots is; shown where no size is known."""
         return "lost" if any(view.lost for view in self.views) else ""
 
     @property
     def others_words(self) -> str:
-        """``7 other slots, the worst lost``; empty without any."""
+        """Return ``7 other slots, the worst lost``; empty without any."""
         if not self.others:
             return ""
         counted = plural(len(self.others), "other slot")
@@ -133,7 +144,7 @@ class SourceView:
 
     @property
     def limit_words(self) -> str:
-        """``of 64 GB``, or what it means that there is none."""
+        """Return ``of 64 GB``, or what it means that there is no limit."""
         limit = self.source.max_slot_wal_keep_bytes
         if limit is None:
             return "limit unknown"
@@ -141,14 +152,14 @@ class SourceView:
 
     @property
     def transactions_per_second(self) -> float | None:
-        """Return the rate of its busiest slot, as two slots store the same commit twice."""
+        """Return the rate of the busiest slot, as two slots store the same commit twice."""
         known = [slot.transactions_per_second for slot in self.slots]
         return max((rate for rate in known if rate is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Everything replview reads, worst first."""
+    """All sources, worst first, and the counts of alerts."""
 
     now: datetime
     sources: list[SourceView] = field(default_factory=list)
@@ -156,33 +167,36 @@ class Fleet:
 
     @property
     def slots(self) -> Iterable[SlotView]:
+        """Return the slots that replview receives."""
         return (slot for source in self.sources for slot in source.slots)
 
     @property
     def others(self) -> Iterable[OtherView]:
+        """Return the slots that replview only watches."""
         return (slot for source in self.sources for slot in source.others)
 
     @property
     def views(self) -> list[SlotView | OtherView]:
+        """Return all slots, replview's own before the others."""
         return [*self.slots, *self.others]
 
     @property
     def open(self) -> int:
-        """Streaming and prepared transactions of all slots."""
+        """Return the number of streaming and prepared transactions of all slots."""
         return sum(slot.open for slot in self.slots)
 
     @property
     def checked_at(self) -> datetime | None:
-        """The newest sign that somebody looked at any source."""
+        """Return when any source was last heard of; None: never."""
         return max((s.checked_at for s in self.sources if s.checked_at), default=None)
 
     @property
     def worst(self) -> Health | None:
-        """The health of the worst source; None while there is no source."""
+        """Return the health of the worst source; None while there is no source."""
         return worst(source.health for source in self.sources) if self.sources else None
 
     def summary(self) -> str:
-        """``1 needs you now, 1 needs a look``, or that all is well."""
+        """Return ``1 needs you now, 1 needs a look``, or that all is well."""
         counts = Counter(source.level for source in self.sources)
         bad = [
             f"{counts[level]} {'need' if counts[level] > 1 else 'needs'} {rest}"
@@ -194,14 +208,15 @@ class Fleet:
         return " · ".join(bad) or f"{plural(len(self.sources), 'source')} well"
 
     def source_count(self) -> str:
-        """``5 sources, 9 slots.``"""
+        """Return the counts as a sentence, such as "5 sources, 9 slots."."""
         return f"{plural(len(self.sources), 'source')}, {plural(len(list(self.slots)), 'slot')}."
 
     def summary_sentence(self) -> str:
+        """Return the summary as a sentence."""
         return f"{self.summary().replace(' · ', ', ')}."
 
     def slot_count(self) -> str:
-        """``9 slots on 5 sources.``"""
+        """Return the counts as a sentence, such as "9 slots on 5 sources."."""
         slots = plural(len(self.views), "slot")
         return f"{slots} on {plural(len(self.sources), 'source')}."
 
@@ -215,7 +230,7 @@ class Fleet:
 
 
 def read_fleet(now: datetime | None = None) -> Fleet:
-    """Four queries: sources with their slots, samples, what servers reported, what is open."""
+    """Read all sources and slots and decide their health, in a fixed number of queries."""
     now = now or timezone.now()
     rows, slots = read_registered()
     readings, paces = read_present()
@@ -248,10 +263,11 @@ def read_fleet(now: datetime | None = None) -> Fleet:
 def _source_view(
     source: Source, slots: list[SlotView], watched: Watched, now: datetime
 ) -> SourceView:
+    """Return the view of one source, with the worst of its findings."""
     slots.sort(key=lambda view: urgency(view.health))
     others = watched.others.get(source.pk, [])
     views: list[SlotView | OtherView] = [*slots, *others]
-    # Others' slots speak for the source where they are in trouble, or nobody else can.
+    # Watched slots count if they are in trouble, or if there are no other slots.
     speaking = [view for view in others if not slots or view.level in (Level.NOW, Level.LOOK)]
     healths = [view.health for view in slots] + [view.health for view in speaking]
     signs = [source.checked_at]

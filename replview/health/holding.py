@@ -1,8 +1,8 @@
-"""What holds a slot back, in a few rows and one plain sentence that says only what is known.
+"""This module finds what holds a slot back, and says it in one sentence.
 
-restart_lsn cannot pass the beginning of the oldest transaction that is open anywhere on the source,
-nor can catalog_xmin: the reader would need its records again. Source: PostgreSQL, snapbuild.c,
-``SnapBuildProcessRunningXacts()``.
+Neither restart_lsn nor catalog_xmin passes the beginning of the oldest transaction that is open
+anywhere on the source, because a reader that reconnects needs its WAL again. Source: PostgreSQL,
+snapbuild.c, ``SnapBuildProcessRunningXacts()``.
 """
 
 from collections.abc import Iterator
@@ -19,24 +19,25 @@ from replview.store.models import Slot, Transaction
 from replview.store.models.seen import seen_sources
 from replview.text.formats import age_words, bytes_words
 
-#: Less is what any reader is behind.
+#: Any reader may be as far behind as this.
 BEHIND_BYTES = 16 << 20
-#: What is due to one thing by at least this share is held by it.
+#: Share of the retained WAL from which one cause is named as the cause of all.
 SHARE = 0.8
-#: Servers tell readers what runs every 15 s: after this long restart_lsn has followed what ended.
+#: Servers log running transactions every 15 s: after this long restart_lsn has moved past all that
+#: have ended.
 _FOLLOWED = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Something open on the source that keeps row versions, WAL, or both."""
+    """A transaction, standby or slot on the source that keeps row versions, WAL, or both."""
 
     #: ``prepared``, ``running``, ``standby`` or ``slot``.
     kind: str
-    #: Its gid, ``pid 4711``, or a slot's or standby's name.
+    #: A gid, ``pid 4711``, or a slot's or standby's name.
     name: str
     xid: int | None = None
-    #: In transactions: how old its xid is (it pins slots too), and its snapshot.
+    #: Ages in transactions, of its xid (which also holds slots) and of its snapshot.
     xid_age: int | None = None
     snapshot_age: int | None = None
     since: datetime | None = None
@@ -44,19 +45,19 @@ class Holder:
     database: str = ""
     role: str = ""
     application: str = ""
-    #: Of a session as pg_stat_activity has it; empty: not shown to replview's role.
+    #: The session's state in pg_stat_activity; empty: not visible to replview's role.
     state: str = ""
-    #: Of another database of the server, and not to be named to who does not see every source.
+    #: True for another database, whose names are hidden from users who do not see every source.
     neighbour: bool = False
 
     @property
     def oldest(self) -> int:
-        """Return how many transactions back vacuum must stop for it."""
+        """Return the age in transactions of the oldest row version that vacuum must keep for it."""
         return max(self.xid_age or 0, self.snapshot_age or 0)
 
     @property
     def words(self) -> str:
-        """``the transaction of pid 4711``."""
+        """Return ``the transaction of pid 4711``."""
         prepared = self.kind == "prepared"
         if self.neighbour:
             return f"a {'prepared ' * prepared}transaction of another database"
@@ -68,7 +69,11 @@ class Holder:
 
     @property
     def ends(self) -> tuple[Statement, ...]:
-        """What ends it, to be copied; both ends of a prepared one, none of an unknown session."""
+        """Return the statements that end the transaction, for the user to copy.
+
+        A prepared transaction has two: commit and rollback. The result is empty for a transaction
+        of another database, and for a session that cannot be identified.
+        """
         if self.neighbour:
             return ()
         if self.kind == "prepared":
@@ -79,14 +84,14 @@ class Holder:
 
     @property
     def next_step(self) -> str:
-        """Return what ends it as the end of a sentence."""
+        """Return how to end the transaction, as the end of a sentence."""
         kind = "prepared transaction" if self.kind == "prepared" else "transaction"
         sql = " or ".join(end.sql.removesuffix(";").replace("\n", " ") for end in self.ends)
         return f"end the {kind} that holds it: {sql}" if sql else f"end {self.words}."
 
 
 def _shown(state: SourceState, holder: Holder) -> Holder:
-    """Without a neighbour's names."""
+    """Return the holder without its names if it is of a database that the user may not see."""
     own = state.holders.get("database") or ""
     if seen_sources() is None or holder.database in ("", own):
         return holder
@@ -144,7 +149,7 @@ def all_holders(state: SourceState) -> Iterator[Holder]:
     yield from open_on_source(state)
     yield from standbys(state)
     for name, row in state.slots.items():
-        # That of a physical slot which is read is its standby's.
+        # The xmin of an active physical slot is that of its standby, which is listed already.
         standby = row.get("slot_type") == "physical" and row.get("active")
         if row.get("xmin_age") is not None and not standby:
             database = row.get("database") or ""
@@ -153,30 +158,30 @@ def all_holders(state: SourceState) -> Iterator[Holder]:
 
 
 def vacuum_holder(state: SourceState) -> Holder | None:
-    """Return the holder that makes vacuum stop furthest back; None where none is known."""
+    """Return the holder with the oldest row versions that vacuum must keep; None: none is known."""
     known = [holder for holder in all_holders(state) if holder.oldest]
     return max(known, key=lambda holder: holder.oldest, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What keeps a slot's restart_lsn from moving, as every page says it."""
+    """The reason why the restart_lsn of a slot does not move."""
 
     #: ``lost``, ``primary``, ``nobody``, ``reader``, ``transaction``, ``nothing`` or ``unknown``.
     kind: str
-    #: After "held back by"; of ``unknown`` why it is.
+    #: Words that follow "held back by"; for ``unknown`` the reason.
     words: str
     sentence: str = ""
-    #: Of ``transaction`` the oldest that is open.
+    #: The oldest open transaction, for ``transaction``.
     holder: Holder | None = None
 
     @property
     def next_step(self) -> str:
-        """What sets its WAL free, where that is not to read it: the end of a sentence."""
+        """Return how to end the transaction that holds the slot; empty where none does."""
         return self.holder.next_step if self.holder is not None else ""
 
     def held_for(self, now: datetime) -> timedelta:
-        """How long the transaction that holds it has been open, as far as is known."""
+        """Return how long the transaction that holds the slot has been open; 0 where unknown."""
         since = self.holder.since if self.holder is not None else None
         return timedelta(0) if since is None else now - since
 
@@ -184,7 +189,7 @@ class Cause:
 def cause_of(
     server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None = None
 ) -> Cause:
-    """Return what holds a slot; ``slot`` is our own slot, where it is one."""
+    """Return what holds a slot back; ``slot`` is given where replview receives it."""
     retained, behind = server.retained_wal_bytes or 0, server.behind_bytes or 0
     if server.lost:
         return Cause(kind="lost", words="nothing any more: it is lost")
@@ -205,15 +210,20 @@ def cause_of(
 
 
 def _is_read(server: ServerSlot, slot: Slot | None) -> bool:
-    """Whether somebody reads it; over SQL functions a slot is active only while it is asked."""
+    """Return whether somebody reads the slot.
+
+    A slot that is read with SQL functions is active only during a call, so our own counts as read
+    while its state is streaming.
+    """
     if server.active is not False or slot is None:
         return server.active is not False
     return slot.interface == Slot.Interface.SQL and slot.state == Slot.State.STREAMING
 
 
 def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot | None) -> Cause:
-    """Of a slot that is read: the oldest transaction that is open, where it is not a younger one
-    than what the slot keeps.
+    """Return the oldest open transaction as the cause, for a slot that is read.
+
+    A transaction that is younger than the oldest row that the slot keeps is not the cause.
     """
     if state.looked_at is None:
         why = "The source has not been looked at yet."
@@ -243,7 +253,10 @@ def _of_open(server: ServerSlot, state: SourceState, now: datetime, slot: Slot |
 
 
 def _recorded_since(holder: Holder, server: ServerSlot, slot: Slot | None) -> str:
-    """How much of what is kept is since its first record, where that is recorded and most."""
+    """Return how much of the retained WAL was written since the holder's first record.
+
+    The result is empty where that record is not stored, or is not the cause of most of the WAL.
+    """
     retained, restart = server.retained_wal_bytes or 0, server.text("restart_lsn")
     if slot is None or slot.incarnation_id is None or not restart:
         return ""

@@ -1,4 +1,4 @@
-"""What holds a slot back, as the rows of a table."""
+"""This module turns what holds a slot back into the rows of a table."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +13,7 @@ from replview.text.formats import count_words, plural
 
 @dataclass(slots=True, kw_only=True)
 class HoldingRow:
-    """A line of the block: a name, and one value."""
+    """A row of the table: a name, and one value."""
 
     name: str
     text: str = ""
@@ -25,7 +25,7 @@ class HoldingRow:
 
 @dataclass(slots=True, kw_only=True)
 class Holding:
-    """What holds one slot back, as a page shows it."""
+    """The table of what holds one slot back, and the sentence under it."""
 
     slot: Slot
     looked_at: datetime | None
@@ -35,7 +35,7 @@ class Holding:
 
 
 def holding_of(slot: Slot, state: SourceState, now: datetime) -> Holding:
-    """Return the block that says what holds this slot back."""
+    """Return the table of what holds this slot back."""
     horizon = state.slots.get(slot.name)
     retained = horizon.get("retained_wal_bytes") if horizon else None
     made = Holding(slot=slot, looked_at=state.looked_at, retained_wal_bytes=retained)
@@ -120,5 +120,5 @@ def _standby_row(state: SourceState) -> HoldingRow:
 
 
 def _back(age: int) -> str:
-    """How old an xid is: PostgreSQL counts it in transactions."""
+    """Return the age of an xid in words; PostgreSQL counts it in transactions."""
     return f"{plural(age, 'transaction')} back"

@@ -1,4 +1,4 @@
-"""An open transaction as a row: since when, how much WAL it holds, and the SQL that ends it."""
+"""This module describes open transactions: age, WAL that they hold, and SQL that ends them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from math import sqrt
 from replview.store.models import Slot, Transaction
 from replview.text.formats import count_words
 
-#: From here on an age bar is amber.
+#: Age from which an age bar is amber.
 LONG = timedelta(minutes=5)
 BAR_MAX = 48
 OPERATIONS = ("I", "U", "D", "T")
@@ -26,22 +26,26 @@ class OpenRow:
 
     @property
     def bar(self) -> float:
-        """An age bar's length: the square root of the age, at least 3."""
+        """Return the length of the age bar: the square root of the age, at least 3."""
         return min(max(3.0, round(sqrt(self.age.total_seconds()) / 4, 1)), BAR_MAX)
 
     @property
     def long(self) -> bool:
+        """Return whether the transaction has been open for long."""
         return self.age > LONG
 
     @property
     def held_wal_bytes(self) -> int | None:
-        """From its first record to the server's position: what cannot be recycled for it."""
+        """Return the WAL from its first record to the server's position; None: unknown.
+
+        The server cannot recycle that WAL.
+        """
         first, server = self.transaction.first_lsn, self.slot.server_lsn
         return None if first is None or server is None else max(int(server) - int(first), 0)
 
 
 class Touched:
-    """A table that a transaction touched, with its counts by operation."""
+    """A table that a transaction changed, with the counts by operation."""
 
     def __init__(self, schema: str, table: str, counts: list[int]) -> None:
         self.name = table if schema == "public" else f"{schema}.{table}"
@@ -57,7 +61,7 @@ class Touched:
 def touched_by(
     transaction: Transaction, names: dict[int, tuple[str, str]], shown: int = 1
 ) -> tuple[list[Touched], list[Touched]]:
-    """The busiest tables, and the others."""
+    """Return the ``shown`` tables with the most changes, and the other tables."""
     tables = [
         Touched(*names.get(int(key), ("unknown", str(key))), counts)
         for key, counts in transaction.relations.items()
@@ -68,14 +72,14 @@ def touched_by(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement and what it does to the transaction."""
+    """A statement, and what it does to the transaction."""
 
     word: str
     sql: str
 
 
 def literal(text: str) -> str:
-    """A string constant that means the same whatever ``standard_conforming_strings`` says."""
+    """Return a string constant that does not depend on ``standard_conforming_strings``."""
     quoted = text.replace("'", "''")
     if "\\" in text:
         return "E'" + quoted.replace("\\", "\\\\") + "'"
@@ -83,7 +87,10 @@ def literal(text: str) -> str:
 
 
 def ends_of_prepared(gid: str, changes: str) -> tuple[Statement, Statement]:
-    """Both ends of a prepared transaction: opposites, so nobody chooses but the reader."""
+    """Return the statements that commit and that roll back a prepared transaction.
+
+    The user chooses: the effects are opposite.
+    """
     return (
         Statement(f"Keep its {changes}", f"COMMIT PREPARED {literal(gid)};"),
         Statement("Or discard them", f"ROLLBACK PREPARED {literal(gid)};"),
@@ -91,9 +98,10 @@ def ends_of_prepared(gid: str, changes: str) -> tuple[Statement, Statement]:
 
 
 def end_of_session(pid: int, xid: int | None, began: str = "") -> Statement | None:
-    """Ends a session only while it still runs this very transaction, as pids are used again.
+    """Return a statement that ends a session only while it runs this very transaction.
 
-    Without an xid it is known by ``began``, its xact_start; None where neither is known.
+    The check is necessary because pids are reused. Without an xid, ``began`` (its xact_start)
+    identifies the transaction. None: neither is known.
     """
     if xid is None and not began:
         return None

@@ -1,4 +1,4 @@
-"""The SQL that reads slots, samples, open transactions and alerts for health; a query each."""
+"""This module holds the SQL that reads slots, samples, open transactions and alerts for health."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from replview.store.models.seen import seen_ids
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 
 OPEN_STATES = (Transaction.State.STREAMING, Transaction.State.PREPARED)
-#: How many workers for slots run, where each has as many slots as it takes.
+#: The number of workers for slots that run if all of them are full, else 0.
 _FULL_WORKERS = """
 SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
   FROM (SELECT count(*) AS slots FROM slot
@@ -23,7 +23,7 @@ SELECT CASE WHEN min(slots) >= %(most)s THEN count(*) ELSE 0 END
            AND heartbeat_at > %(lease_since)s
          GROUP BY lease_owner) workers
 """
-# The alerts first, with the workers for slots.
+# The first row counts the alerts and the full workers, the others the open transactions.
 _OPEN = f"""
 SELECT true, count(*), count(*) FILTER (WHERE rule_was->>'severity' = 'now'), NULL,
        NULL::timestamptz, ({_FULL_WORKERS})
@@ -47,21 +47,24 @@ _OF_SLOT = [f"slots__{name}" for name in _SLOT]
 
 @dataclass(frozen=True, slots=True)
 class AlertCounts:
+    """The number of alerts that fire."""
+
     firing: int = 0
-    #: Those that need somebody now.
+    #: Number of firing alerts that are urgent.
     now: int = 0
 
     @property
     def level(self) -> Level:
+        """Return the level of the worst alert."""
         if self.now:
             return Level.NOW
         return Level.LOOK if self.firing else Level.OK
 
 
-#: Of each slot: what the last sample says of its WAL (a lost slot has no position and retains
-#: nothing, so that may not be the next one); the last sample that tells retained WAL, one ten
-#: seconds to a minute older (its rate), and the delay of the last commits. Every part has a
-#: constant bound: the planner then leaves out the partitions of other days at once, rather than
+#: The query that reads each slot: ``wal_status`` from the last sample; sizes from the last sample
+#: that has retained WAL (a lost slot retains none, so these samples may differ); a sample that is
+#: nine seconds to a minute older, for the rate; and the delay of the last commits. Every part has
+#: a constant bound, so that the planner excludes the partitions of other days at once, rather than
 #: plan ninety of them four times over on every page.
 READINGS = """
 SELECT s.id,
@@ -103,10 +106,10 @@ _FIRST = """
        SELECT * FROM slot_sample
         WHERE slot_id = w.id AND sampled_at > %({0}_since)s
         ORDER BY sampled_at LIMIT 1) {0} ON true"""
-# How fast things go, of every slot on a server, ours or not: retained WAL over each of
-# ``GROWTH_WINDOWS``, the server's position over the longest, and over the shortest what is not
-# confirmed yet (of a physical slot: what is retained). The constant bounds leave out the
-# partitions of other days.
+# The rates of every slot on a server, ours or not: of retained WAL over each of
+# ``GROWTH_WINDOWS``, of the server's position over the longest, and of unconfirmed WAL over the
+# shortest (for a physical slot: of retained WAL). The constant bounds exclude the partitions of
+# other days.
 _PACES = f"""
 SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
        {_PACE.format("a", "retained_wal_bytes")},
@@ -127,7 +130,7 @@ SELECT false, w.id, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::text,
 
 _PRESENT = f"SELECT true, r.* FROM ({READINGS}) r UNION ALL {_PACES}"  # noqa: S608 (of constants)
 
-#: Retained WAL by slot and bucket, the highest of each bucket.
+#: The highest retained WAL of each slot in each bucket of time.
 HISTORY = """
 SELECT slot_id, floor(extract(epoch FROM sampled_at - %(since)s) / %(bucket)s)::int AS bucket,
        max(retained_wal_bytes)
@@ -136,23 +139,23 @@ SELECT slot_id, floor(extract(epoch FROM sampled_at - %(since)s) / %(bucket)s)::
  GROUP BY slot_id, bucket
 """
 
-#: When the samples of the last three hours begin.
+#: The time of the first sample after a moment.
 FIRST_SAMPLE = "SELECT min(sampled_at) FROM slot_sample WHERE sampled_at > %s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How fast a slot's numbers move, in bytes a second; None is unknown."""
+    """The rates at which a slot's numbers change, in bytes a second; None is unknown."""
 
     growth: float | None = None
-    #: The slowest and the fastest that it may be.
+    #: The slowest and the fastest growth of the windows.
     between: tuple[float, float] | None = None
     wal: float | None = None
     behind: float | None = None
 
 
 def _pace(*rates: float | None) -> Pace:
-    """Of the last five columns of ``_PACES``."""
+    """Return the rates from the last five columns of ``_PACES``."""
     *growths, wal, behind = rates
     growth, *between = growth_of(growths) or (None,)
     return Pace(
@@ -168,12 +171,14 @@ def _bounds(now: datetime) -> dict[str, datetime]:
 
 
 def read_paces(now: datetime) -> dict[int, Pace]:
-    """How fast things went at a moment, of every slot that is on its server, by its samples' id."""
+    """Return the rates of every slot on its server at a moment, by the id of its samples."""
     return {row[1]: _pace(*row[6:]) for row in rows(_PACES, _bounds(now))}
 
 
 def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
-    """Read by one query the present of every slot of ours, by its id, and the pace of every slot
+    """Read the present state and the rates of all slots, in one query.
+
+    Return the reading of every slot that replview receives, by its id, and the rates of every slot
     that is on its server, by the id of its samples.
     """
     now = timezone.now()
@@ -198,7 +203,7 @@ def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
 
 
 def read_history(now: datetime, window: timedelta, buckets: int) -> dict[int, dict[int, int]]:
-    """``{slot id: {bucket: retained bytes}}``; a bucket without a sample is absent."""
+    """Return ``{slot id: {bucket: retained bytes}}``; a bucket without a sample is absent."""
     parameters = {"since": now - window, "bucket": window.total_seconds() / buckets}
     history: dict[int, dict[int, int]] = defaultdict(dict)
     for slot_id, bucket, retained in rows(HISTORY, parameters):
@@ -207,7 +212,7 @@ def read_history(now: datetime, window: timedelta, buckets: int) -> dict[int, di
 
 
 def read_window(now: datetime) -> timedelta:
-    """How far back it is worth drawing: 15 minutes, an hour or three."""
+    """Return the time span of charts that the samples fill: 15 minutes, an hour or three."""
     longest = timedelta(hours=3)
     first = rows(FIRST_SAMPLE, [now - longest])[0][0]
     age = timedelta(0) if first is None else now - first
@@ -216,24 +221,26 @@ def read_window(now: datetime) -> timedelta:
 
 
 def read_full_workers(now: datetime) -> int:
-    """Return how many workers for slots run, where each has as many slots as it takes; 0: one has
-    room, or none is known to run.
+    """Return the number of workers for slots that run if all of them are full.
+
+    The result is 0 if one has room, or if none is known to run.
     """
     return int(rows(_FULL_WORKERS, _of_workers(now))[0][0])
 
 
 def _of_workers(now: datetime) -> dict[str, object]:
+    """Return the parameters of ``_FULL_WORKERS``."""
     lease_since = now - timedelta(seconds=settings.LEASE_SECONDS)
     return {"most": SLOTS_PER_WORKER, "lease_since": lease_since}
 
 
-#: By incarnation: how many are open, and the one prepared for longest.
+#: The number of open transactions and the oldest prepared one, by incarnation.
 Open = dict[int | None, tuple[int, Prepared | None]]
 
 
 def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
-    """Return what is open now, the alerts that fire, and ``read_full_workers``."""
-    # Open transactions are looked up by the incarnations of the slots that are seen.
+    """Return the open transactions, the alerts that fire, and ``read_full_workers``."""
+    # Open transactions are not filtered: callers look them up by slots that the user may see.
     wanted = {"seen": seen_ids(), **_of_workers(now)}
     (_, firing, urgent, *_, full_workers), *transactions = rows(_OPEN, wanted)
     found: Open = {
@@ -244,13 +251,13 @@ def read_open(now: datetime) -> tuple[Open, AlertCounts, int]:
 
 
 def read_registered() -> tuple[dict[int, Source], list[Slot]]:
-    """Sources by their id, whether they have slots or not; and all slots, each with its source."""
+    """Return all sources by id, and all slots, each with its source, in one query."""
     joined = Source.objects.order_by("name", "slots__name")
     sources: dict[int, Source] = {}
     slots: list[Slot] = []
     for row in joined.values_list(*_SOURCE, *_OF_SLOT):
         of_source, values = row[: len(_SOURCE)], row[len(_SOURCE) :]
-        # A source stands in the row of each of its slots.
+        # A source is repeated in the row of each of its slots.
         source = sources.get(of_source[_SOURCE_ID])
         if source is None:
             source = sources[of_source[_SOURCE_ID]] = Source.from_db(joined.db, _SOURCE, of_source)

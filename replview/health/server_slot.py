@@ -1,6 +1,7 @@
-"""A replication slot as its server last reported it: ours or anybody's, logical or physical.
+"""This module describes a replication slot as its server last reported it.
 
-Of what the server's version does not tell, None: unknown, never zero. No queries.
+The slot may be ours or anybody's, logical or physical. None means that the server's version does
+not report the value. The functions run no queries.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from replview.store.models import Source, WatchedSlot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSlot:
+    """A slot with the facts that its server reported when it was last sampled."""
+
     source: Source
     name: str
     slot_type: str = "logical"
@@ -31,52 +34,54 @@ class ServerSlot:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def fresh(self, now: datetime) -> bool:
-        """Whether the facts are recent enough to be of the present."""
+        """Return whether the facts are recent enough to describe the present."""
         return self.seen_at is not None and now - self.seen_at < STALE_AFTER
 
     @property
     def physical(self) -> bool:
-        """A standby's or a WAL archiver's: it has no changes of rows."""
+        """Return whether the slot is physical, so that it has no changes of rows."""
         return self.slot_type == "physical"
 
     @property
     def lost(self) -> str:
-        """Return why it can never be read again; empty where it can, as far as is known."""
+        """Return why the slot can never be read again; empty where it can, as far as is known."""
         return lost_reason(self.facts, self.source.server_version)
 
     @property
     def synced(self) -> bool:
-        """A standby's copy of a slot of its primary: nobody reads it there."""
+        """Return whether the slot is a standby's copy of its primary's slot, which nobody reads."""
         return self.facts.get("synced") is True and self.source.in_recovery is True
 
     @property
     def idle_since(self) -> datetime | None:
-        """Return since when its server counts it as idle for ``idle_replication_slot_timeout``."""
+        """Return since when the server counts the slot as idle for its timeout, or None."""
         return idle_since(self.facts, on_standby=self.source.in_recovery is True)
 
     @property
     def active(self) -> bool | None:
+        """Return whether somebody reads the slot; None: unknown."""
         active = self.facts.get("active")
         return active if isinstance(active, bool) else None
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """Return the WAL it retains; None where unknown, and of a lost slot, which has none."""
+        """Return the WAL that the slot retains; None where unknown, and for a lost slot."""
         return None if self.lost else self.number("retained_wal_bytes")
 
     @property
     def behind_bytes(self) -> int | None:
-        """Return the WAL that its reader has not confirmed; of a physical slot all it retains."""
+        """Return the WAL that the reader has not confirmed; for a physical slot all it retains."""
         if self.lost:
             return None
         return self.number("retained_wal_bytes" if self.physical else "unconfirmed_wal_bytes")
 
     @property
     def reserves_none(self) -> bool:
-        """Whether it retains no WAL yet: a slot that nobody has used."""
+        """Return whether the slot retains no WAL yet, as nobody has used it."""
         return "restart_lsn" in self.facts and self.facts["restart_lsn"] is None
 
     def number(self, name: str) -> int | None:
+        """Return a fact as a whole number; None: unknown."""
         value = self.facts.get(name)
         return int(value) if isinstance(value, int | float) and value is not True else None
 
@@ -86,6 +91,7 @@ class ServerSlot:
         return "" if value is None else str(value)
 
     def moment(self, name: str) -> datetime | None:
+        """Return a fact as a time; None: unknown."""
         try:
             return parse_datetime(self.text(name))
         except ValueError:
@@ -93,6 +99,7 @@ class ServerSlot:
 
 
 def server_slot(watched: WatchedSlot) -> ServerSlot:
+    """Return the stored row of a watched slot as a ``ServerSlot``."""
     return ServerSlot(
         source=watched.source,
         name=watched.name,

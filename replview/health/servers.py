@@ -1,7 +1,7 @@
-"""Sources grouped by the cluster they are databases of, replication pairs tied together.
+"""This module groups sources by cluster and server, and finds the logical pairs between them.
 
-A primary and its standbys share a system identifier; which running server a source leads to is told
-by when that was started.
+A primary and its standbys share a system identifier. The start time of a server tells which of them
+a source connects to.
 """
 
 from collections import defaultdict
@@ -16,58 +16,59 @@ from replview.text.formats import plural, version_words
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """One running server: a primary or a standby."""
+    """A running server: a primary or a standby."""
 
     sources: list[SourceView] = field(default_factory=list)
 
     @property
     def standby(self) -> bool | None:
-        """Whether it is a standby; None where it was never asked."""
+        """Return whether the server is a standby; None: never reached."""
         return self.sources[0].source.in_recovery
 
     @property
     def role(self) -> str:
-        """``primary``, ``standby``, ``not reached yet``."""
+        """Return ``primary``, ``standby`` or ``not reached yet``."""
         if self.standby is None:
             return "not reached yet"
         return "standby" if self.standby else "primary"
 
     @property
     def version(self) -> str:
-        """``PG 18.4``."""
+        """Return ``PG 18.4``."""
         return version_words(self.sources[0].source.server_version)
 
 
 @dataclass(slots=True, kw_only=True)
 class Cluster:
-    """One system identifier: its primary, then its standbys."""
+    """A cluster is all servers with one system identifier: the primary, then its standbys."""
 
-    #: None: not reported, so it stands alone.
+    #: None where it is unknown; the cluster then has one source.
     system_identifier: str | None
     servers: list[Server] = field(default_factory=list)
 
     @property
     def sources(self) -> list[SourceView]:
+        """Return the sources of all servers of the cluster."""
         return [view for server in self.servers for view in server.sources]
 
     @property
     def anchor(self) -> int:
-        """Return a number that no other has, for ids in the page."""
+        """Return a number that is unique among clusters, for ids in the page."""
         return min(view.source.pk for view in self.sources)
 
     @property
     def paired(self) -> bool:
-        """Whether a primary and a standby of it are both known."""
+        """Return whether both a primary and a standby of the cluster are known."""
         return len({server.standby for server in self.servers} - {None}) > 1
 
     @property
     def alone(self) -> bool:
-        """Whether it has one source only, so that nothing is to be grouped."""
+        """Return whether the cluster has only one source, so that the page needs no group."""
         return len(self.sources) == 1
 
     @property
     def words(self) -> str:
-        """``1 primary, 2 standbys``, ``1 primary, 3 databases``."""
+        """Return ``1 primary, 2 standbys, 3 sources``."""
         primaries = sum(1 for server in self.servers if server.standby is False)
         standbys = sum(1 for server in self.servers if server.standby)
         unknown = len(self.servers) - primaries - standbys
@@ -90,13 +91,13 @@ class Feed:
     subscription: str
     #: The source whose database subscribes.
     subscriber: str
-    #: The slot it reads, and where a slot of that name is.
+    #: The slot that the subscription reads, and the source that has it.
     slot: str
     publisher: str
 
 
 def clusters_of(fleet: Fleet) -> list[Cluster]:
-    """Worst first, as the sources are."""
+    """Return the clusters, worst first by the worst source of each."""
     looks = SourceLook.objects.only("source_id", "holders").in_bulk()
     found: dict[Hashable, Cluster] = {}
     for view in fleet.sources:
@@ -111,7 +112,7 @@ def clusters_of(fleet: Fleet) -> list[Cluster]:
 
 
 def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLook]) -> Server:
-    """The running server it leads to; where that is not reported, one of its own."""
+    """Return the server that the source connects to, or a new one where that is unknown."""
     key = server_of(view.source, looks)
     for server in cluster.servers:
         if key is not None and server_of(server.sources[0].source, looks) == key:
@@ -122,8 +123,10 @@ def _server_for(cluster: Cluster, view: SourceView, looks: Mapping[int, SourceLo
 
 
 def feeds_of(fleet: Fleet) -> dict[str, list[Feed]]:
-    """Return logical pairs by the subscriber's and by the publisher's name. Where a subscription
-    reads is not reported (its address is secret): a slot of its name on exactly one other source.
+    """Return the logical pairs, under the subscriber's name and under the publisher's.
+
+    The connection string of a subscription is secret, so the publisher is the only other source
+    that has a slot of the subscription's slot name.
     """
     slots: dict[str, set[str]] = defaultdict(set)
     for view in fleet.views:

@@ -1,6 +1,7 @@
-"""What to do now about a slot: numbered steps, each with SQL or a command to copy.
+"""This module lists what to do about a slot now: steps, each with SQL or a command to copy.
 
-replview runs none of them. Names come from a server: they stand in constants, quoted. Pure.
+replview runs none of them. Names that come from a server are quoted before they enter SQL. The
+functions run no queries.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ _CREATE_AGAIN = "Create it again: a new incarnation begins, and history shows th
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Words, then what is to be run (may be empty), then what is to be known of it."""
+    """A step: words, then the SQL or command to run (may be empty), then a note about it."""
 
     words: str
     run: str
@@ -35,8 +36,9 @@ class Step:
 def steps_of(
     server: ServerSlot, slot: Slot | None, reading: Reading, cause: Cause, now: datetime
 ) -> list[Step]:
-    """Return the steps in the order in which they are to be tried; empty: nothing is to be done.
-    ``cause``: what holds the slot.
+    """Return the steps in the order in which to try them; empty: there is nothing to do.
+
+    ``cause`` is what holds the slot back.
     """
     if server.gone_at is not None:
         return list(_of_gone(server, slot))
@@ -63,7 +65,7 @@ def steps_of(
 
 
 def _pressed(server: ServerSlot, slot: Slot | None, reading: Reading) -> bool:
-    """Whether its retained WAL is worth a thought: a tenth of its limit, or much without one."""
+    """Return whether the slot retains over a tenth of its limit, or over 1 GB without a limit."""
     retained = reading.retained_wal_bytes
     size = limit_of(server.source, slot, reading).size_bytes
     return retained is not None and retained > (size / 10 if size is not None else _GB)
@@ -84,7 +86,7 @@ def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
 
 
 def _create(server: ServerSlot, slot: Slot | None) -> Step:
-    """With the options it had."""
+    """Return the step that creates the slot again with the options that it had."""
     options = [server.facts.get("two_phase") is True, server.facts.get("failover") is True]
     given = [_name(server), string(server.plugin or "pgoutput").lstrip()]
     if any(options):
@@ -98,7 +100,7 @@ def _create(server: ServerSlot, slot: Slot | None) -> Step:
 
 
 def _of_holder(server: ServerSlot, cause: Cause, now: datetime, *, pressed: bool) -> Iterator[Step]:
-    """End the transaction that holds it, where it has been open for long or WAL is short."""
+    """Yield how to end the transaction that holds the slot, if it is long open or WAL is short."""
     holder = cause.holder
     much = (server.retained_wal_bytes or 0) >= BEHIND_BYTES and cause.held_for(now) > LONG
     if holder is None or not (much or pressed) or not holder.ends:
@@ -125,7 +127,7 @@ def _restart(server: ServerSlot, slot: Slot | None) -> Step:
 
 
 def _win_time(server: ServerSlot, limit: WalLimit) -> Step:
-    """Raise the limit that is reached first: the server's, or that of our own slot."""
+    """Return the step that raises the limit that is reached first: the server's or our budget."""
     if limit.size_bytes is None:
         return Step("", "")
     size = _gigabytes(2 * limit.size_bytes)
@@ -166,6 +168,7 @@ def _command(verb: str, server: ServerSlot) -> str:
 
 
 def drop_statement(server: ServerSlot) -> str:
+    """Return the SQL that drops the slot."""
     return f"SELECT pg_drop_replication_slot(\n  {_name(server)});"
 
 
@@ -174,5 +177,5 @@ def _name(server: ServerSlot) -> str:
 
 
 def _gigabytes(size: int) -> str:
-    """As the setting takes it: ``128GB``, ``512MB``."""
+    """Return a size as settings take it: ``128GB``, ``512MB``."""
     return f"{size // _GB}GB" if size >= _GB and size % _GB == 0 else f"{max(size >> 20, 1)}MB"

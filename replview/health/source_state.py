@@ -1,4 +1,7 @@
-"""What a source said when last looked at: is a transaction still there, who runs it, how old."""
+"""This module answers from the last sample of a source which transactions are open there.
+
+It also says who runs them, and how old their xids are.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,25 +13,25 @@ from replview.store.instance_settings import read_number
 from replview.store.models import SourceLook, Transaction
 
 _XIDS = 1 << 32
-#: So many looks may be missed before the last one is of the past.
+#: Number of samples that may be missed before the last one is too old.
 _LOOKS_MISSED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnSource:
-    """Whether a transaction is still open on its source, as far as the last look tells."""
+    """The answer whether a transaction is still open on its source, from the last sample."""
 
-    #: ``yes``, ``gone``, ``later`` (begun after the look) or ``unknown``.
+    #: ``yes``, ``gone``, ``later`` (started after the sample) or ``unknown``.
     word: str
-    #: Why it is unknown.
+    #: The reason for ``unknown`` or ``later``, and for ``gone`` how the transaction ended.
     reason: str = ""
-    #: Its row of pg_prepared_xacts or pg_stat_activity, as sampled.
+    #: The sampled row of pg_prepared_xacts or pg_stat_activity.
     found: dict[str, Any] | None = None
     looked_at: datetime | None = None
 
 
 class SourceState:
-    """A ``SourceLook`` made ready to be asked; one that is missing knows nothing."""
+    """A ``SourceLook`` indexed for questions; without one, every answer is unknown."""
 
     def __init__(self, look: SourceLook | None, now: datetime) -> None:
         self.looked_at = look.looked_at if look else None
@@ -43,12 +46,12 @@ class SourceState:
 
     @property
     def slots(self) -> dict[str, dict[str, Any]]:
-        """Of each slot what it keeps; empty where unknown."""
+        """Return what each slot retains, by name; empty where unknown."""
         return self.holders.get("slots") or {}
 
     @property
     def logical_slots(self) -> int:
-        """How many logical slots keep WAL there."""
+        """Return the number of logical slots that retain WAL on the source."""
         rows = self.slots.values()
         return sum(
             row.get("slot_type") == "logical" and bool(row.get("restart_lsn")) for row in rows
@@ -56,25 +59,25 @@ class SourceState:
 
     @property
     def running_cut(self) -> bool:
-        """Whether there may be more sessions than were read."""
+        """Return whether there may be more sessions than were read."""
         return len(self.running or ()) >= RUNNING_LIMIT
 
     def age_of(self, xid: int | None) -> int | None:
-        """How many transactions began since this one; None where not known."""
+        """Return how many transactions began since this xid; None where unknown."""
         following = self.holders.get("next_xid")
         if xid is None or following is None:
             return None
         age: int = (following - xid) % _XIDS
-        # Begun since the look: as young as can be, not as old.
+        # An xid that was assigned after the sample is the youngest, not the oldest.
         return age if age < _XIDS // 2 else 0
 
     def waiting_for(self, xid: int | None) -> int | None:
-        """How many sessions wait for it; None where this role may not see them."""
+        """Return how many sessions wait for this xid; None where the role may not see them."""
         waiting = self.holders.get("waiting")
         return None if waiting is None or xid is None else int(waiting.get(str(xid), 0))
 
     def of(self, row: Transaction) -> OnSource:
-        """Whether this transaction is still open on the source."""
+        """Return whether this transaction is still open on the source."""
         if row.state == Transaction.State.PREPARED:
             return self._of_prepared(row)
         return self._of_running(row)
@@ -110,8 +113,9 @@ class SourceState:
 
 
 def stale_after() -> timedelta:
-    """Return how old a look may be and still be of the present, also where ``sampling.seconds``
-    sets looks far apart.
+    """Return how old a sample of a source may be and still describe the present.
+
+    This exceeds ``STALE_AFTER`` where ``sampling.seconds`` sets a long interval.
     """
     every = read_number("sampling.seconds", 5, least=1, most=3600)
     return max(STALE_AFTER, timedelta(seconds=_LOOKS_MISSED * every))

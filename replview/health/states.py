@@ -1,16 +1,19 @@
-"""The five words of health, and what they are derived from (``health.findings``). No queries."""
+"""This module defines the five levels of health and the data that they are derived from.
+
+``health.findings`` derives them. The functions run no queries.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-#: Samples are taken every few seconds: an older one is the past, not the present.
+#: Samples are taken every few seconds; an older one does not describe the present.
 STALE_AFTER = timedelta(seconds=30)
 
 
 class Level(StrEnum):
-    """Worst first; the values are the names in CSS."""
+    """A level of health, worst first; the values are names of CSS classes."""
 
     NOW = "now"
     LOOK = "look"
@@ -20,11 +23,12 @@ class Level(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the worst."""
+        """Return the order of the level, 0 for the worst."""
         return _RANKS[self]
 
     @property
     def word(self) -> str:
+        """Return the level in words."""
         return WORDS[self]
 
 
@@ -41,10 +45,10 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the samples say of a slot; None is unknown."""
+    """A reading is what the samples say of a slot; None is unknown."""
 
     sampled_at: datetime | None = None
-    #: Of a lost slot None: it retains nothing, and is not caught up either.
+    #: None for a lost slot too: it retains nothing, and is not caught up either.
     retained_wal_bytes: int | None = None
     unconfirmed_wal_bytes: int | None = None
     safe_wal_bytes: int | None = None
@@ -54,29 +58,30 @@ class Reading:
     #: Since when nobody has read it, as the server counts for ``idle_replication_slot_timeout``;
     #: None: somebody reads it, the timeout does not hold for it, or this is unknown.
     idle_since: datetime | None = None
-    #: In transactions: how old the oldest is of which the slot keeps rows from vacuum.
+    #: Age in transactions of the oldest deleted rows that the slot keeps from vacuum.
     xmin_age: int | None = None
-    #: The first look that did not find it on its server.
+    #: The time of the first sample that did not find the slot on its server.
     gone_at: datetime | None = None
-    #: How fast retained WAL grows, and the slowest and fastest it may: ``conditions.growth_of``.
+    #: Growth of retained WAL, and the slowest and fastest estimate (``conditions.growth_of``).
     growth_bytes_per_second: float | None = None
     growth_between: tuple[float, float] | None = None
-    #: How fast what is unconfirmed has grown over the last minute; negative: it is read
-    #: faster than it is written.
+    #: Growth of unconfirmed WAL over the last minute; negative: WAL is read faster than it is
+    #: written.
     behind_growth_bytes_per_second: float | None = None
-    #: How fast the source has written WAL over the last minutes.
+    #: Rate at which the source has written WAL over the last minutes.
     wal_bytes_per_second: float | None = None
     transactions_per_second: float | None = None
-    #: From the commit on the source to stored, over the last transactions.
+    #: Time from the commit on the source until stored, over the last transactions.
     stored_after_p50_us: float | None = None
     stored_after_p99_us: float | None = None
 
     @property
     def lost(self) -> str:
-        """Why it can never be read again; empty: it can, as far as is known."""
+        """Return why the slot can never be read again; empty: it can, as far as is known."""
         return self.invalidated or ("lost" if self.wal_status == "lost" else "")
 
     def fresh(self, now: datetime) -> bool:
+        """Return whether the last sample is recent."""
         return self.sampled_at is not None and now - self.sampled_at < STALE_AFTER
 
 
@@ -90,26 +95,26 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """A state, its cause and the next step, each a plain sentence."""
+    """A finding: a level, its cause and the next step, each a plain sentence."""
 
     level: Level
     title: str
     cause: str = ""
     next_step: str = ""
-    #: Until the source removes WAL which the slot needs.
+    #: Estimated seconds until the slot is lost; None: unknown, or no loss is in sight.
     loss_seconds: float | None = None
-    #: ``25 min to 46 min``; empty where there is none to say.
+    #: ``25 min to 46 min``; empty where the estimate has no span.
     loss_span: str = ""
-    #: The limit that is reached first: ``idle_replication_slot_timeout``; empty: none in sight.
+    #: The limit that is reached first, such as ``idle_replication_slot_timeout``; empty: none.
     loss_by: str = ""
 
 
 def worst(findings: Iterable[Health]) -> Health:
-    """The first of the worst level, the one that is lost soonest before the others."""
+    """Return the first finding of the worst level; within a level, the one that is lost soonest."""
     return min(findings, key=urgency)
 
 
 def urgency(health: Health) -> tuple[int, float]:
-    """Sorts the worst first."""
+    """Return a sort key that puts the worst first."""
     loss = health.loss_seconds
     return health.level.rank, 1e18 if loss is None else loss

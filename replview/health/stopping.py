@@ -1,4 +1,4 @@
-"""What ends a slot once its receiver is stopped, and which limit comes first."""
+"""This module says what ends a slot once its receiver is stopped, and which limit comes first."""
 
 import math
 from dataclasses import dataclass
@@ -26,16 +26,17 @@ _GAP = "and the record has a gap"
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A limit that a stopped slot comes to; ``seconds`` infinite: not in sight, None: unknown."""
+    """A limit that ends a stopped slot.
+
+    ``seconds`` is infinite where the limit is not in sight, and None where it is unknown.
+    """
 
     sentence: str
     seconds: float | None
 
 
 def limits_once_stopped(slot: Slot, now: datetime | None = None) -> tuple[str, ...]:
-    """Return a sentence for each limit of a slot that nobody reads from now on, the limit that is
-    reached first before the others.
-    """
+    """Return a sentence for each limit of a slot that nobody will read, soonest first."""
     at = now or timezone.now()
     reading = _reading(slot, at)
     ends = [*_by_idle(slot.source), *_by_wal(slot, reading)]
@@ -52,7 +53,7 @@ def limits_once_stopped(slot: Slot, now: datetime | None = None) -> tuple[str, .
 
 
 def _reading(slot: Slot, now: datetime) -> Reading:
-    """Return what is known of the slot now, growing as fast as its source writes WAL."""
+    """Return what is known of the slot, with growth as fast as its source writes WAL."""
     watched = WatchedSlot.objects.select_related("source").filter(slot=slot, gone_at=None).first()
     if watched is None:
         return Reading()
@@ -70,7 +71,7 @@ def _by_idle(source: Source) -> list[End]:
 
 
 def _by_wal(slot: Slot, reading: Reading) -> list[End]:
-    """Return the limits on what the slot retains, with the time until each is reached."""
+    """Return the limits on retained WAL, with the time until each is reached."""
     ends = []
     size = slot.source.max_slot_wal_keep_bytes
     if size is not None and size >= 0:
@@ -101,7 +102,7 @@ def _in_words(seconds: float | None) -> str:
 
 
 def _unlimited(slot: Slot) -> tuple[str, ...]:
-    """Say that nothing ends the slot, or that this is unknown; nothing where a limit is known."""
+    """Return a sentence if nothing limits the slot, or if that is unknown."""
     size, budget = slot.source.max_slot_wal_keep_bytes, slot.wal_budget_bytes
     dropped = budget is not None and slot.protect == Slot.Protect.DATABASE
     if dropped or idle_timeout(slot.source) is not None:

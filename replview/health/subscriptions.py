@@ -1,4 +1,4 @@
-"""The subscriptions of sources: whether their workers run, how far they are, what went wrong."""
+"""This module decides the health of subscriptions: workers, progress and errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +13,17 @@ from replview.store.models import Source, WatchedSubscription
 from replview.store.read.sql_text import identifier
 from replview.text.formats import age_words, bytes_words, plural
 
-#: A walsender speaks up at least twice in its wal_sender_timeout, which is a minute by default.
+#: A walsender sends at least two messages in each wal_sender_timeout, a minute by default.
 SILENT_AFTER = timedelta(minutes=2)
-#: A worker that fails is started anew after wal_retrieve_retry_interval, five seconds by default.
+#: A worker that fails restarts after wal_retrieve_retry_interval, five seconds by default.
 FAILING_FOR = timedelta(minutes=1)
 _BEHIND_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionView:
+    """A subscription with its health, positions and errors, as pages show it."""
+
     source: Source
     name: str
     slot_name: str
@@ -29,14 +31,15 @@ class SubscriptionView:
     health: Health
     received_lsn: str
     confirmed_lsn: str
-    #: Errors and conflicts as one short text each; empty: not reported.
+    #: Errors and conflicts, each as one short text; empty: not reported.
     errors: str
     conflicts: str
-    #: What mends it; empty: nothing is to be done, or nobody can say.
+    #: The SQL that repairs the subscription; empty: none, or unknown.
     run: str = ""
 
     @property
     def level(self) -> Level:
+        """Return the level of the subscription's health."""
         return self.health.level
 
 
@@ -48,6 +51,7 @@ def read_subscriptions(sources: Mapping[int, Source], now: datetime) -> list[Sub
 
 
 def view_of(source: Source, row: WatchedSubscription, now: datetime) -> SubscriptionView:
+    """Return the view of one subscription from its sampled facts."""
     facts: dict[str, Any] = row.facts if isinstance(row.facts, dict) else {}
     health, run = _health(row.name, facts, row.last_seen_at, now)
     publications = facts.get("subpublications")
@@ -62,7 +66,7 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
         health=health,
         received_lsn=str(facts.get("received_lsn") or ""),
         confirmed_lsn=str(facts.get("latest_end_lsn") or ""),
-        # Of applying and of copying tables, since its statistics were reset.
+        # Errors of applying and of copying tables, since the statistics were reset.
         errors=(_counted(facts) or "none") if counts_known else "",
         conflicts=_conflicts(facts),
         run=run,
@@ -72,14 +76,14 @@ def view_of(source: Source, row: WatchedSubscription, now: datetime) -> Subscrip
 def _health(
     name: str, facts: Mapping[str, object], seen_at: datetime, now: datetime
 ) -> tuple[Health, str]:
-    """The state, and what is to be run."""
+    """Return the health of the subscription, and the SQL that repairs it, if any."""
     if now - seen_at > STALE_AFTER:
         title = f"Unknown for {age_words(now - seen_at)}."
         return Health(level=Level.UNKNOWN, title=title, cause="The source did not tell since."), ""
     if facts.get("subenabled") is False:
         why = ""
         if facts.get("subdisableonerr") is True and (errors := _counted(facts)):
-            # As far as can be told.
+            # The server does not report why a subscription is disabled: this is likely.
             why = f"It is disabled on an error (disable_on_error), and had {errors}. "
         return Health(
             level=Level.LOOK,
@@ -100,7 +104,7 @@ def _health(
 
 
 def _failing(facts: Mapping[str, object], now: datetime) -> Health | None:
-    """Whether it failed lately, though its worker may be up again for the next try."""
+    """Return a finding if the worker failed lately, even if it runs again for the next try."""
     failed = _moment(facts.get("failed_at"))
     if failed is None or now - failed > FAILING_FOR:
         return None
@@ -132,7 +136,7 @@ def _running(facts: Mapping[str, object], now: datetime) -> Health:
 
 
 def _to_confirm(facts: Mapping[str, object]) -> int | None:
-    """What was received and is not yet reported to the publisher as applied."""
+    """Return the WAL that was received and is not yet reported to the publisher as applied."""
     received, reported = facts.get("received_lsn"), facts.get("latest_end_lsn")
     if not received or not reported:
         return None
@@ -143,7 +147,7 @@ def _to_confirm(facts: Mapping[str, object]) -> int | None:
 
 
 def _counted(facts: Mapping[str, object]) -> str:
-    """``3 apply errors``; empty: none, or not reported."""
+    """Return ``3 apply errors``; empty: none, or not reported."""
     counts = {what: facts.get(f"{what}_error_count") for what in ("apply", "sync")}
     return ", ".join(
         plural(count, f"{what} error")
@@ -153,7 +157,7 @@ def _counted(facts: Mapping[str, object]) -> str:
 
 
 def _conflicts(facts: Mapping[str, object]) -> str:
-    """By kind, of 18 and later: ``3 insert exists``."""
+    """Return the conflicts by kind, which 18 and later report: ``3 insert exists``."""
     conflicts = {name: value for name, value in facts.items() if name.startswith("confl_")}
     words = [
         f"{value:,} {name.removeprefix('confl_').replace('_', ' ')}"

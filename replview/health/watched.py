@@ -1,4 +1,4 @@
-"""Every slot of every source as its server last reported it, in one query however many they are."""
+"""This module reads every slot of every source as its server last reported it, in one query."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from replview.store.same_server import server_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherView:
-    """A slot that replview only watches, and what is to be said of it."""
+    """A slot that replview only watches, with its reading and its health."""
 
     #: The id of its samples.
     watched_id: int
@@ -34,44 +34,52 @@ class OtherView:
 
     @property
     def name(self) -> str:
+        """Return the slot's name without its source."""
         return self.server.name
 
     @property
     def full_name(self) -> str:
+        """Return ``source/slot``."""
         return f"{self.server.source.name}/{self.server.name}"
 
     @property
     def url(self) -> str:
+        """Return the address of the slot's page."""
         return reverse("slot", args=[self.server.source.name, self.server.name])
 
     @property
     def level(self) -> Level:
+        """Return the level of the slot's health."""
         return self.health.level
 
     @property
     def lost(self) -> str:
-        """Return why it can never be read again; empty where it can."""
+        """Return why the slot can never be read again; empty where it can."""
         return self.reading.lost
 
     @property
     def present_known(self) -> bool:
-        """Whether its facts are recent enough to be of the present."""
+        """Return whether the facts are recent enough to describe the present."""
         return self.health.level != Level.UNKNOWN or self.reading.retained_wal_bytes is not None
 
     @property
     def retained_wal_bytes(self) -> int | None:
-        """Return it as of now; None when it is unknown, or the slot is lost."""
+        """Return the WAL retained now; None when it is unknown, or the slot is lost."""
         return self.reading.retained_wal_bytes
 
     @property
     def query(self) -> str:
-        """For addresses that take ``slot=``."""
+        """Return the query string for addresses that take ``slot=``."""
         return f"slot={quote(self.full_name, safe='/')}"
 
 
 @dataclass(slots=True)
 class Watched:
-    """What servers reported: of ours by ``Slot.pk``, of others by ``Source.pk``, worst first."""
+    """All slots that servers reported.
+
+    ``ours`` are by ``Slot.pk``, ``paces`` by the id of the samples, ``others`` by ``Source.pk``,
+    worst first.
+    """
 
     ours: dict[int, ServerSlot] = field(default_factory=dict)
     paces: dict[int, Pace] = field(default_factory=dict)
@@ -79,7 +87,7 @@ class Watched:
 
 
 class Causes:
-    """What holds slots; what sources said of their transactions is read once, if it is needed."""
+    """The causes that hold slots back; samples of sources are read once, and only if needed."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -89,7 +97,7 @@ class Causes:
         return SourceLook.objects.in_bulk()
 
     def of(self, server: ServerSlot | None, reading: Reading, slot: Slot | None) -> Cause | None:
-        """Return what holds the slot; None: its reader, or nothing, holds what it retains."""
+        """Return what holds the slot back; None: its reader, or nothing."""
         if server is None or not held_by_other(server.source, reading, slot):
             return None
         state = SourceState(self._looks.get(server.source.pk), self._now)
@@ -99,9 +107,10 @@ class Causes:
 def read_watched(
     sources: Mapping[int, Source], paces: Mapping[int, Pace], now: datetime, causes: Causes
 ) -> Watched:
-    """All slots that are there, and ours also where they are gone; ``paces`` by their ids.
+    """Return all slots that are on their servers, and also our own slots that are gone.
 
-    One of ours that another source of the same server leads to is no other's there.
+    ``paces`` are the rates by the id of the samples. A slot of ours is left out under another
+    source that connects to the same server.
     """
     found = Watched(paces=dict(paces))
     rows = list(WatchedSlot.objects.filter(Q(gone_at=None) | Q(slot__isnull=False)))
@@ -122,8 +131,9 @@ def read_watched(
 
 
 def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
-    """Those that are slots of ours as another source of the same server names them, also of one
-    that whoever asks does not see.
+    """Return the ids of rows that repeat a slot of ours under another source of the same server.
+
+    Our slots count here even where the user may not see their source.
     """
     others = [row for row in rows if not row.slot_id and row.source.system_identifier]
     if not others:
@@ -149,6 +159,7 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
 
 
 def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> OtherView:
+    """Return the view of a slot that replview only watches."""
     server = server_slot(row)
     reading = reading_of(server, pace, now)
     health = watched_health(server, reading, now, causes.of(server, reading, None))
@@ -156,7 +167,10 @@ def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> O
 
 
 def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
-    """What is known of its WAL now; of one not seen lately nothing but that it is lost."""
+    """Return the reading of a slot from what its server reported and from its rates.
+
+    Where the report is not recent, only whether the slot is lost or gone is known.
+    """
     if not server.fresh(now):
         return Reading(sampled_at=server.seen_at, invalidated=server.lost, gone_at=server.gone_at)
     return Reading(
@@ -177,7 +191,7 @@ def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
 
 
 def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
-    """What samples say of a slot of ours, with what its server reported last."""
+    """Return the reading of a slot of ours: its samples, with what the server reported last."""
     server, pace = watched.ours.get(slot.pk), watched.paces.get(slot.pk, Pace())
     invalidated = server.lost if server is not None else ""
     lost = invalidated or reading.lost
