@@ -1,1 +1,1 @@
-"""Reading a source: named SQL over its catalogs, its rows as frozen dataclasses."""
+"""This package reads a source: named SQL over its catalogs, with rows as frozen dataclasses."""

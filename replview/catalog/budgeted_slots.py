@@ -1,4 +1,4 @@
-"""A slot with a WAL budget: what it retains, and the drop at the budget."""
+"""This module measures the WAL that a slot with a budget retains, and drops it at the budget."""
 
 # ruff: noqa: S608 (SQL put together from constants)
 
@@ -8,10 +8,10 @@ from typing import Any, LiteralString
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection, Query
 
-# Only a logical slot of this database and plugin that retains WAL is found: not one that is lost
-# (which retains nothing), not one synchronized from a primary (which its primary's slot keeps).
-# ``to_jsonb`` for columns that not every version has. OFFSET: measured before anything is dropped,
-# whatever the planner thinks.
+# Finds only a logical slot of this database and plugin that retains WAL: not one that is lost
+# (which retains nothing), not one synchronized from a primary (whose slot retains the WAL).
+# ``to_jsonb`` reads columns that not every version has. OFFSET 0 keeps the planner from moving the
+# measurement after the drop.
 _SLOT: LiteralString = """
     WITH position AS (
         SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
@@ -57,7 +57,7 @@ READER_ENDED = Query(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedSlot:
-    """A slot that is there and retains WAL."""
+    """A slot that exists and retains WAL."""
 
     active: bool
     active_pid: int | None
@@ -67,16 +67,16 @@ class BudgetedSlot:
 
 
 def read_budgeted(connection: Connection, slot_name: str, *, plugin: str) -> BudgetedSlot | None:
-    """The slot now; None where there is nothing of the kind to be dropped."""
+    """Return the slot as it is now; None where there is no slot that could be dropped."""
     return _first(MEASURED.rows(connection, slot_name, plugin))
 
 
 def drop_over_budget(
     connection: Connection, slot_name: str, *, plugin: str, budget_bytes: int
 ) -> BudgetedSlot | None:
-    """Drop it if nobody reads it and it still is over its budget; None: it was not dropped.
+    """Drop the slot if nobody reads it and it is over its budget; None: it was not dropped.
 
-    Raises ``psycopg.Error`` (``ObjectInUse`` where a reader came in between).
+    Raises ``psycopg.Error`` (``ObjectInUse`` if a reader connected in between).
     """
     return _first(DROPPED.rows(connection, slot_name, plugin, budget_bytes))
 

@@ -1,4 +1,4 @@
-"""A server's last checkpoint."""
+"""This module reads when a server's last checkpoint began."""
 
 import datetime as dt
 
@@ -21,13 +21,15 @@ LAST = Query(
 
 
 def may_read_checkpoints(connection: Connection) -> bool:
+    """Return whether the role may call ``pg_control_checkpoint()``."""
     return bool(MAY_READ.row(connection)["may"])
 
 
 def read_last_checkpoint(connection: Connection) -> dt.datetime | None:
-    """When it began; None where it is refused all the same (a managed service)."""
+    """Return when the last checkpoint began; None where the server refuses to say."""
     try:
         began_at: dt.datetime | None = LAST.row(connection)["began_at"]
     except (psycopg.ProgrammingError, psycopg.errors.InternalError):
-        return None  # refused, or the file was being written (its checksum did not match)
+        # A managed service refuses it, or the file was being written (its checksum is wrong).
+        return None
     return began_at

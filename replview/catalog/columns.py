@@ -1,4 +1,4 @@
-"""Columns and types as SQL writes them, and what a server says of its users' own types."""
+"""This module reads columns and types as SQL writes them, and user-defined types."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from replview.catalog.connections import Connection, Query
 
-#: Below it are types of the server's own, which stay what they are (FirstGenbkiObjectId).
+#: Types with a lower oid are the same on every server (FirstGenbkiObjectId).
 FIRST_MADE_OID = 10_000
 FORMAT_TYPES = Query(
     name="format_types",
@@ -70,7 +70,7 @@ USER_TYPES = Query(
 def format_types(
     connection: Connection, wanted: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], str]:
-    """``{(oid, typmod): name}``; oids the server does not know are left out."""
+    """Return ``{(oid, typmod): name}``; oids that the server does not know are left out."""
     pairs = sorted(set(wanted))
     rows = FORMAT_TYPES.rows(connection, [p[0] for p in pairs], [p[1] for p in pairs])
     return {(row["oid"], row["typmod"]): row["name"] for row in rows if row["name"] != "???"}
@@ -78,12 +78,14 @@ def format_types(
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
+    """A column with its type as SQL writes it."""
+
     name: str
     type_name: str
 
 
 def read_columns(connection: Connection, oids: Iterable[int]) -> dict[int, list[ColumnFacts]]:
-    """``{table's oid: columns in their order}``."""
+    """Return ``{table's oid: columns in their order}``."""
     found: dict[int, list[ColumnFacts]] = {}
     for row in TABLE_COLUMNS.rows(connection, list(oids)):
         found.setdefault(row["oid"], []).append(ColumnFacts(row["name"], row["type_name"]))
@@ -91,9 +93,10 @@ def read_columns(connection: Connection, oids: Iterable[int]) -> dict[int, list[
 
 
 def type_bases(connection: Connection, oids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """What types that are not built in are over in the end: ``{oid: {"oid", "name", "typmod",
-    "array", "labels"}}``. ``array``: it is one of such; ``labels``: an enum's in their order, else
-    None.
+    """Return the base types of types that are not built in, by oid.
+
+    Each value has ``oid``, ``name``, ``typmod``, ``array`` (True for an array of the base type),
+    and ``labels`` (the labels of an enum in their order, else None).
     """
     wanted = sorted({oid for oid in oids if oid >= FIRST_MADE_OID})
     rows = TYPE_BASES.rows(connection, wanted) if wanted else []
@@ -105,14 +108,16 @@ Kind = Literal["enum", "domain", "array", "composite", "range", "multirange"]
 
 @dataclass(frozen=True, slots=True)
 class UserTypeFacts:
+    """A user-defined type and the type that it is based on."""
+
     oid: int
     kind: Kind
-    #: What a domain, array or range is over; 0 for the others.
+    #: The base type of a domain, array or range; 0 for the other kinds.
     over_oid: int
 
 
 def read_user_types(connection: Connection) -> list[UserTypeFacts]:
-    """All types that are not built in; empty before 14, where no stream is binary."""
+    """Return all types that are not built in; empty before 14, where no stream is binary."""
     if connection.info.server_version < 140000:
         return []
     rows = USER_TYPES.rows(connection)

@@ -1,7 +1,7 @@
-"""Connections to sources that are kept between looks: opening one costs more than a look.
+"""This module keeps connections to sources open, because opening one costs more than a sample.
 
-Each keeps what seldom changes: the server's facts, which columns may be read, and the size of the
-WAL directory, which is asked for less often than the rest.
+Each keeps what seldom changes: the server's facts, which columns the role may read, and the size of
+the WAL directory, which is read less often than the rest.
 """
 
 import threading
@@ -21,12 +21,12 @@ _NOT_PREPARED = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.Duplicat
 
 @dataclass(slots=True)
 class Kept:
-    """One connection with what was asked on it; new with every connection."""
+    """A connection and the answers that were read on it; a new connection starts without any."""
 
     connection: Connection
     conninfo: str
     facts: ServerFacts | None = None
-    #: ``time.monotonic()`` of the last time each was asked.
+    #: ``time.monotonic()`` when the facts were read.
     facts_at: float = 0.0
     subscription_columns: list[str] = field(default_factory=list)
     may_list_wal: bool = False
@@ -36,11 +36,11 @@ class Kept:
 
 
 class KeptConnections:
-    """At most one a source; a source is looked at by one thread at a time."""
+    """At most one connection for each source; only one thread samples a source at a time."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Kept] = {}
-        #: Sources whose connections turned out not to keep what was prepared on them.
+        #: Sources whose connections lost prepared statements.
         self._unprepared: set[int] = set()
         self._lock = threading.Lock()
 
@@ -52,8 +52,10 @@ class KeptConnections:
         *,
         deadline_seconds: float,
     ) -> Answer:
-        """What the source answers; raises ``SourceProblem``. A kept connection that turns out to
-        be dead is opened anew once; one that does not answer in time is given up.
+        """Return the answer of the source to ``question``. Raises ``SourceProblem``.
+
+        A kept connection that turns out to be closed is reopened once. A connection that does not
+        answer in time is closed.
         """
         try:
             kept = self._take(source_id, conninfo)
@@ -61,7 +63,7 @@ class KeptConnections:
                 try:
                     return self._asked(source_id, kept, question, deadline_seconds)
                 except _NOT_PREPARED:
-                    # A pooler we did not notice.
+                    # There is a pooler that was not detected.
                     self._unprepared.add(source_id)
                 except _Ended:
                     pass
@@ -76,7 +78,7 @@ class KeptConnections:
             raise explain(error, conninfo) from None
 
     def close_others(self, source_ids: Iterable[int]) -> None:
-        """Close what belongs to sources that are no more; none of them is being asked."""
+        """Close the connections of all sources but these; nothing may be asking them."""
         wanted = set(source_ids)
         with self._lock:
             gone = [self._kept.pop(key) for key in list(self._kept) if key not in wanted]
@@ -84,11 +86,11 @@ class KeptConnections:
             kept.connection.close()
 
     def close(self) -> None:
-        """Close all that nobody is asking at this moment."""
+        """Close all connections that no thread is using."""
         self.close_others(())
 
     def _take(self, source_id: int, conninfo: str) -> Kept | None:
-        """The connection, now the caller's; None where there is none to this address."""
+        """Remove and return the connection; None where there is none to this address."""
         with self._lock:
             kept = self._kept.pop(source_id, None)
         if kept is not None and (kept.conninfo != conninfo or kept.connection.closed):
@@ -103,7 +105,7 @@ class KeptConnections:
         question: Callable[[Kept], Answer],
         deadline_seconds: float,
     ) -> Answer:
-        """Ask, and keep the connection if all went well."""
+        """Return the answer, and keep the connection if there was no error."""
         try:
             with cut_after(deadline_seconds, kept.connection) as was_cut:
                 answer = question(kept)
@@ -125,7 +127,7 @@ class KeptConnections:
 
 
 class _Ended(Exception):
-    """The other side had closed the connection."""
+    """The other side closed the connection."""
 
     def __init__(self, error: psycopg.OperationalError) -> None:
         super().__init__(str(error))

@@ -1,9 +1,10 @@
-"""Connections to a source: short to open, bounded in every statement, read-only unless asked; and
-the queries that are read through them.
+"""This module opens connections to a source, and defines the queries that are read through them.
 
-Everything is set by SQL after connecting rather than by libpq's ``options``, which a pooler such
-as PgBouncer refuses; behind a pooler, in each transaction anew (``pooled``). ``search_path`` is
-emptied, so nothing a source's users define can be called in place of PostgreSQL's own.
+Connections open quickly, every statement has a time limit, and they are read-only unless asked
+otherwise. All settings are made by SQL after connecting, not by libpq's ``options``, which a pooler
+such as PgBouncer refuses. Behind a pooler they are made again in each transaction
+(``pool_safely``). ``search_path`` is set to ``pg_catalog``, so that nothing that a source's users
+define can be called in place of PostgreSQL's own.
 """
 
 import socket
@@ -28,7 +29,7 @@ CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_MS = 5000
 LOCK_TIMEOUT_MS = 5000
 
-#: What is read as text is written so, however server, database and role are set.
+#: Settings that fix the text format of values, whatever server, database and role set.
 _TEXT = {
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
@@ -50,7 +51,7 @@ def connect(
     connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS,
     wait_for_locks: bool = False,
 ) -> Connection:
-    """An autocommit connection to a source. Raises ``psycopg.Error``; see ``problems``."""
+    """Open an autocommit connection to a source. Raises ``psycopg.Error``; see ``problems``."""
     connection = _open(conninfo, connect_timeout_seconds)
     try:
         _bind(connection, read_only, statement_timeout_ms, wait_for_locks)
@@ -61,17 +62,21 @@ def connect(
 
 
 def connect_replication(conninfo: str) -> Connection:
-    """A walsender session on the DSN's database: only the simple protocol, only autocommit."""
+    """Open a walsender session on the DSN's database.
+
+    Such a session has only the simple protocol and only autocommit.
+    """
     parameters = _bounded(conninfo, CONNECT_TIMEOUT_SECONDS)
     return _connected(libpq.make_conninfo(parameters, replication="database"))
 
 
 @contextmanager
 def connected(conninfo: str, *, deadline_seconds: float = 10.0) -> Iterator[Connection]:
-    """A read-only connection that is cut when the deadline passes.
+    """Yield a read-only connection that is cut when the deadline passes.
 
-    A frozen host neither answers nor closes, and no server-side timeout helps against it: then the
-    socket is shut down under the waiting query, which fails with ``OperationalError``.
+    A frozen host neither answers nor closes the connection, and no server-side timeout helps
+    against it. So the socket is shut down under the waiting query, which fails with
+    ``OperationalError``.
     """
     connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
     try:
@@ -83,10 +88,10 @@ def connected(conninfo: str, *, deadline_seconds: float = 10.0) -> Iterator[Conn
 
 
 def open_reading(conninfo: str, *, deadline_seconds: float, prepare: bool) -> Connection:
-    """A read-only connection to be kept. Raises ``psycopg.Error``.
+    """Open a read-only connection that the caller keeps. Raises ``psycopg.Error``.
 
-    ``prepare``: plan each statement once, unless a pooler stands between, where the next statement
-    may meet another server connection.
+    ``prepare`` plans each statement once. A pooler rules that out, as it may run the next statement
+    on another server connection.
     """
     connection = _open(conninfo, CONNECT_TIMEOUT_SECONDS)
     try:
@@ -102,8 +107,10 @@ def open_reading(conninfo: str, *, deadline_seconds: float, prepare: bool) -> Co
 
 @contextmanager
 def cut_after(seconds: float, connection: Connection) -> Iterator[threading.Event]:
-    """Shut a connection's socket down if the block takes longer: whatever waits for an answer
-    there fails with ``OperationalError``. Yields what is set when that was done.
+    """Shut a connection's socket down if the block takes longer than ``seconds``.
+
+    Whatever waits for an answer there fails with ``OperationalError``. Yields an event that is set
+    when the socket was shut down.
     """
     was_cut = threading.Event()
 
@@ -118,7 +125,8 @@ def cut_after(seconds: float, connection: Connection) -> Iterator[threading.Even
         yield was_cut
     finally:
         watch.cancel()
-        watch.join()  # or it might shut down whatever gets the same descriptor next
+        # Without this, the timer might shut down the next socket with the same descriptor.
+        watch.join()
 
 
 def _open(conninfo: str, connect_timeout_seconds: int) -> Connection:
@@ -129,14 +137,14 @@ def _connected(conninfo: str) -> Connection:
     try:
         return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except UnicodeError:
-        # Python cannot ask for it: an empty label (a..b), or one of more than 63 bytes.
+        # Python cannot encode the name: a label is empty (a..b), or has more than 63 bytes.
         raise psycopg.OperationalError("could not translate host name: it is none") from None
 
 
 def _bind(
     connection: Connection, read_only: bool, statement_timeout_ms: int, wait_for_locks: bool = False
 ) -> None:
-    """Bound every statement that follows."""
+    """Set time limits, access mode and text formats for every statement that follows."""
     lock_timeout_ms = 0 if wait_for_locks else LOCK_TIMEOUT_MS
     wanted = {
         **_TEXT,
@@ -155,14 +163,14 @@ def _bind(
         [list(wanted), list(wanted.values()), connection.info.backend_pid],
     ).fetchone()
     if row is None:
-        # Not the backend that answered when we connected: a pooler, which lends it to others too.
+        # Another backend than the one that answered first: a pooler stands between.
         timeouts = {"statement_timeout": statement_timeout_ms, "lock_timeout": lock_timeout_ms}
         pool_safely(connection, read_only=read_only, timeouts_ms=timeouts)
 
 
 @contextmanager
 def reading(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
-    """``connected``, with whatever goes wrong named: raises ``SourceProblem``."""
+    """Yield a connection as ``connected`` does, but raise ``SourceProblem`` for every error."""
     try:
         with connected(conninfo, deadline_seconds=deadline_seconds) as connection:
             yield connection
@@ -172,7 +180,7 @@ def reading(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
 
 @contextmanager
 def writing(conninfo: str, *, deadline_seconds: float) -> Iterator[Connection]:
-    """A connection that may write, cut when the deadline passes. Raises ``SourceProblem``."""
+    """Yield a connection that may write, cut at the deadline. Raises ``SourceProblem``."""
     try:
         with (
             connect(conninfo, read_only=False) as connection,
@@ -189,11 +197,12 @@ def _shut_down(descriptor: int) -> None:
         try:
             handle.shutdown(socket.SHUT_RDWR)
         finally:
-            handle.detach()  # it is libpq's to close
+            # libpq closes the socket.
+            handle.detach()
 
 
 def _bounded(conninfo: str, connect_timeout_seconds: int) -> str:
-    """The DSN with our name, and a time limit unless it has one of its own."""
+    """Return the DSN with our application name, and with a connect timeout if it has none."""
     given = libpq.conninfo_to_dict(conninfo)
     ours: dict[str, Any] = {"application_name": APPLICATION_NAME, "client_encoding": "UTF8"}
     if "connect_timeout" not in given:
@@ -201,17 +210,15 @@ def _bounded(conninfo: str, connect_timeout_seconds: int) -> str:
     return libpq.make_conninfo(conninfo, **ours)
 
 
-# Connections through a pooler that gives each transaction another server connection.
-#
-# What a session sets there stays with the server connection and meets whoever gets it next: an
-# application would find itself read-only. So every statement is a transaction with its bounds in
-# it.
-
-
 def pool_safely(
     connection: psycopg.Connection[Any], *, read_only: bool, timeouts_ms: dict[str, int]
 ) -> None:
-    """Bound all statements of this connection, without setting anything for its session."""
+    """Bound all statements of a connection through a transaction pooler.
+
+    What a session sets there stays with the server connection and reaches the next client: an
+    application would find itself read-only. So each statement outside a transaction becomes a
+    transaction that contains its settings.
+    """
     access = "READ ONLY" if read_only else "READ WRITE"
     bounds: list[sql.Composable] = [
         sql.SQL("SET TRANSACTION {}").format(sql.SQL(access)),
@@ -224,9 +231,10 @@ def pool_safely(
     together = sql.SQL("; ").join(bounds)
 
     class BoundCursor(psycopg.Cursor[Any]):
-        """A cursor whose statements outside a transaction are one each."""
+        """A cursor that runs each statement outside a transaction in one of its own."""
 
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            """Run the statement, after the settings where no transaction is open."""
             if self.connection.info.transaction_status != pq.TransactionStatus.IDLE:
                 return super().execute(query, params, **options)
             with self.connection.transaction():
@@ -237,35 +245,37 @@ def pool_safely(
 
 
 class ForgivingJson(Loader):
-    """JSON whose texts may hold bytes of another encoding: a role's name does not end a look."""
+    """A loader of JSON whose texts may hold bytes of another encoding, such as role names."""
 
     def load(self, data: Buffer) -> Any:
-        """The value; what is no UTF-8 in it becomes U+FFFD."""
+        """Return the value, with invalid UTF-8 replaced by U+FFFD."""
         return orjson.loads(bytes(data).decode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One read of a source's catalog; its name appears in errors and logs. Parameters are always
-    passed apart, never formatted in.
+    """A query over a source's catalog; its name appears in errors and logs.
+
+    Parameters are always passed separately, never formatted into the SQL.
     """
 
     #: ``slots``, ``tables`` …
     name: str
-    #: One sentence: what the rows tell, and what the reader needs to be allowed.
+    #: One sentence: what the rows say, and which rights reading them needs.
     about: str
     sql: LiteralString
 
     def rows(self, connection: Connection, *parameters: Any) -> list[dict[str, Any]]:
-        """All rows, as dictionaries. Raises ``psycopg.Error``."""
+        """Return all rows, as dictionaries. Raises ``psycopg.Error``."""
         with connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(self.sql, parameters or None).fetchall()
 
     def row(self, connection: Connection, *parameters: Any) -> dict[str, Any]:
+        """Return the first row. Raises ``psycopg.Error``, or ``IndexError`` without a row."""
         return self.rows(connection, *parameters)[0]
 
     def json_row(self, connection: Connection, *parameters: Any) -> dict[str, Any]:
-        """The one row of a query with columns of type json, which are read whatever they hold."""
+        """Return the row of a query with columns of type json, which may hold invalid UTF-8."""
         with connection.cursor(row_factory=dict_row) as cursor:
             cursor.adapters.register_loader("json", ForgivingJson)
             row = cursor.execute(self.sql, parameters or None).fetchone()

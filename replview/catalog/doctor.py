@@ -1,4 +1,4 @@
-"""Everything a source lacks to be replicated, each with the exact SQL or setting that mends it.
+"""This module finds what a source lacks to be replicated, with the SQL or setting that repairs it.
 
 It only reads: catalogs over an ordinary connection, and IDENTIFY_SYSTEM over a replication one.
 """
@@ -20,12 +20,12 @@ from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.tables import read_tables
 
 _OLDEST_READABLE = 100000
-#: Younger transactions end before anyone could act.
+#: Transactions younger than this are ignored: they end before anyone could act.
 _SHORT_SECONDS = 5.0
 
 
 def examine(conninfo: str, *, store_system_identifier: str | None = None) -> list[Finding]:
-    """All findings about a source, in the order a reader should mend them."""
+    """Return all findings about a source, in the order in which to repair them."""
     try:
         with connected(conninfo, deadline_seconds=60) as connection:
             return list(_examine(connection, conninfo, store_system_identifier))
@@ -57,7 +57,10 @@ def _examine(
 
 
 def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Finding]:
-    """Tables, publications, transactions, slots: each part apart, so that one refusal hides one."""
+    """Yield findings about tables, publications, transactions and slots.
+
+    Each part is checked separately, so that one refusal hides only that part.
+    """
     all_tables = read_tables(connection)
     yield from doctor_checks.check_identities(all_tables)
     yield from doctor_checks.check_partitions(all_tables)
@@ -76,14 +79,14 @@ def _about_content(connection: Connection, facts: ServerFacts) -> Iterator[Findi
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """What IDENTIFY_SYSTEM reported."""
+    """The result of IDENTIFY_SYSTEM."""
 
     system_identifier: str
     timeline: int
 
 
 def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
-    """Open a walsender session, ask who the system is, close it."""
+    """Return the result of IDENTIFY_SYSTEM on a walsender session, and the findings."""
     code = "replication_connection"
     try:
         with connect_replication(conninfo) as connection, connection.cursor() as cursor:
@@ -104,7 +107,7 @@ def try_replication(conninfo: str) -> tuple[Identified | None, list[Finding]]:
 
 
 def check_pooler(connection: Connection, *, replication_works: bool) -> Iterator[Finding]:
-    """A pooler tells libpq of another process than the one that answers."""
+    """Yield a finding if another process answers than the one that libpq connected to."""
     row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     if row is not None and row[0] != connection.info.backend_pid:
         yield (
@@ -124,7 +127,7 @@ def _pooler() -> Finding:
 
 
 def check_open_transactions(waiting_for: list[OpenTransaction]) -> Iterator[Finding]:
-    """CREATE_REPLICATION_SLOT waits for each of them, in every database."""
+    """Yield a finding about open transactions: slot creation waits for each, in every database."""
     old = [
         item
         for item in waiting_for
@@ -143,7 +146,7 @@ def check_open_transactions(waiting_for: list[OpenTransaction]) -> Iterator[Find
 
 
 def check_slots(slots: list[SlotFacts]) -> Iterator[Finding]:
-    """Slots nobody reads hold WAL and old catalog rows; lost ones are of no use."""
+    """Yield findings about slots that hold WAL without a reader, and about lost ones."""
     for slot in slots:
         drop = f"SELECT pg_drop_replication_slot({literal(slot.slot_name)})"
         if slot.wal_status == "lost" or slot.invalidation_reason:
@@ -157,7 +160,10 @@ def check_slots(slots: list[SlotFacts]) -> Iterator[Finding]:
 
 
 def check_same_cluster(source: str | None, store: str | None) -> Iterator[Finding]:
-    """In one cluster, the slot must read the WAL that storing its own changes writes."""
+    """Yield a finding if the store is in the source's cluster.
+
+    The slot must then read the WAL that storing its own changes writes.
+    """
     if source is not None and source == store:
         yield warning(
             "same_cluster",

@@ -1,5 +1,6 @@
-"""What doctor finds, graded, each with the SQL or setting that mends it: in the server's version,
-settings, free slots and rights; in tables and publications.
+"""This module holds doctor's checks, each with the SQL or setting that repairs what it finds.
+
+They concern the server's version, settings, free slots and rights, tables and publications.
 """
 
 from collections.abc import Iterator
@@ -20,54 +21,63 @@ MAY_MONITOR = Query(
 
 
 class Grade(StrEnum):
+    """The severity of a finding."""
+
     OK = "ok"
-    #: Good to know; nothing to do.
+    #: The finding is good to know; there is nothing to do.
     NOTE = "note"
     #: Replication works, and something may hurt.
     WARNING = "warning"
-    #: Replication does not work until it is mended.
+    #: Replication does not work until this is repaired.
     PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """The result of one check."""
+
     grade: Grade
     #: ``wal_level``, ``replication_connection``, ``unusable_tables`` …
     code: str
     message: str
-    #: The exact SQL or setting, or what to do; empty when nothing is.
+    #: The exact SQL or setting, or what to do; empty: nothing.
     remedy: str = ""
-    #: As in ``Problem``.
+    #: The form field to correct, as in ``Problem.field``.
     field: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """``{"grade", "code", "message", "remedy"}``."""
+        """Return ``{"grade", "code", "message", "remedy"}``."""
         return {"grade": self.grade, "code": self.code, "message": self.message,
                 "remedy": self.remedy}  # fmt: skip
 
 
 def ok(code: str, message: str) -> Finding:
+    """Return a finding that all is well."""
     return Finding(Grade.OK, code, message)
 
 
 def note(code: str, message: str, remedy: str = "", field: str = "") -> Finding:
+    """Return a finding that is good to know."""
     return Finding(Grade.NOTE, code, message, remedy, field)
 
 
 def warning(code: str, message: str, remedy: str) -> Finding:
+    """Return a finding that may hurt although replication works."""
     return Finding(Grade.WARNING, code, message, remedy)
 
 
 def problem(code: str, message: str, remedy: str, field: str = "") -> Finding:
+    """Return a finding that keeps replication from working."""
     return Finding(Grade.PROBLEM, code, message, remedy, field)
 
 
 def blocks(findings: list[Finding]) -> bool:
+    """Return whether any finding keeps replication from working."""
     return any(finding.grade is Grade.PROBLEM for finding in findings)
 
 
 def check_version(server: ServerFacts) -> Iterator[Finding]:
-    """Logical replication begins with 10; we test from 12 on."""
+    """Yield a finding about the version: logical replication needs 10, we test from 12 on."""
     if server.major < 10:
         message = f"PostgreSQL {server.version_text} has no logical replication by pgoutput"
         yield problem("unsupported_version", message, "Upgrade to 14 or later")
@@ -82,7 +92,7 @@ def check_version(server: ServerFacts) -> Iterator[Finding]:
 
 
 def check_wal_level(server: ServerFacts) -> Iterator[Finding]:
-    """Decoding needs wal_level = logical (19 raises it by itself: the effective one counts)."""
+    """Yield a finding about the effective wal_level, which 19 raises to logical by itself."""
     if server.wal_level == "logical":
         yield ok("wal_level", "wal_level is logical")
     elif server.major >= 19 and server.wal_level == "replica":
@@ -93,7 +103,7 @@ def check_wal_level(server: ServerFacts) -> Iterator[Finding]:
 
 
 def check_room(server: ServerFacts) -> Iterator[Finding]:
-    """A slot and a walsender must be free."""
+    """Yield findings about free slots and walsenders."""
     slots_free = server.max_replication_slots - server.slots_used
     if slots_free > 0:
         yield ok("slots", f"{slots_free} of {server.max_replication_slots} slots are free")
@@ -117,7 +127,7 @@ def check_room(server: ServerFacts) -> Iterator[Finding]:
 
 
 def check_disk(server: ServerFacts) -> Iterator[Finding]:
-    """A slot whose reader stops keeps WAL; only max_slot_wal_keep_size bounds it."""
+    """Yield a finding about max_slot_wal_keep_size, which alone bounds the WAL of a slot."""
     limit = server.max_slot_wal_keep_bytes
     if limit is None:
         yield warning(
@@ -138,7 +148,7 @@ def check_disk(server: ServerFacts) -> Iterator[Finding]:
 
 
 def check_kind(server: ServerFacts) -> Iterator[Finding]:
-    """Encoding, standby, prepared transactions, and walsenders that never give up."""
+    """Yield findings about encoding, standby, prepared transactions and wal_sender_timeout."""
     if server.encoding == "SQL_ASCII":
         yield warning(
             "sql_ascii",
@@ -168,12 +178,12 @@ def _standby(server: ServerFacts) -> Finding:
     )
 
 
-#: In the order a reader should mend what they find.
+#: Checks of the server, in the order in which to repair what they find.
 OF_SERVER = (check_version, check_wal_level, check_room, check_disk, check_kind)
 
 
 def check_monitoring(connection: Connection) -> Iterator[Finding]:
-    """pg_monitor, with the statement that grants it."""
+    """Yield a finding about pg_monitor, with the statement that grants it."""
     row = MAY_MONITOR.row(connection)
     if row["may_monitor"]:
         yield ok("monitoring", f"role {row['role']} may read statistics (pg_monitor)")
@@ -187,7 +197,7 @@ def check_monitoring(connection: Connection) -> Iterator[Finding]:
 
 
 def check_identities(tables: list[TableFacts]) -> Iterator[Finding]:
-    """Tables without a usable replica identity, and those under FULL."""
+    """Yield findings about tables without a usable replica identity, and those under FULL."""
     unusable = [table for table in tables if not table.usable and not table.partitioned]
     if not tables:
         yield note("no_tables", "the database has no tables yet")
@@ -213,7 +223,7 @@ def check_identities(tables: list[TableFacts]) -> Iterator[Finding]:
 def check_publications(
     publications: list[Publication], tables: list[TableFacts]
 ) -> Iterator[Finding]:
-    """Publications that already make, or will make, an application's UPDATE fail."""
+    """Yield findings about publications that make an application's UPDATE fail, now or later."""
     unusable = {table.key: table for table in tables if not table.usable}
     for publication in (one for one in publications if one.needs_identity):
         broken = [
@@ -238,7 +248,7 @@ def check_publications(
 
 
 def check_rights(may_create: bool, tables: list[TableFacts], database: str) -> Iterator[Finding]:
-    """What the role needs for publications of its own; existing ones need no right at all."""
+    """Yield findings about rights to create publications; existing ones need no right."""
     if not may_create:
         yield note(
             "may_not_publish",
@@ -259,7 +269,7 @@ def check_rights(may_create: bool, tables: list[TableFacts], database: str) -> I
 
 
 def check_partitions(tables: list[TableFacts]) -> Iterator[Finding]:
-    """Partitioned tables are published by their root; say where a partition spoils that."""
+    """Yield a finding for each partition whose identity is unusable though its parent has one."""
     by_oid = {table.oid: table for table in tables}
     for table in tables:
         parent = by_oid.get(table.parent or 0)
@@ -273,10 +283,10 @@ def check_partitions(tables: list[TableFacts]) -> Iterator[Finding]:
 
 
 def _mend_table(table: TableFacts) -> str:
-    """The statement that gives a table a usable identity."""
+    """Return the statement that gives a table a usable replica identity."""
     name = quoted(*table.key)
     if table.deferrable_key:
-        # PostgreSQL takes no deferrable key, and a table has but one primary key.
+        # A deferrable key cannot be the identity, and a table has only one primary key.
         return f"ALTER TABLE {name} REPLICA IDENTITY FULL"
     if table.primary_key:
         return f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT"

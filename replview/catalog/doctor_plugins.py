@@ -1,8 +1,8 @@
-"""Which output plugins a server lets be used: what doctor finds.
+"""This module checks which output plugins a server allows.
 
-Minor releases since 2026 (18.6, 17.11, 16.15 and their like) have a list of plugins: a slot
-of any other can neither be made nor read, whoever asks. Source: PostgreSQL, documentation
-of ``output_plugin_libraries``.
+Minor releases since 2026 (such as 18.6, 17.11, 16.15) have a list of plugins. A slot of any other
+plugin can neither be created nor read, by any role. Source: PostgreSQL, documentation of
+``output_plugin_libraries``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ PLUGINS = Query(
     about="The list, NULL where there is none; refused to a role without pg_read_all_settings.",
     sql="SELECT current_setting('output_plugin_libraries', true) AS names",
 )
-#: What every slot that replview makes speaks.
+#: The plugin of every slot that replview creates.
 _OURS = "pgoutput"
 
 
 def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterator[Finding]:
-    """To a role that may not read the list it looks as if the server had none."""
+    """Yield a warning if the role may not read the list, which then looks as if it were absent."""
     try:
         PLUGINS.row(connection)
     except psycopg.errors.InsufficientPrivilege:
@@ -38,7 +38,7 @@ def check_hidden_plugins(connection: Connection, server: ServerFacts) -> Iterato
 
 
 def check_plugins(server: ServerFacts, slots: Sequence[SlotFacts]) -> Iterator[Finding]:
-    """Ours must be in the list, and those of slots that somebody made before there was one."""
+    """Yield findings if the list lacks our plugin, or the plugins of existing slots."""
     allowed = server.output_plugins
     if allowed is None:
         return

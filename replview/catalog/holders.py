@@ -1,7 +1,8 @@
-"""What holds a source's WAL and vacuum back: prepared and running transactions, slots, standbys.
+"""This module reads what holds a source's WAL and vacuum back.
 
-Ages are counted in transactions where PostgreSQL counts them so; ``HORIZON`` tells the next xid,
-from which a stored xid's age follows later without asking again. No query texts are read.
+This can be prepared and running transactions, slots, and standbys. Ages are in transactions where
+PostgreSQL counts so. ``HORIZON`` reads the next xid, from which the age of a stored xid can be
+computed later without a query. No query texts are read.
 """
 
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ HORIZON = Query(
                pg_has_role('pg_read_all_stats', 'USAGE') AS may_read_stats
     """,
 )
-#: What SLOT_HORIZONS tells of a slot beside its name.
+#: Columns of SLOT_HORIZONS other than the name.
 HORIZON_COLUMNS = (
     "slot_type", "database", "active", "restart_lsn", "confirmed_flush_lsn",
     "retained_wal_bytes", "unconfirmed_wal_bytes", "catalog_xmin", "catalog_xmin_age",
@@ -155,7 +156,7 @@ class OpenTransaction:
 
 
 def read_open_transactions(connection: Connection) -> list[OpenTransaction]:
-    """What a slot created now would wait for, the oldest first, prepared ones last."""
+    """Return what a slot created now would wait for, oldest first, prepared ones last."""
     sessions = [OpenTransaction(**row) for row in OPEN_TRANSACTIONS.rows(connection)]
     prepared = PREPARED_TRANSACTIONS.rows(connection)
     return sessions + [OpenTransaction(**row, state="prepared") for row in prepared]
@@ -163,31 +164,31 @@ def read_open_transactions(connection: Connection) -> list[OpenTransaction]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """One look at a source; None is unknown to us (not reported, or not allowed), never none."""
+    """The result of one sample of a source; None means unknown (not reported or not allowed)."""
 
     #: ``{"gid", "xid", "prepared_at", "owner", "database"}``, oldest first.
     prepared: list[dict[str, Any]] | None = None
-    #: ``prepared`` was cut off here; None where it was not.
+    #: The limit at which ``prepared`` was cut off; None where it is complete.
     prepared_limit: int | None = None
     #: The server's position before and after the list was read.
     prepared_between: tuple[LSN, LSN] | None = None
     #: ``{"pid", "database", "role", "application_name", "state", "xact_started_at", "xid",
     #: "backend_xmin_age"}``, oldest first.
     running: list[dict[str, Any]] | None = None
-    #: By name: positions, xmins, and their ages in transactions.
+    #: Positions, xmins, and ages of the xmins in transactions, by slot name.
     slots: dict[str, dict[str, Any]] | None = None
     #: ``{"pid", "application_name", "backend_xmin_age", "slot_name", "slot_xmin_age"}``.
     standbys: list[dict[str, Any]] | None = None
-    #: How many sessions wait, by the xid they wait for.
+    #: Number of waiting sessions, by the xid they wait for.
     waiting: dict[str, int] | None = None
     #: The next transaction's xid, 32 bits.
     next_xid: int | None = None
-    #: Whether state and start of other roles' sessions are told to this role.
+    #: True if this role may see state and start of other roles' sessions.
     may_read_stats: bool | None = None
 
 
 def read_holders(connection: Connection) -> Holders:
-    """Look at everything; what this role may not read, or this server does not have, is None."""
+    """Read everything that holds WAL or vacuum back; a part that cannot be read is None."""
     before = read_position(connection)
     prepared = rows_if_allowed(PREPARED, connection, PREPARED_LIMIT + 1)
     after = read_position(connection)
@@ -212,7 +213,7 @@ def read_holders(connection: Connection) -> Holders:
 def rows_if_allowed(
     query: Query, connection: Connection, *parameters: Any
 ) -> list[dict[str, Any]] | None:
-    """None where this server refuses or lacks them, or a name is no text."""
+    """Return the rows; None where the server refuses or lacks them, or a name is not UTF-8."""
     try:
         return query.rows(connection, *parameters)
     except (psycopg.ProgrammingError, UnicodeDecodeError):

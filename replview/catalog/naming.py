@@ -1,41 +1,40 @@
-"""Names in statements that are shown to be copied, names of tables as text, and which slot names
-PostgreSQL takes.
-"""
+"""This module quotes names for SQL that is shown, parses names of tables, and checks slot names."""
 
 import re
 
 from replview.text.parsing import name_parts
 
-#: NAMEDATALEN - 1.
+#: The longest name that PostgreSQL takes: NAMEDATALEN - 1.
 LONGEST_NAME_BYTES = 63
 
 
 def quoted(*names: str) -> str:
-    """An identifier as psycopg writes it too: always in double quotes, so keywords are safe."""
+    """Return an identifier in double quotes, which keywords need; psycopg quotes the same way."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def literal(text: str) -> str:
-    """A string constant, for showing; what is run is composed by psycopg."""
+    """Return a string constant for SQL that is shown; psycopg composes the SQL that runs."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def table_parts(text: str) -> tuple[str, str]:
-    """``(schema, table)`` of what ``table_text`` wrote. A table alone is of ``public``; of what is
-    not in quotes the first dot parts.
+    """Return ``(schema, table)`` of a text that ``table_text`` wrote.
+
+    A name without a schema is in ``public``. The first dot outside quotes ends the schema.
     """
     first, *rest = name_parts(text)
     return (first, ".".join(rest)) if rest else ("public", first)
 
 
 def some_of(names: list[str], limit: int = 10) -> str:
-    """Names for a sentence: the first ten, then how many more."""
+    """Return names for a sentence: the first ``limit``, then how many more there are."""
     shown = ", ".join(names[:limit])
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
 
 
 def slot_name_fault(name: str) -> str:
-    """Why PostgreSQL would not take the slot name, or would cut it silently; empty: it is fine."""
+    """Return why PostgreSQL would refuse the slot name, or truncate it; empty: it is valid."""
     if len(name.encode()) > LONGEST_NAME_BYTES:
         return (
             f"a slot name has at most {LONGEST_NAME_BYTES} bytes, this one has "

@@ -1,7 +1,7 @@
-"""What is open on a source and what waits for it, beside a look at its slots: two statements.
+"""This module reads what is open on a source and what waits for it, in two statements.
 
-``holders.read_holders`` asks the same in nine; where the one statement is refused (a managed
-service forbids one of its views), those tell what may be told.
+``holders.read_holders`` reads the same in nine. It is used where the one statement is refused (a
+managed service forbids one of its views), because some of the nine may still be allowed.
 """
 
 import datetime as dt
@@ -65,25 +65,25 @@ OPEN_NOW = Query(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenNow:
-    """Open transactions, and what a look keeps of them over time; None is unknown."""
+    """Open transactions, and the numbers that samples store; None is unknown."""
 
     holders: Holders
     prepared: int | None = None
     oldest_prepared_seconds: float | None = None
-    #: Sessions with an xid or a snapshot.
+    #: Number of sessions with an xid or a snapshot.
     running: int | None = None
-    #: By when its transaction began; only sessions whose start this role may see.
+    #: Age of the oldest transaction among sessions whose start this role may see.
     oldest_running_seconds: float | None = None
-    #: Of this database; None: not reported.
+    #: Number of subscriptions of this database; None: not reported.
     subscriptions: int | None = None
 
 
 def read_open_now(
     connection: Connection, states: SlotStates, *, may_be_prepared: bool = True
 ) -> OpenNow:
-    """Look after ``states`` was read, on the same connection.
+    """Read what is open, after ``states`` was read on the same connection.
 
-    ``may_be_prepared``: False where the server's settings allow no prepared transaction.
+    ``may_be_prepared`` is False where the server's settings allow no prepared transactions.
     """
     prepared: list[dict[str, Any]] | None = []
     try:
@@ -106,7 +106,7 @@ def read_open_now(
 
 
 def _told_apart(connection: Connection) -> OpenNow:
-    """By statements of their own, each of which may be refused."""
+    """Return the same from separate statements, each of which may be refused."""
     found = read_holders(connection)
     now = dt.datetime.now(dt.UTC)
     started = [row["xact_started_at"] for row in found.running or () if row["xact_started_at"]]
@@ -146,7 +146,7 @@ def _holders(
 
 
 def _standbys(states: SlotStates) -> list[dict[str, Any]]:
-    """As ``holders.STANDBYS`` tells them: those that keep most first."""
+    """Return the standbys as ``holders.STANDBYS`` does: those that hold back most come first."""
     by_pid = {slot["active_pid"]: slot for slot in states.slots.values() if slot["active_pid"]}
     found = [
         {

@@ -1,4 +1,4 @@
-"""Which slots of a server can be looked into without moving them, and what that costs it."""
+"""This module says which slots of a server can be peeked without moving them, and at what cost."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from replview.catalog.publications import read_publications
 from replview.catalog.server import read_position
 from replview.catalog.slots import SlotFacts, read_slots
 
-#: What we can read the output of.
+#: Output plugins whose output replview can read.
 PLUGINS = ("pgoutput", "test_decoding", "wal2json")
 
 PLACE = Query(
@@ -31,7 +31,7 @@ SUBSCRIPTIONS = Query(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A server as its slots are looked at: all of them, and where its WAL stands."""
+    """A server with all of its slots and the position of its WAL."""
 
     database: str
     version: int
@@ -44,10 +44,11 @@ class Place:
     subscribed: dict[str, list[str]]
 
     def slot(self, name: str) -> SlotFacts | None:
+        """Return the slot of this name; None where there is none."""
         return next((slot for slot in self.slots if slot.slot_name == name), None)
 
     def refusal(self, slot: SlotFacts) -> str:
-        """Why the slot cannot be looked into, in a few words; empty where it can."""
+        """Return in a few words why the slot cannot be peeked; empty where it can."""
         return next((words for holds, words in self._reasons(slot) if holds), "")
 
     def _reasons(self, slot: SlotFacts) -> list[tuple[bool, str]]:
@@ -69,14 +70,15 @@ class Place:
         ]  # fmt: skip
 
     def used_by(self, slot: SlotFacts, ours: list[str]) -> list[str]:
-        """The publications its reader is known to use, as far as they exist: ``ours`` where
-        replview reads it, else those of a subscription. Empty: unknown.
+        """Return the existing publications that the reader of a slot uses; empty: unknown.
+
+        These are ``ours`` where replview reads the slot, and otherwise those of a subscription.
         """
         used = ours or self.subscribed.get(slot.slot_name, [])
         return [name for name in used if name in self.publications]
 
     def cost(self, slot: SlotFacts, max_seconds: float) -> str:
-        """What a look costs the server, in a sentence."""
+        """Return a sentence on what peeking costs the server."""
         reads = _gigabytes(slot.retained_wal_bytes)
         return (
             f"PostgreSQL decodes from restart_lsn {slot.restart_lsn or 'unknown'} ({reads} of WAL "
@@ -86,7 +88,7 @@ class Place:
 
 
 def read_place(connection: Connection) -> Place:
-    """All slots of the server, and what a look into one needs to know."""
+    """Read all slots of the server, and what is needed to peek one."""
     place = PLACE.row(connection)
     return Place(
         **place,
@@ -106,7 +108,7 @@ def _read_subscribed(connection: Connection) -> dict[str, list[str]]:
 
 
 def _gigabytes(size: int | None) -> str:
-    """``3.4 GB``, ``12 MB``, ``84 kB``; at least ``1 kB``, and unknown says so."""
+    """Return ``3.4 GB``, ``12 MB``, ``84 kB``; at least ``1 kB``, or that it is unknown."""
     if size is None:
         return "an unknown amount"
     for unit, name in ((1 << 30, "GB"), (1 << 20, "MB")):

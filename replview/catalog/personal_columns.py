@@ -1,12 +1,12 @@
-"""Columns whose names look as if they held something about a person, or a secret.
+"""This module finds columns whose names suggest a secret or something about a person.
 
-Only names are looked at, never a value. A name that is a word of the list, or has one as a part
-between underscores (or as a hump, ``emailAddress``), is suggested; nothing is decided by it.
+Only names are examined, never values. A name is suggested if it is a word of the list, or has one
+as a part between underscores or capitals (``emailAddress``). Nothing is decided by it.
 """
 
 import re
 
-#: Word → what it looks like.
+#: Words by what they suggest.
 _WORDS = {
     "a secret": (
         "password passwd pwd passphrase secret token apikey api_key access_key private_key "
@@ -29,10 +29,10 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def looks_like(column: str) -> str:
-    """``a contact``; empty where the name says nothing."""
+    """Return what the name suggests, such as ``a contact``; empty: nothing."""
     name = _HUMP.sub("_", column).lower().replace("-", "_").replace(" ", "_")
     parts = [part for part in name.split("_") if part]
-    # The longest run of parts first: ``postal_code`` before ``code``.
+    # Longer runs of parts are tried first: ``postal_code`` before ``code``.
     for length in range(min(len(parts), 3), 0, -1):
         for start in range(len(parts) - length + 1):
             for joined in ("_".join, "".join):

@@ -1,8 +1,9 @@
-"""Why a source cannot be reached or refuses us: a code, the cause in a sentence, what mends it.
+"""This module explains why a source cannot be reached or refuses us: code, cause and remedy.
 
-A failed connection gives no SQLSTATE, so libpq's and the server's English texts are read. Only
-texts we know are told with their names; of a text we do not know, the part that the server sent is
-repeated, never the connection string; and of a text about data, which may quote a value, nothing.
+A failed connection has no SQLSTATE, so the English messages of libpq and the server are parsed.
+Known messages are reworded with the names in them. Of an unknown message only the server's part is
+repeated, never the connection string. A message about data may quote a value, so nothing of it is
+repeated.
 """
 
 import re
@@ -15,13 +16,13 @@ from replview.text.problem import Problem
 
 
 class SourceProblem(Problem):
-    """Why a source cannot be reached, or refuses what was asked for."""
+    """The reason why a source cannot be reached, or refuses what was asked for."""
 
 
 #: Classes of SQLSTATE whose texts name hosts, roles, objects and limits, but never a value.
 TEXTS_WITHOUT_VALUES = {"08", "0A", "25", "28", "3D", "42", "53", "55", "57"}
 _NAMED = r"[\"“«„](?P<name>[^\"”»“]*)[\"”»“]"
-#: Ends a remedy where no replication connection gets through: its field is ``interface``.
+#: The end of a remedy if replication connections are blocked; the field is then ``interface``.
 THROUGH_SQL = "receive the slot through SQL functions instead"
 #: Pattern in the message → code, cause, remedy; ``{name}`` is what the server named,
 #: ``{host}``, ``{user}`` and ``{database}`` come from the address.
@@ -198,9 +199,9 @@ _KNOWN: list[tuple[str, str, str, str]] = [
 
 
 def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
-    """What a failed connection means. ``conninfo`` gives names; its password is not looked at."""
+    """Return the problem behind an error. ``conninfo`` gives names; its password is not read."""
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
-        # libpq quotes the string it could not read: the error's text must not be shown.
+        # libpq quotes the string that it could not parse: the message must not be shown.
         remedy = "Write postgresql://user:password@host:port/database, or host=… dbname=… user=…"
         return SourceProblem("bad_dsn", "the address is not a libpq connection string", remedy)
     text = str(error)
@@ -219,12 +220,12 @@ def explain(error: psycopg.Error, conninfo: str) -> SourceProblem:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """The server's own first line about a statement of ours: it names tables, not values."""
+    """Return the first line of the server's message on our own SQL, which has no values in it."""
     return (error.diag.message_primary or "the server gave no reason").splitlines()[0]
 
 
 def _names(conninfo: str) -> dict[str, str]:
-    """Who and where, for sentences: never a secret."""
+    """Return host, role and database for sentences: never a secret."""
     try:
         given: dict[str, Any] = libpq.conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:

@@ -1,8 +1,9 @@
-"""The catalog entries by which tables are published, each named by its row's identity.
+"""This module reads the catalog rows that publish a table, and names each row by its identity.
 
-An entry that was removed and made again has another row, and so another name: two looks tell a
-lapse between them although they find the same publications. Source: PostgreSQL documentation,
-"System Catalogs" (pg_publication, pg_publication_rel, pg_publication_namespace, pg_inherits).
+An entry that was removed and made again is another row with another name. So two readings reveal a
+lapse of publication between them even if they find the same publications. Source: PostgreSQL
+documentation, "System Catalogs" (pg_publication, pg_publication_rel, pg_publication_namespace,
+pg_inherits).
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,19 +57,19 @@ _TABLES = Query(
 class _Table:
     schema: int
     created: int
-    #: The transaction that put it into its schema; None: not known.
+    #: The transaction that put the table into its schema; None: unknown.
     placed: int | None
-    #: The partitioned table above it, and the transaction that attached it.
+    #: The partitioned table above, and the transaction that attached the table.
     parent: int | None
     attached: int | None
 
 
 @dataclass(slots=True)
 class PublicationPaths:
-    """The rows of the catalog by which tables are published."""
+    """The catalog rows by which tables are published."""
 
     _publications: dict[str, tuple[int, str]]
-    #: ``{(publication, table): (row, transaction that made it)}``.
+    #: ``{(publication, table): (row, transaction that wrote the row)}``.
     _members: dict[tuple[int, int], tuple[str, int]]
     #: ``{(publication, schema): row}``.
     _schemas: dict[tuple[int, int], str]
@@ -83,13 +84,13 @@ class PublicationPaths:
     def facts(
         self, publications: Sequence[Publication], table: tuple[str, str], oid: int
     ) -> dict[str, object]:
-        """What tells of one table whether it has been published without a lapse, as
-        ``PublicationLook.facts`` keeps it.
+        """Return what shows whether a table has been published without a lapse.
 
-        ``paths``: ``[[name, operations, row filter or null]]``. ``created``: the transaction that
-        created the table; ``since_created``: lists of ``rows_of`` publications, of which it has
-        been published since then where all of one list were there already. ``parts`` of a table
-        that is published under its own name: ``[[name, attached when it was created]]``.
+        The form is that of ``PublicationLook.facts``. ``paths`` is ``[[name, operations, row filter
+        or null]]``. ``created`` is the transaction that created the table. ``since_created`` is a
+        list of lists of row names (see ``rows_of``): if all rows of one list existed when the table
+        was created, the table has been published since then. ``parts`` is ``[[name, attached when
+        it was created]]``, for a table that is published under its own name.
         """
         paths: list[list[str | None]] = []
         since_created: list[list[str]] = []
@@ -107,11 +108,11 @@ class PublicationPaths:
         }
 
     def exists(self, oid: int) -> bool:
-        """Whether there is a table of this oid, published or not."""
+        """Return whether there is a table of this oid, published or not."""
         return oid in self._tables
 
     def rows_of(self, publications: Sequence[Publication]) -> list[str]:
-        """The rows by which tables may be published that are created later."""
+        """Return the names of rows that may publish tables that are created later."""
         own = [self._publications[p.name] for p in publications if p.name in self._publications]
         oids = {of for of, _ in own}
         rows = [row for _, row in own]
@@ -121,8 +122,10 @@ class PublicationPaths:
         return sorted(rows)
 
     def _paths(self, publication: Publication, oid: int) -> Iterator[tuple[str, list[str] | None]]:
-        """The name of each path, and the rows that must have been there when the table was created,
-        if it has been published since; None: it was not.
+        """Yield the name of each path by which a publication publishes a table, and a list of rows.
+
+        If these rows existed when the table was created, the table has been published by this path
+        since then. None: it has not.
         """
         of, row = self._publications.get(publication.name, (0, ""))
         if publication.all_tables:
@@ -147,7 +150,7 @@ class PublicationPaths:
             at = table.parent
 
     def _parts_of(self, oid: int) -> Iterator[list[object]]:
-        """All partitions below a table, each with whether it was created as one."""
+        """Yield all partitions below a table, each with whether it was created as one."""
         for part in self._parts.get(oid, ()):
             table = self._tables[part]
             yield [f"{part}:{table.attached}", table.attached == table.created]

@@ -1,4 +1,4 @@
-"""Publications of a database, what is in them and what they publish."""
+"""This module reads the publications of a database, their members and what they publish."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -67,13 +67,11 @@ OWNED = Query(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A table in a publication, with the columns and rows it is narrowed to; or (without a name)
-    all tables of a schema.
-    """
+    """A table of a publication with its column list and row filter, or (if unnamed) a schema."""
 
     schema: str
     name: str = ""
-    #: 15 and later; None is unknown.
+    #: The column list, 15 and later; None: there is none, or it is unknown.
     columns: tuple[str, ...] | None = None
     row_filter: str | None = None
 
@@ -82,23 +80,24 @@ class Member:
 
     @property
     def key(self) -> tuple[str, str]:
+        """Return ``(schema, name)``."""
         return self.schema, self.name
 
     def item(self) -> sql.Composed:
-        """As it stands after TABLE: name, columns, rows."""
+        """Return the member as it is written after TABLE: name, columns, row filter."""
         item = sql.SQL("{}").format(sql.Identifier(*self.key))
         if self.columns is not None:
             columns = sql.SQL(", ").join(map(sql.Identifier, self.columns))
             item += sql.SQL(" ({})").format(columns)
         if self.row_filter is not None:
-            # The server's own text of an expression that it has checked.
+            # The server has deparsed the expression, so its text is safe to repeat as SQL.
             item += sql.SQL(" WHERE ({})").format(sql.SQL(self.row_filter))
         return item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """One publication and its tables (partitions instead of their root, unless via_root)."""
+    """A publication and its tables (partitions instead of their root, unless via_root)."""
 
     name: str
     all_tables: bool
@@ -112,17 +111,18 @@ class Publication:
 
     @property
     def needs_identity(self) -> bool:
+        """Return whether the tables need a replica identity."""
         return self.updates or self.deletes
 
     @property
     def operations(self) -> str:
-        """Return the letters of what it publishes, of I, U, D and T."""
+        """Return the letters of the operations that it publishes, of I, U, D and T."""
         published = (self.inserts, self.updates, self.deletes, self.truncates)
         return "".join(letter for letter, is_so in zip("IUDT", published, strict=True) if is_so)
 
 
 def read_publications(connection: Connection) -> list[Publication]:
-    """All publications of the database, by name."""
+    """Return all publications of the database, by name."""
     tables: dict[str, list[Member]] = {}
     for row in PUBLICATION_TABLES.rows(connection):
         tables.setdefault(row["pubname"], []).append(
@@ -144,7 +144,7 @@ def read_publications(connection: Connection) -> list[Publication]:
 
 
 def _member(row: dict[str, Any], schema: str, name: str, columns: str, rows: str) -> Member:
-    """Of a row with these columns, of which a version may lack the latter two."""
+    """Return the member in a row; older versions have no column list and no row filter."""
     listed = row.get(columns)
     return Member(
         schema=row[schema],
@@ -154,14 +154,8 @@ def _member(row: dict[str, Any], schema: str, name: str, columns: str, rows: str
     )
 
 
-# What a publication was told to publish: tables and schemas as they were named, not expanded.
-#
-# ``pg_publication_tables`` shows what comes of it; to alter a publication one must know what is
-# in it.
-
-
 def items_of(members: list[Member]) -> sql.Composed:
-    """As CREATE PUBLICATION names them after FOR: tables, then schemas."""
+    """Return the members as CREATE PUBLICATION lists them after FOR: tables, then schemas."""
     tables = [member.item() for member in members if member.name]
     schemas = [sql.Identifier(member.schema) for member in members if not member.name]
     parts = [
@@ -173,7 +167,10 @@ def items_of(members: list[Member]) -> sql.Composed:
 
 
 def read_members(connection: Connection, publication: str) -> list[Member]:
-    """What it was told to publish; of one FOR ALL TABLES nothing."""
+    """Return the tables and schemas that a publication names; empty if FOR ALL TABLES.
+
+    ``pg_publication_tables`` expands them; to alter a publication its own list is needed.
+    """
     modern = connection.info.server_version >= 150000
     rows = (_TABLES if modern else _OLD_TABLES).rows(connection, publication)
     members = [_member(row, "schema", "name", "columns", "row_filter") for row in rows]
@@ -183,7 +180,10 @@ def read_members(connection: Connection, publication: str) -> list[Member]:
 
 
 def whole_schemas(connection: Connection) -> dict[str, list[str]]:
-    """Publications TABLES IN SCHEMA, with the schemas: their later tables are in them, too."""
+    """Return the schemas of publications with TABLES IN SCHEMA, by publication.
+
+    Tables that are created later in such a schema are published too.
+    """
     found: dict[str, list[str]] = {}
     if connection.info.server_version >= 150000:
         for row in _SCHEMAS.rows(connection):
@@ -192,7 +192,7 @@ def whole_schemas(connection: Connection) -> dict[str, list[str]]:
 
 
 def check_alterable(connection: Connection, names: Iterable[str]) -> None:
-    """Raise ``SourceProblem`` unless this role owns them all."""
+    """Raise ``SourceProblem`` unless this role owns all of these publications."""
     mine = {row["name"] for row in OWNED.rows(connection)}
     if foreign := [name for name in names if name not in mine]:
         cause = f"the role does not own publication {foreign[0]}, and only its owner can alter it"

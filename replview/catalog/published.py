@@ -1,4 +1,4 @@
-"""What publications publish, table by table: operations, columns, rows, and the name it goes by."""
+"""This module computes what publications publish of each table: operations, columns and rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,33 +9,34 @@ from replview.catalog.publication_paths import PublicationPaths
 from replview.catalog.publications import Publication, read_publications
 from replview.catalog.tables import TableFacts, read_tables
 
-#: Tables that no publication has: more names than this are not kept.
+#: Number of unpublished tables whose names are kept.
 MOST_UNPUBLISHED = 5000
 
 
 @dataclass(slots=True)
 class Published:
-    """One table as a set of publications publishes it together."""
+    """A table as a set of publications publishes it together."""
 
     table: TableFacts
-    #: Row filters by operation (I, U, D, T): a row is published where any of them lets it through;
-    #: an empty list: every row is.
+    #: Row filters by operation (I, U, D, T): a row is published if any of them is true; an empty
+    #: list publishes every row.
     filters: dict[str, list[str]] = field(default_factory=dict)
-    #: The columns that are sent, in the table's order; None: all that can be.
+    #: The column list; None: all columns that can be published.
     columns: tuple[str, ...] | None = None
-    #: ``schema.table`` of the partitioned table it is a part of.
+    #: ``schema.table`` of the root of a partition; None for other tables.
     root: str | None = None
 
     @property
     def operations(self) -> str:
-        """Of I, U, D, T."""
+        """Return the letters of the published operations, of I, U, D and T."""
         return "".join(op for op in "IUDT" if op in self.filters)
 
     @property
     def row_filter(self) -> str | None:
-        """What a row must be to be published; None: nothing is asked of it.
+        """Return the condition on published rows; None: every row is published.
 
-        Truncation knows no filter. Where operations differ, that of inserts is told.
+        TRUNCATE has no filter. Where operations differ, this is the filter of the first of INSERT,
+        UPDATE and DELETE that has one.
         """
         for op in "IUD":
             if filters := list(dict.fromkeys(self.filters.get(op, ()))):
@@ -43,14 +44,14 @@ class Published:
         return None
 
     def sent_columns(self, server_version: int) -> tuple[str, ...]:
-        """The columns that the stream carries, in their order in the table."""
+        """Return the columns that the stream carries, in the table's order."""
         computed = self.table.generated if server_version < 180000 else frozenset()
         wanted = self.table.columns if self.columns is None else self.columns
         # Before 18 the catalog may list computed columns, which are never sent.
         return tuple(c for c in self.table.columns if c in wanted and c not in computed)
 
     def facts(self, server_version: int) -> dict[str, Any]:
-        """As ``PublicationLook.facts`` keeps it."""
+        """Return the table in the form of ``PublicationLook.facts``."""
         sent = self.sent_columns(server_version)
         return {
             "schema": self.table.schema,
@@ -71,7 +72,7 @@ class Published:
 def read_published(
     connection: Connection, publications: Sequence[str]
 ) -> tuple[list[Publication], dict[tuple[str, str], Published]]:
-    """The publications of these names, and what they publish by (schema, table)."""
+    """Return the publications of these names, and what they publish by (schema, table)."""
     chosen = [p for p in read_publications(connection) if p.name in publications]
     tables = read_tables(connection)
     return chosen, published_by(chosen, tables)
@@ -80,7 +81,7 @@ def read_published(
 def published_by(
     publications: Iterable[Publication], tables: Sequence[TableFacts]
 ) -> dict[tuple[str, str], Published]:
-    """What the publications publish together, by (schema, table)."""
+    """Return what the publications publish together, by (schema, table)."""
     by_name = {table.key: table for table in tables}
     by_oid = {table.oid: table for table in tables}
     found: dict[tuple[str, str], Published] = {}
@@ -88,12 +89,13 @@ def published_by(
         for entry in publication.tables:
             table = by_name.get(entry.key)
             if table is None:
-                continue  # dropped between two reads
+                # The table was dropped between the two queries.
+                continue
             known = found.setdefault(entry.key, Published(table, root=_root_of(table, by_oid)))
             if entry.columns is not None:
                 known.columns = entry.columns
             _add_operations(known, publication, entry.row_filter)
-    # Where a table above it is published too, a partition's changes are told as that one's.
+    # If a table above a partition is published too, changes are sent under that table's name.
     return {
         key: known
         for key, known in found.items()
@@ -108,7 +110,10 @@ def publication_facts(
     server_version: int,
     paths: PublicationPaths | None = None,
 ) -> dict[str, object]:
-    """As ``PublicationLook.facts`` keeps it; ``paths``: None leaves out what tells a lapse."""
+    """Return everything in the form of ``PublicationLook.facts``.
+
+    Without ``paths`` the parts that reveal a lapse of publication are left out.
+    """
     return {
         "publications": [
             {
@@ -137,7 +142,7 @@ def publication_facts(
 def _unpublished(
     published: dict[tuple[str, str], Published], tables: Iterable[TableFacts]
 ) -> list[str]:
-    """The first of the tables, by name, that no publication has, nor one for their partitions."""
+    """Return the first tables, by name, that are published neither themselves nor by partitions."""
     through_leaves = {known.root for known in published.values() if known.root}
     through_root = {f"{schema}.{name}" for schema, name in published}
     by_oid = {table.oid: table for table in tables}
@@ -152,7 +157,10 @@ def _unpublished(
 
 
 def _add_operations(known: Published, publication: Publication, row_filter: str | None) -> None:
-    """What one more publication adds: a row is published where any of them publishes it."""
+    """Add the operations of one more publication.
+
+    A row is published if any publication publishes it, so that no filter wins over every filter.
+    """
     for op in publication.operations:
         former = known.filters.get(op)
         if row_filter is None or op == "T" or former == []:
@@ -162,7 +170,7 @@ def _add_operations(known: Published, publication: Publication, row_filter: str 
 
 
 def _above(table: TableFacts, by_oid: dict[int, TableFacts]) -> Iterator[TableFacts]:
-    """The partitioned tables above a partition, the nearest first."""
+    """Yield the partitioned tables above a partition, the nearest first."""
     while table.parent is not None and table.parent in by_oid:
         table = by_oid[table.parent]
         yield table

@@ -1,7 +1,7 @@
-"""One look at everything that decides what publications publish, with its place in the WAL.
+"""This module reads everything that decides what publications publish, and its place in the WAL.
 
-A look that finds the catalog as it was before reads no more than a fingerprint. It is read again
-after all else: what changed meanwhile is read anew, so that a look holds together without a
+If the catalog is as it was before, only a fingerprint is read. The fingerprint is read again at the
+end, and if it changed meanwhile, all is read again. So a reading is consistent without a
 transaction, which a pooler might not keep.
 """
 
@@ -22,9 +22,9 @@ _POSITION = Query(
                     ELSE pg_current_wal_insert_lsn() END::text AS lsn
     """,
 )
-#: A catalog that changes while it is read is read so often.
+#: Number of tries to read a catalog that changes while it is read.
 _TRIES = 3
-# A row's identity is its oid and the transaction that wrote it; sums, since an order costs a sort.
+# A row's identity is its oid and the transaction that wrote it. Sums of hashes need no sort.
 _FINGERPRINT = """
     SELECT txid_snapshot_xmax(txid_current_snapshot()) AS next_xid, concat_ws(' ',
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
@@ -62,23 +62,23 @@ OLD_FINGERPRINT = Query(
 
 @dataclass(frozen=True, slots=True)
 class LookPlace:
-    """Where in the source's WAL a look was taken."""
+    """The place in the source's WAL at which the publications were read."""
 
-    #: The look holds everything that was committed before this.
+    #: The reading includes everything that was committed before this.
     before: LSN
-    #: Everything that the look holds was committed before this.
+    #: Everything that the reading includes was committed before this.
     after: LSN
-    #: Every transaction from this on began after the look did; with the epoch.
+    #: Every transaction from this xid on began after the reading did; with the epoch.
     next_xid: int
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedState:
-    """What a look found."""
+    """The result of one reading."""
 
     place: LookPlace
     fingerprint: str
-    #: The catalog is as the look with the same fingerprint found it: nothing more was read.
+    #: True when the fingerprint is the known one, so that nothing more was read.
     unchanged: bool = False
     publications: list[Publication] = field(default_factory=list)
     tables: list[TableFacts] = field(default_factory=list)
@@ -86,9 +86,10 @@ class PublishedState:
 
 
 def read_published_state(connection: Connection, known: str = "") -> PublishedState | None:
-    """Look once; ``known``: the fingerprint of a look whose findings the caller has. None on a
-    standby that has replayed nothing, and where the catalog changed each time it was read. Raises
-    ``psycopg.Error``.
+    """Read once what is published; ``known`` is the fingerprint of an earlier reading.
+
+    The result is None on a standby that has replayed nothing, and where the catalog changed during
+    every try. Raises ``psycopg.Error``.
     """
     before = _POSITION.row(connection)["lsn"]
     if before is None:
@@ -111,7 +112,7 @@ def read_published_state(connection: Connection, known: str = "") -> PublishedSt
 
 
 def _fingerprint(connection: Connection) -> tuple[str, int]:
-    """Return the fingerprint, and the transaction that follows all that had begun by then."""
+    """Return the fingerprint, and the xid that follows all that had been assigned by then."""
     modern = connection.info.server_version >= 150000
     row = (FINGERPRINT if modern else OLD_FINGERPRINT).row(connection)
     return str(row["fingerprint"]), int(row["next_xid"])

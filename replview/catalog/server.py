@@ -1,4 +1,4 @@
-"""The server as a whole: version, identity, settings that replication depends on, position."""
+"""This module reads the server as a whole: version, identity, settings, position."""
 
 import datetime as dt
 import re
@@ -10,10 +10,10 @@ import psycopg
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection, Query
 
-#: PostgreSQL counts memory settings in these.
+#: Units of settings, in bytes or milliseconds.
 _UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "MB": 1024**2, "GB": 1024**3, "ms": 1,
           "s": 1000, "min": 60_000}  # fmt: skip
-#: What a server tells only from a version on.
+#: Information that a server reports only from a major version on.
 _TOLD_FROM = {
     13: "how much WAL a slot may still keep",
     14: "open transactions, logical messages and the actors that they name, what decoding spilled",
@@ -65,7 +65,7 @@ _SETTINGS = [
     "wal_sender_timeout", "output_plugin_libraries", "idle_replication_slot_timeout",
     "hot_standby_feedback",
 ]  # fmt: skip
-#: One entry of a list of libraries: in double quotes anything may stand.
+#: An entry of a list of libraries; double quotes may contain any character.
 _ENTRY = re.compile(r'"((?:[^"]|"")*)"|([^",\s][^",]*)')
 FAILOVER_SETTINGS = Query(
     name="failover_settings",
@@ -84,8 +84,9 @@ FAILOVER_SETTINGS = Query(
 
 
 def not_told(server_version: int | None) -> str:
-    """A sentence on what a server of this version (as ``server_version_num``) does not tell;
-    empty where it tells all.
+    """Return a sentence on what a server of this version does not report; empty: it reports all.
+
+    ``server_version`` is ``server_version_num``; None gives an empty sentence.
     """
     major = (server_version or 0) // 10000
     missing = [f"{what} (from {since} on)" for since, what in _TOLD_FROM.items() if major < since]
@@ -94,15 +95,15 @@ def not_told(server_version: int | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """A server as the connected role sees it. None is unknown, never zero."""
+    """The server as the connected role sees it. None is unknown, never zero."""
 
-    #: As ``server_version_num``: 180004 is 18.4.
+    #: ``server_version_num``: 180004 is 18.4.
     version: int
     version_text: str
     database: str
     role: str
     superuser: bool
-    #: The role may create publications in the database (it must also own the tables).
+    #: True if the role may create publications in the database (it must also own the tables).
     may_create: bool
     encoding: str
     in_recovery: bool
@@ -113,32 +114,32 @@ class ServerFacts:
     slots_used: int
     max_wal_senders: int
     walsenders_used: int
-    #: None: unknown to the version (before 13); -1: without limit.
+    #: max_slot_wal_keep_size; None: before 13, which has no such setting; -1: no limit.
     max_slot_wal_keep_bytes: int | None
     logical_decoding_work_mem_bytes: int | None
     max_prepared_transactions: int
-    #: 0: a vanished reader is never noticed.
+    #: wal_sender_timeout; 0: the server never notices that a reader vanished.
     wal_sender_timeout_ms: int
-    #: The plugins that may be used; None: the version has no such list, any may be.
+    #: Output plugins that are allowed; None: the version has no such list and allows all.
     output_plugins: tuple[str, ...] | None = None
-    #: After so long without a reader a checkpoint invalidates a slot; 0: never, None: before 18,
-    #: which has no such limit.
+    #: Time without a reader after which a checkpoint invalidates a slot; 0: never; None: before
+    #: 18, which has no such setting.
     idle_slot_timeout_seconds: int | None = None
-    #: Whether a standby keeps its primary from removing rows that its slots need.
+    #: True if a standby keeps its primary from removing rows that its slots need.
     hot_standby_feedback: bool | None = None
-    #: When the server was started: with the system identifier it says which one this is.
+    #: Start time, which identifies the server together with the system identifier.
     started_at: dt.datetime | None = None
-    #: See ``catalog.server``; empty before 17.
+    #: The result of ``read_failover_settings``; empty before 17.
     failover_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def major(self) -> int:
-        """14, 15, … (9 for all of 9.x)."""
+        """Return the major version: 14, 15, … (9 for all of 9.x)."""
         return self.version // 10000
 
 
 def read_server_facts(connection: Connection) -> ServerFacts:
-    """Everything about the server that replication depends on."""
+    """Read everything about the server that replication depends on."""
     settings = {row["name"]: row for row in SETTINGS.rows(connection, _SETTINGS)}
     identity = _identity(connection)
     idle_ms = _quantity(settings.get("idle_replication_slot_timeout"))
@@ -161,23 +162,23 @@ def read_server_facts(connection: Connection) -> ServerFacts:
 
 
 def read_position(connection: Connection) -> LSN | None:
-    """Where the server's WAL is now; None on a standby that has replayed nothing."""
+    """Return the position of the WAL; None on a standby that has replayed nothing."""
     text = POSITION.row(connection)["lsn"]
     return None if text is None else LSN.parse(text)
 
 
 def _identity(connection: Connection) -> dict[str, Any]:
-    """System identifier (as text, as IDENTIFY_SYSTEM gives it) and timeline; None if forbidden."""
+    """Return system identifier (text, as in IDENTIFY_SYSTEM) and timeline; None if forbidden."""
     try:
         row = IDENTITY.row(connection)
     except psycopg.errors.InsufficientPrivilege:
         return {"system_identifier": None, "timeline_id": None}
-    # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
+    # pg_control_system() returns a signed number, IDENTIFY_SYSTEM an unsigned one.
     return {**row, "system_identifier": str(row["system_identifier"] % (1 << 64))}
 
 
 def _entries(row: dict[str, Any] | None) -> tuple[str, ...] | None:
-    """The libraries of a list, as they must be named."""
+    """Return the libraries in the value of a setting, without quotes; None without the setting."""
     if row is None:
         return None
     found = _ENTRY.findall(row["setting"])
@@ -185,7 +186,7 @@ def _entries(row: dict[str, Any] | None) -> tuple[str, ...] | None:
 
 
 def _quantity(row: dict[str, Any] | None) -> int | None:
-    """A setting in bytes (or milliseconds), whatever unit the server counts it in."""
+    """Return a setting in bytes (or milliseconds), whatever unit the server counts it in."""
     if row is None:
         return None
     value = int(row["setting"])
@@ -193,7 +194,10 @@ def _quantity(row: dict[str, Any] | None) -> int | None:
 
 
 def read_failover_settings(connection: Connection) -> dict[str, Any]:
-    """By name; empty where the version has none of them, None where this role may not know."""
+    """Return the settings that synchronize slots, by name; empty before 17.
+
+    A value is None where the role may not read it.
+    """
     if connection.info.server_version < 170000:
         return {}
     return FAILOVER_SETTINGS.row(connection)

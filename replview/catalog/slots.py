@@ -1,4 +1,4 @@
-"""Replication slots and what their readers do, with whatever columns the server's version has."""
+"""This module reads slots and their readers, with the columns that the server's version has."""
 
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -7,11 +7,11 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.catalog.connections import Connection, Query
 
-# All slots, who reads them and what they decoded in one statement, for samples every few seconds:
-# planned once a connection, a row of JSON whatever columns the server's version has. LSNs and xids
-# come as text, as the views show them.
+# One statement reads all slots, walsenders and counters, for samples every few seconds. It is
+# planned once for each connection, and returns JSON because columns differ between versions. LSNs
+# and xids are text, as in the views.
 
-#: More slots than this are not read.
+#: Number of slots that are read at most.
 _SLOTS_LIMIT = 1000
 _STATES = """
     WITH position AS MATERIALIZED (
@@ -45,7 +45,7 @@ SLOT_STATES = Query(
     sql=_STATES.format(_COUNTERS),
 )
 _SLOT_STATES_BEFORE_14 = replace(SLOT_STATES, sql=_STATES.format("NULL::json"))
-#: Told in seconds instead.
+#: Columns that are left out, because they are read in seconds too.
 _INTERVALS = ("write_lag", "flush_lag", "replay_lag")
 SLOTS = Query(
     name="slots",
@@ -72,9 +72,9 @@ _LSN_COLUMNS = {"restart_lsn", "confirmed_flush_lsn", "two_phase_at"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotStates:
-    """One look at the slots of a cluster. A column the version lacks is absent, never None."""
+    """A sample of the slots of a cluster. A column that the version lacks is absent, not None."""
 
-    #: Written on a primary, replayed on a standby.
+    #: The position written on a primary, or replayed on a standby.
     current_lsn: LSN | None
     in_recovery: bool
     #: Rows of pg_replication_slots with ``retained_wal_bytes``, ``unconfirmed_wal_bytes`` and the
@@ -87,6 +87,7 @@ class SlotStates:
 
 
 def read_slot_states(connection: Connection) -> SlotStates:
+    """Read all slots, walsenders and counters in one statement. Raises ``psycopg.Error``."""
     has_counters = connection.info.server_version >= 140000
     query = SLOT_STATES if has_counters else _SLOT_STATES_BEFORE_14
     row = query.json_row(connection, _SLOTS_LIMIT)
@@ -120,27 +121,27 @@ class SlotFacts:
     wal_status: str | None = None
     #: 13 and later: WAL that may still be written before the slot is in danger.
     safe_wal_size: int | None = None
-    #: 14 and later.
+    #: Reported by 14 and later.
     two_phase: bool | None = None
-    #: 18 and later.
+    #: Reported by 18 and later.
     two_phase_at: LSN | None = None
-    #: 16 and later.
+    #: Reported by 16 and later.
     conflicting: bool | None = None
-    #: 17 and later.
+    #: Reported by 17 and later, with the three fields that follow.
     invalidation_reason: str | None = None
     inactive_since: datetime | None = None
     failover: bool | None = None
     synced: bool | None = None
-    #: Current position less restart_lsn; None for a lost slot, which holds nothing.
+    #: Current position minus restart_lsn; None for a lost slot, which retains nothing.
     retained_wal_bytes: int | None = None
-    #: Current position less confirmed_flush_lsn.
+    #: Current position minus confirmed_flush_lsn.
     unconfirmed_wal_bytes: int | None = None
     #: Every other column, as the server spells it.
     further: dict[str, Any] = field(default_factory=dict)
 
 
 def read_slots(connection: Connection) -> list[SlotFacts]:
-    """All slots of the cluster, by name."""
+    """Return all slots of the cluster, by name."""
     known = {item.name for item in fields(SlotFacts)}
     found = []
     for row in SLOTS.rows(connection):
@@ -153,12 +154,15 @@ def read_slots(connection: Connection) -> list[SlotFacts]:
 
 
 def read_stat_replication(connection: Connection) -> dict[int, dict[str, Any]]:
-    """The walsenders by their process id, in JSON's types, times in seconds."""
+    """Return the walsenders by process id, in JSON's types, times in seconds."""
     return {row["pid"]: plain(row) for row in STAT_REPLICATION.rows(connection)}
 
 
 def plain(row: dict[str, Any]) -> dict[str, object]:
-    """A row in JSON's types: intervals in seconds under a name that says so, the rest as text."""
+    """Return a row in JSON's types.
+
+    Intervals become seconds, with ``_seconds`` added to the name; other types become text.
+    """
     result: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, timedelta):

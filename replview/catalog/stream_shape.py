@@ -1,4 +1,7 @@
-"""A table as pgoutput's Relation message would describe it, and whether its rows stayed put."""
+"""This module reads a table as pgoutput's Relation message describes it, and changes to its rows.
+
+It says which transaction made each column, and whether the table was rewritten.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +75,7 @@ TABLE_HELD = Query(
         ) AS held
     """,
 )
-# pg_class and pg_inherits tell what our snapshot sees, the functions what is there now.
+# pg_class and pg_inherits are read with our snapshot, the functions return the present state.
 MOVED = Query(
     name="rows_moved",
     about="Whether a table, or a part of it, was rewritten, truncated, attached or detached since "
@@ -98,7 +101,7 @@ MOVED = Query(
 
 @dataclass(frozen=True, slots=True)
 class StreamColumn:
-    """A column as a Relation message gives it."""
+    """A column as a Relation message describes it."""
 
     name: str
     type_oid: int
@@ -108,7 +111,7 @@ class StreamColumn:
 
 @dataclass(frozen=True, slots=True)
 class StreamShape:
-    """A table as a Relation message gives it."""
+    """A table as a Relation message describes it."""
 
     #: DEFAULT, NOTHING, FULL or INDEX.
     replica_identity: str
@@ -117,7 +120,7 @@ class StreamShape:
 
 
 def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> StreamShape | None:
-    """The table's shape with the columns that are ``sent``; None where it is gone."""
+    """Return the shape of the table with the columns ``sent``; None if it was dropped."""
     rows = STREAM_SHAPE.rows(connection, oid)
     if not rows:
         return None
@@ -133,33 +136,36 @@ def read_stream_shape(connection: Connection, oid: int, sent: Sequence[str]) -> 
 
 
 def is_later(xid: int, than: int, *, following: int) -> bool:
-    """Whether ``xid``, which has ended, was given out after ``than``; ``following``: that which
-    follows the last that has ended. It may be before one that is still in progress.
+    """Return whether ``xid``, which has ended, was assigned after the xid ``than``.
+
+    ``following`` is the xid after the last that has ended, which may be lower than one in progress.
+    The comparison allows for xids of 32 bits that wrap.
     """
     return 0 < (xid - than) % (1 << 32) < (following - than) % (1 << 32) < 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnsMade:
-    """How a table's columns were made, as far as its catalog still tells."""
+    """The origin of a table's columns, as far as its catalog shows it."""
 
-    #: What tells a column from one of the same name that it replaced, or from itself before its
-    #: values were rewritten: ``{name: [number, transaction, file]}``.
+    #: ``{name: [number, transaction, file]}``. These differ between a column and one of the same
+    #: name that it replaced, and change when the table is rewritten.
     columns: dict[str, list[int]]
-    #: The numbers of those that are generated, which the stream may leave out.
+    #: Numbers of generated columns, which the stream may leave out.
     generated: frozenset[int]
     #: The transaction (or subtransaction) that created the table, and ``is_later``'s ``following``.
     created: int
     following: int
-    #: A transaction that is in progress has them locked: nobody else sees yet what it alters.
+    #: True if a transaction in progress has the table locked and may have altered it unseen.
     held: bool
 
 
 def columns_made(connection: Connection, oid: int, by: int | None) -> ColumnsMade:
-    """Ask for them, and whether the transaction ``by`` holds them; of a table that is gone, or not
-    there yet, nothing is told.
+    """Read the origin of a table's columns, and whether the transaction ``by`` has it locked.
+
+    If the table does not exist, the result has no columns.
     """
-    # Before: it may end in between.
+    # The lock is read first, as the transaction may end between the two queries.
     held = by is not None and bool(TABLE_HELD.row(connection, oid, str(by))["held"])
     found = COLUMNS_MADE.rows(connection, [oid])
     columns = {row["name"]: [row["number"], row["xid"], row["file"]] for row in found}
@@ -194,8 +200,9 @@ def altered_tables(
 
 
 def rows_moved(connection: Connection, oid: int) -> tuple[bool, int | None]:
-    """Whether our snapshot cannot see the table's rows as they were (TRUNCATE, and ALTER TABLE
-    that rewrites, spare no older snapshot), and how many rows the statistics tell of.
+    """Return whether our snapshot cannot see all rows any more, and the estimated row count.
+
+    TRUNCATE, and an ALTER TABLE that rewrites the table, remove rows that older snapshots need.
     """
     row = MOVED.row(connection, oid, oid)
     return bool(row["moved"]), row["estimated_rows"]

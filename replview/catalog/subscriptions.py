@@ -1,6 +1,6 @@
-"""The subscriptions of a source's database: what they are, what their workers do, their errors.
+"""This module reads the subscriptions of a source's database, their workers and their errors.
 
-A source that itself subscribes may be behind its publisher: what its slots tell is then late too.
+A source that itself subscribes may be behind its publisher; its slots are then behind too.
 """
 
 from typing import Any
@@ -32,25 +32,27 @@ _SUBSCRIPTIONS = """
          WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
          ORDER BY s.subname) AS found
 """
-#: 15 and later.
+#: The counters of errors, 15 and later.
 _STATS = (
     "(SELECT row_to_json(c) FROM pg_stat_subscription_stats AS c WHERE c.subid = s.oid LIMIT 1)"
 )
 
 
 def read_subscription_columns(connection: Connection) -> list[str]:
+    """Return the columns of pg_subscription that the role may read."""
     return [row["name"] for row in READABLE.rows(connection)]
 
 
 def read_subscriptions(
     connection: Connection, columns: list[str]
 ) -> dict[str, dict[str, Any]] | None:
-    """By name: pg_subscription's columns, those of pg_stat_subscription for the apply worker
-    (absent where none is listed), those of pg_stat_subscription_stats, and ``workers``: all rows
-    of pg_stat_subscription, those of parallel apply and table synchronisation too. None where
-    one of these views is refused.
+    """Return the subscriptions of the database by name; None where a view is refused.
+
+    Each has the ``columns`` of pg_subscription, the columns of pg_stat_subscription for the apply
+    worker (absent where none is listed), those of pg_stat_subscription_stats, and ``workers``: all
+    rows of pg_stat_subscription, including parallel apply and table synchronization.
     """
-    # Names of PostgreSQL's own columns, quoted all the same.
+    # The names are those of PostgreSQL's own columns; they are quoted all the same.
     query = sql.SQL(_SUBSCRIPTIONS).format(
         columns=sql.SQL(", ").join(sql.Identifier("s", name) for name in columns),
         stats=sql.SQL(_STATS if connection.info.server_version >= 150000 else "NULL::json"),

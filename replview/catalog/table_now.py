@@ -1,7 +1,7 @@
-"""One table as the source's catalog has it now: what no stream tells.
+"""This module reads a table as the source's catalog has it now, which no stream contains.
 
-Columns with their defaults, constraints, indexes with their sizes, and its place among partitions.
-The catalog knows no past: none of this says how the table was.
+It reads columns with defaults, constraints, indexes with sizes, and partitions. The catalog has no
+history: none of this says how the table was.
 """
 
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ from replview.catalog.tables import IDENTITIES
 
 _KINDS = {"p": "primary key", "u": "unique", "f": "foreign key", "c": "check", "x": "exclusion",
           "n": "not null", "t": "constraint trigger"}  # fmt: skip
-#: To connect, and then for all answers together: a page waits five seconds at most.
+#: Seconds to connect, and seconds for all queries: a page waits five seconds at most.
 _CONNECT_SECONDS = 2
 _ANSWER_SECONDS = 3.0
-#: Partitions that are named at most; all are counted.
+#: Number of partitions that are named at most; all are counted.
 LEAVES_NAMED = 200
 
 TABLE = Query(
@@ -74,7 +74,7 @@ INDEXES = Query(
          WHERE i.indrelid = %s ORDER BY i.indisprimary DESC, c.relname
     """,
 )
-# pg_partition_tree() and pg_partition_ancestors() are of version 12.
+# pg_partition_tree() and pg_partition_ancestors() exist since 12.
 ANCESTORS = Query(
     name="partition_ancestors",
     about="The partitioned tables above a partition, the nearest first; anyone may read it.",
@@ -99,22 +99,26 @@ LEAVES = Query(
 
 @dataclass(frozen=True, slots=True)
 class ColumnNow:
+    """A column of the table."""
+
     name: str
     type_oid: int
     typmod: int
-    #: As ``format_type()`` writes it, with its modifier.
+    #: The result of ``format_type()``, with the modifier.
     type_name: str
     not_null: bool
-    #: GENERATED … AS IDENTITY.
+    #: True for GENERATED … AS IDENTITY.
     identity: bool
-    #: Computed from other columns: ``expression`` says how.
+    #: True for a column that ``expression`` computes from others.
     generated: bool
-    #: Its default as SQL.
+    #: The default, or the generation expression, as SQL.
     expression: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConstraintNow:
+    """A constraint of the table."""
+
     name: str
     #: ``primary key``, ``foreign key``, ``check`` …
     kind: str
@@ -124,45 +128,49 @@ class ConstraintNow:
 
 @dataclass(frozen=True, slots=True)
 class IndexNow:
+    """An index of the table."""
+
     name: str
     definition: str
     size_bytes: int | None
     primary: bool
     unique: bool
     valid: bool
-    #: The replica identity's.
+    #: True for the index that REPLICA IDENTITY USING INDEX names.
     identity: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableNow:
+    """The table with its columns, constraints, indexes and partitions."""
+
     schema: str
     name: str
-    #: Has no rows of its own.
+    #: True for a partitioned table, which has no rows of its own.
     partitioned: bool
     #: DEFAULT, NOTHING, FULL or INDEX.
     replica_identity: str
-    #: As the last ANALYZE or VACUUM reckoned; None: none has yet.
+    #: The estimate of the last ANALYZE or VACUUM; None: there was none yet.
     estimated_rows: int | None
-    #: Without its indexes.
+    #: Size without indexes.
     table_bytes: int | None
     columns: tuple[ColumnNow, ...]
     constraints: tuple[ConstraintNow, ...]
     indexes: tuple[IndexNow, ...]
-    #: Partitioned tables above it, (schema, table), the root last.
+    #: Partitioned tables above this one, (schema, table), the root last.
     ancestors: tuple[tuple[str, str], ...] = ()
     leaves: tuple[tuple[str, str], ...] = field(default=())
-    #: How many partitions hold rows, also where not all are named.
+    #: Number of all partitions that hold rows, named or not.
     leaf_count: int = 0
 
     @property
     def root(self) -> tuple[str, str] | None:
-        """The partitioned table this is in the end a partition of."""
+        """Return the partitioned table at the top, as (schema, table); None if not a partition."""
         return self.ancestors[-1] if self.ancestors else None
 
 
 def look_at_table(conninfo: str, oid: int) -> tuple[str | None, TableNow | None]:
-    """The source's system identifier (None: not reported) and the table of this oid, in a hurry.
+    """Return the source's system identifier (None: unknown) and the table, within seconds.
 
     Raises ``SourceProblem``.
     """
@@ -177,7 +185,7 @@ def look_at_table(conninfo: str, oid: int) -> tuple[str | None, TableNow | None]
 
 
 def read_table_now(connection: Connection, oid: int) -> TableNow | None:
-    """The table of this oid; None: there is none (any more). Raises ``psycopg.Error``."""
+    """Return the table of this oid; None: it does not exist. Raises ``psycopg.Error``."""
     row = next(iter(TABLE.rows(connection, oid)), None)
     if row is None:
         return None
@@ -202,7 +210,7 @@ def read_table_now(connection: Connection, oid: int) -> TableNow | None:
 
 
 def _partitions(query: Query, connection: Connection, *parameters: Any) -> list[dict[str, Any]]:
-    """Nothing where this server has no such function."""
+    """Return the rows; none where this server lacks the function."""
     try:
         return query.rows(connection, *parameters)
     except psycopg.errors.UndefinedFunction:

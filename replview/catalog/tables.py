@@ -1,4 +1,4 @@
-"""Tables as replication sees them: can their updates be published, by which key, at what cost."""
+"""This module reads tables: whether their updates can be published, and with which identity."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -97,23 +97,26 @@ TYPE_NAMES = Query(
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
+    """A column of a table that was looked up by name."""
+
     name: str
     type_oid: int
     typmod: int
-    #: As ``format_type()`` writes it, with its modifier.
+    #: The result of ``format_type()``, with the modifier.
     type_name: str
     is_key: bool
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTable:
-    """A table by its name, for output plugins that tell nothing else of it."""
+    """A table that was looked up by name, for plugins that send only the name."""
 
     oid: int
     columns: tuple[NamedColumn, ...]
 
 
 def read_named_table(connection: Connection, schema: str, table: str) -> NamedTable | None:
+    """Return the table of this name; None where there is none."""
     rows = NAMED_TABLE.rows(connection, schema, table)
     if not rows:
         return None
@@ -131,19 +134,19 @@ class TableFacts:
     #: DEFAULT, NOTHING, FULL or INDEX.
     replica_identity: str
     primary_key: tuple[str, ...]
-    #: It is DEFERRABLE: its rows are told apart by it, but PostgreSQL takes none for an identity.
+    #: True if the primary key is DEFERRABLE, and so cannot be a replica identity.
     deferrable_key: bool = False
     #: The columns of the index that REPLICA IDENTITY USING INDEX names.
     identity_index: tuple[str, ...]
     columns: tuple[str, ...]
-    #: Columns computed from others; published on 18 and later alone.
+    #: Generated columns, which are published only on 18 and later.
     generated: frozenset[str] = frozenset()
-    #: Those of them that are computed when they are read (18 and later): never published.
+    #: Virtual generated columns (18 and later), which are never published.
     virtual: frozenset[str] = frozenset()
     partitioned: bool = False
-    #: The partitioned table this is a partition of.
+    #: The oid of the partitioned table that this is a partition of.
     parent: int | None = None
-    #: The connected role owns it (or is a member of its owner): needed to publish it.
+    #: True if the role owns the table or is a member of its owner: needed to publish it.
     owned: bool = True
     estimated_rows: int = 0
 
@@ -152,16 +155,17 @@ class TableFacts:
 
     @property
     def key(self) -> tuple[str, str]:
+        """Return ``(schema, name)``."""
         return self.schema, self.name
 
     @property
     def text(self) -> str:
-        """To be told apart from every other: as forms, requests and ``table_parts`` have it."""
+        """Return the unambiguous name that forms and requests use, and ``table_parts`` reads."""
         return table_text(self.schema, self.name)
 
     @property
     def identity_columns(self) -> tuple[str, ...]:
-        """The columns an UPDATE or DELETE is published with; empty: it cannot be."""
+        """Return the columns that UPDATE and DELETE are published with; empty: they cannot be."""
         match self.replica_identity:
             case "FULL":
                 return self.columns
@@ -173,16 +177,16 @@ class TableFacts:
 
     @property
     def usable(self) -> bool:
-        """Whether UPDATE and DELETE still work once they are published.
+        """Return whether UPDATE and DELETE still work once they are published.
 
-        Without it the *application's* UPDATE fails: "does not have a replica identity and
-        publishes updates". An INDEX identity whose index was dropped counts as NOTHING.
+        Otherwise the *application's* UPDATE fails: "does not have a replica identity and publishes
+        updates". An INDEX identity whose index was dropped counts as NOTHING.
         """
         return self.replica_identity == "FULL" or bool(self.identity_columns)
 
 
 def read_tables(connection: Connection) -> list[TableFacts]:
-    """All permanent tables outside the system's schemas, partitions too, by name."""
+    """Return all permanent tables outside the system's schemas, and partitions, by name."""
     generated: dict[int, set[str]] = {}
     virtual: dict[int, set[str]] = {}
     if connection.info.server_version >= 120000:
@@ -205,7 +209,7 @@ def read_tables(connection: Connection) -> list[TableFacts]:
 
 
 def leaves_of(table: TableFacts, tables: Iterable[TableFacts]) -> list[TableFacts]:
-    """All partitions below a partitioned table, at every level; empty for an ordinary one."""
+    """Return all partitions below a table, at every level; empty if it is not partitioned."""
     if not table.partitioned:
         return []
     everything = list(tables)
@@ -218,10 +222,10 @@ def leaves_of(table: TableFacts, tables: Iterable[TableFacts]) -> list[TableFact
 
 
 def primary_key_columns(connection: Connection, relation_oid: int) -> list[str]:
-    """The primary key of a table; empty without one. The stream does not tell it under FULL."""
+    """Return the primary key of a table, which the stream lacks under FULL; empty without one."""
     return [row["name"] for row in PRIMARY_KEY.rows(connection, relation_oid)]
 
 
 def type_names(connection: Connection, oids: Iterable[int]) -> dict[int, str]:
-    """``{oid: name}`` as SQL writes types; oids the server does not know are left out."""
+    """Return ``{oid: name}`` as SQL writes types; oids the server does not know are left out."""
     return {row["oid"]: row["name"] for row in TYPE_NAMES.rows(connection, list(oids))}

@@ -1,6 +1,7 @@
-"""A test message: a transaction of nothing but a logical message, to see the whole road work.
+"""This module sends a test message: a transaction with nothing but a logical message.
 
-It takes a few hundred bytes of WAL and touches no table; any role that may connect may send it.
+It shows whether changes arrive. It takes a few hundred bytes of WAL and changes no table. Any role
+that may connect may send it.
 """
 
 import json
@@ -11,19 +12,20 @@ from psycopg import sql
 from replview.catalog.connections import Connection, reading
 from replview.catalog.problems import SourceProblem, first_line
 
-#: Connecting, sending and the answer, all together.
+#: Seconds for connecting, sending and the answer together.
 _DEADLINE_SECONDS = 10.0
-#: The prefix the receiver takes the actor from.
+#: The prefix of messages from which the receiver reads the actor.
 _PREFIX = "replview"
 
 
 def statement(actor: str) -> str:
+    """Return the SQL that sends the message, to be copied."""
     call = sql.SQL("SELECT pg_logical_emit_message(true, {}, {});")
     return call.format(sql.Literal(_PREFIX), sql.Literal(_content(actor))).as_string(None)
 
 
 def send_test_message(conninfo: str, actor: str) -> str:
-    """Send it; returns the LSN of the message. Raises ``SourceProblem``."""
+    """Send the message and return its LSN. Raises ``SourceProblem``."""
     send = "SELECT pg_catalog.pg_logical_emit_message(true, %s::text, %s::text)::text"
     writable = "SELECT pg_catalog.set_config('default_transaction_read_only','off',false)"
     with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
@@ -46,7 +48,7 @@ def _content(actor: str) -> str:
 
 
 def _refusal(error: psycopg.Error, connection: Connection, actor: str) -> SourceProblem:
-    """Why the server did not take it."""
+    """Return the problem for which the server refused the message."""
     message = first_line(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         flush = ", boolean" if connection.info.server_version >= 170000 else ""

@@ -1,4 +1,4 @@
-"""The WAL a slot may cost its source: the choice, and its words."""
+"""This module parses and describes WAL budgets: how much WAL a slot may retain on its source."""
 
 import re
 
@@ -7,17 +7,17 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.server import ServerFacts
 from replview.text.problem import Note
 
-#: Where the server sets no limit of its own.
+#: The budget where the server sets no limit of its own.
 DEFAULT_BYTES = 10 * 1024**3
-#: A segment of WAL: a slot always retains about so much, so a smaller budget would drop it at once.
+#: The smallest budget: a slot always retains some segments of 16 MB, and would be dropped at once.
 LEAST_BYTES = 64 * 1024**2
 _UNITS = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
-#: What comes first; as ``Slot.Protect``.
+#: Values of ``Slot.Protect``: what has priority when the budget is reached.
 DATABASE, RECORD = "database", "record"
 
 
 def parse_size(text: str) -> int:
-    """``10GB`` as bytes, in PostgreSQL's spelling and step. Raises ``ValueError``."""
+    """Return ``10GB`` in bytes, by PostgreSQL's units. Raises ``ValueError``."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,3})?)\s*([A-Za-z]+)\s*", text, re.ASCII)
     units = {unit.lower(): size for unit, size in _UNITS.items()}
     if found is None or found[2].lower() not in units:
@@ -26,7 +26,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_budget(text: str) -> int | None:
-    """A WAL budget as typed; None: ``none``. Raises ``ValueError`` with what is allowed."""
+    """Return a WAL budget in bytes; None: ``none``. Raises ``ValueError`` with what is allowed."""
     if text.strip().lower() in ("none", "off"):
         return None
     size = parse_size(text)
@@ -39,7 +39,7 @@ def parse_budget(text: str) -> int | None:
 
 
 def size_words(size_bytes: int) -> str:
-    """``10 GB``, ``1.5 GB``, ``512 MB``."""
+    """Return ``10 GB``, ``1.5 GB``, ``512 MB``."""
     for unit in ("TB", "GB", "MB", "kB"):
         if size_bytes >= _UNITS[unit]:
             return f"{size_bytes / _UNITS[unit]:.1f}".removesuffix(".0") + f" {unit}"
@@ -47,7 +47,7 @@ def size_words(size_bytes: int) -> str:
 
 
 def default_budget(server: ServerFacts) -> tuple[int, str]:
-    """The budget of a slot for which none was named, and why so much."""
+    """Return the budget of a slot for which none was given, and the reason for its size."""
     limit = server.max_slot_wal_keep_bytes
     if limit is None or limit < 0:
         return DEFAULT_BYTES, "the server has no limit of its own (max_slot_wal_keep_size)"
@@ -61,7 +61,7 @@ def default_budget(server: ServerFacts) -> tuple[int, str]:
 
 
 def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str = "") -> Note:
-    """The choice in words, with what follows from it."""
+    """Return a note that describes the budget and what happens when it is reached."""
     if budget_bytes is None:
         return Note(
             "no WAL budget: replview never drops the slot, whatever it retains; only the server's "
@@ -84,7 +84,7 @@ def budget_note(slot_name: str, budget_bytes: int | None, protect: str, why: str
 
 
 def read_budget(text: str) -> int | None:
-    """As ``parse_budget``. Raises ``SourceProblem`` where it is none."""
+    """Return a WAL budget as ``parse_budget`` does. Raises ``SourceProblem`` if it is invalid."""
     try:
         return parse_budget(text)
     except ValueError as error:

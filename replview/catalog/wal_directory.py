@@ -1,4 +1,4 @@
-"""The size of a server's WAL directory."""
+"""This module reads the size of a server's WAL directory."""
 
 import psycopg
 
@@ -17,15 +17,17 @@ WAL_DIRECTORY = Query(
 
 
 def may_list_wal_directory(connection: Connection) -> bool:
+    """Return whether the role may call ``pg_ls_waldir()``."""
     return bool(MAY_LIST.row(connection)["may"])
 
 
 def read_wal_directory_bytes(connection: Connection) -> int | None:
-    """The size now; None where it is refused all the same (a managed service).
+    """Return the size of the directory; None where a managed service refuses it.
 
-    It looks at every file there, which takes longer the more there are.
+    The server examines every file there, which takes longer the more there are.
     """
     try:
         return int(WAL_DIRECTORY.row(connection)["size_bytes"])
     except (psycopg.ProgrammingError, psycopg.errors.UndefinedFile):
-        return None  # a segment that was removed meanwhile is no error of ours either
+        # UndefinedFile: a segment was removed meanwhile, which is no error of ours.
+        return None

@@ -1,1 +1,1 @@
-"""Plans: the statements that change a source, shown before they run."""
+"""This package makes plans: the statements that change a source, shown before they run."""

@@ -1,32 +1,32 @@
-"""The trigger that stamps writing transactions: its SQL, and what of it a source has.
+"""This module holds the SQL of the stamp, a trigger that records who writes, and reads its state.
 
-For applications that cannot be changed. The first statement of a transaction that writes to a
-stamped table puts a logical message into it (prefix ``replview.stamp``): session user, application
-name, client address. Whether a transaction is stamped already is kept in a setting local to it,
-which a rolled-back savepoint undoes exactly as it takes the message away.
+The stamp is for applications that cannot be changed. The first statement of a transaction that
+writes to a stamped table emits a logical message (prefix ``replview.stamp``) with session user,
+application name and client address. A setting local to the transaction marks it as stamped. A
+rolled-back savepoint undoes the setting exactly when it removes the message.
 
-What a stamp is worth. PostgreSQL lets every role write messages, so somebody with a SQL session can
-write a false stamp; on a stamped table the true one stands beside it, and the receiver then calls
-the actor claimed. Whoever also sets the setting by hand keeps the true one out: no place is both
-undone with a savepoint and closed to the session (a secret would be seen there). Only where EXECUTE
-on pg_logical_emit_message() is taken from PUBLIC is every stamp the trigger's; one can be missing
-then, never false.
+The stamp can be evaded. PostgreSQL lets every role emit messages, so a role with a SQL session can
+emit a false stamp. On a stamped table the true stamp follows, and the receiver then calls the actor
+claimed. A session that also sets the setting by hand suppresses the true stamp: no storage is both
+undone with a savepoint and closed to the session (which would see a secret there). Only if EXECUTE
+on pg_logical_emit_message() is revoked from PUBLIC does every stamp come from the trigger. A stamp
+can then be missing, but never false.
 """
 
 from dataclasses import dataclass
 
 from replview.catalog.connections import Connection, Query
 
-#: Schema of everything that is installed, but for the triggers of this name on the tables.
+#: The schema of all installed objects, except the triggers, which are on the stamped tables.
 SCHEMA = "replview_stamp"
 TRIGGER = "replview_stamp"
-#: Begins the schema's comment, by which ``remove`` knows that it is ours.
+#: The beginning of the schema's comment, by which ``remove`` recognizes it as ours.
 OURS = "Made by replview actor install"
-#: Ends it where EXECUTE on pg_logical_emit_message() was taken from PUBLIC.
+#: The end of that comment if EXECUTE on pg_logical_emit_message() was revoked from PUBLIC.
 REVOKED = "; EXECUTE on pg_logical_emit_message was revoked from PUBLIC"
 
-#: The body of ``replview_stamp.stamp()``; compared with what is installed to tell older versions.
-#: It runs with its owner's rights, in whatever search_path: every name is written whole.
+#: The body of ``replview_stamp.stamp()``, compared with the installed one to detect older versions.
+#: It runs with its owner's rights under any search_path, so every name is qualified.
 BODY = """
 DECLARE
     mark pg_catalog.text := pg_catalog.pg_current_xact_id();
@@ -98,9 +98,11 @@ MAY_TRIGGER = Query(
 
 @dataclass(frozen=True, slots=True)
 class StampedTable:
+    """A table that has the stamp's trigger."""
+
     schema: str
     name: str
-    #: Somebody switched it off, or it fires in replica sessions alone.
+    #: True if the trigger is disabled, or fires only in replica sessions.
     disabled: bool
 
     def __str__(self) -> str:
@@ -109,43 +111,44 @@ class StampedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampFacts:
-    """What a source has of the stamp, and what the connected role may do about it."""
+    """The parts of the stamp that a source has, and what the connected role may do about it."""
 
     role: str
     superuser: bool
     in_recovery: bool
     may_create: bool
     may_emit: bool
-    #: Every role may write messages, stamps too.
+    #: True if every role may emit messages, and so stamps.
     public_may_emit: bool
-    #: ``pg_logical_emit_message(…)``, each with its argument types.
+    #: Signatures of the functions ``pg_logical_emit_message``.
     emit_functions: list[str]
-    #: Owner of the schema; None: not installed.
+    #: The owner of the schema; None: the stamp is not installed.
     owner: str | None = None
-    #: The connected role is the owner, or has the owner's rights.
+    #: True if the connected role is the owner, or has the owner's rights.
     owned: bool = False
-    #: The schema's comment; None where there is none, or no schema.
+    #: The schema's comment; None where there is no comment, or no schema.
     about: str | None = None
     body: str | None = None
     tables: tuple[StampedTable, ...] = ()
 
     @property
     def ours(self) -> bool:
-        """The schema is one that ``actor install`` made."""
+        """Return whether ``actor install`` made the schema."""
         return bool(self.about and self.about.startswith(OURS))
 
     @property
     def revoked(self) -> bool:
-        """``actor install`` took EXECUTE from PUBLIC."""
+        """Return whether ``actor install`` revoked EXECUTE from PUBLIC."""
         return bool(self.about and self.about.endswith(REVOKED))
 
     @property
     def current(self) -> bool:
+        """Return whether the installed function is the present version."""
         return self.body is not None and self.body.strip() == BODY.strip()
 
 
 def read_stamp(connection: Connection) -> StampFacts:
-    """Look at a source. Raises ``psycopg.Error``."""
+    """Read the state of the stamp on a source. Raises ``psycopg.Error``."""
     installed = INSTALLED.rows(connection)
     return StampFacts(
         **RIGHTS.row(connection),

@@ -1,4 +1,4 @@
-"""Carrying out a plan on its source. Whatever stops it, nothing half-done stays behind."""
+"""This module carries a plan out on its source; after an error nothing half-done stays behind."""
 
 import threading
 import time
@@ -15,11 +15,11 @@ from replview.catalog.naming import some_of
 from replview.catalog.plan.plan import Plan, Statement
 from replview.catalog.problems import SourceProblem, explain, first_line
 
-#: How often to say what slot creation is still waiting for.
+#: Seconds between two reports of what slot creation is waiting for.
 PROGRESS_SECONDS = 2.0
 _STOPPED = SourceProblem("stopped", "stopped before it was done", "Try again")
 Say = Callable[[str], None]
-#: Told what becomes of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
+#: Callback for the state of a step: ``running``, ``done``, ``failed``, ``taken back`` or ``left``.
 OnStep = Callable[[Statement, str], None]
 
 
@@ -31,10 +31,10 @@ def carry_out(
     stop: threading.Event | None = None,
     on_step: OnStep = lambda step, state: None,
 ) -> list[Statement]:
-    """Run the plan's statements in order; returns the steps done, for ``undo``.
+    """Run the statements of a plan in order, and return those that ran, for ``undo``.
 
-    If one fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits, what this run
-    has created is dropped again and the error raised: ``SourceProblem`` with the cause.
+    If a statement fails, or ``stop`` is set (or Ctrl-C pressed) while slot creation waits,
+    everything that this run created is dropped, and ``SourceProblem`` is raised with the cause.
     """
     stop = stop or threading.Event()
     done: list[Statement] = []
@@ -63,10 +63,14 @@ def carry_out(
 def undo(
     conninfo: str, steps: list[Statement], say: Say, on_step: OnStep = lambda step, state: None
 ) -> None:
-    """Take steps back, the last first. Says which statement is left to the user, if any."""
+    """Undo statements, the last first.
+
+    Reports each statement that could not be undone, so that the user can run it.
+    """
     for step in reversed(steps):
         if not step.undo:
-            continue  # it goes with another
+            # Undoing another step undoes this one.
+            continue
         try:
             with connect(conninfo, read_only=False) as connection:
                 connection.execute(step.undo.encode())
@@ -78,14 +82,14 @@ def undo(
 
 
 def drop(conninfo: str, statements: list[sql.Composed]) -> None:
-    """Drop what replview made when its slot is removed. Raises ``psycopg.Error``."""
+    """Run the statements that drop what replview created. Raises ``psycopg.Error``."""
     with connect(conninfo, read_only=False) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
 def waiting_for(conninfo: str) -> str:
-    """What the slot being created still waits for, as a sentence; stopping is a way out."""
+    """Return a sentence on what the slot creation still waits for, and that it can be stopped."""
     try:
         with connect(conninfo) as connection:
             waiting = [str(item) for item in read_open_transactions(connection)]
@@ -96,7 +100,7 @@ def waiting_for(conninfo: str) -> str:
 
 
 def _run(conninfo: str, step: Statement, say: Say, stop: threading.Event) -> None:
-    # A new slot waits for each open transaction by a lock, as long as that takes.
+    # Slot creation waits for each open transaction on a lock, so it has no lock timeout.
     is_slot = step.kind == "slot"
     with connect(
         conninfo, read_only=False, statement_timeout_ms=0, wait_for_locks=is_slot
@@ -110,7 +114,7 @@ def _run(conninfo: str, step: Statement, say: Say, stop: threading.Event) -> Non
 def _create_slot(
     conninfo: str, connection: Connection, step: Statement, say: Say, stop: threading.Event
 ) -> None:
-    """Run it in a thread of its own, so that waiting can be told and ended."""
+    """Create the slot in a thread, so that waiting can be reported and cancelled."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(connection.execute, step.sql.encode())
         try:
@@ -118,7 +122,7 @@ def _create_slot(
         except BaseException:
             if not running.done():
                 connection.cancel_safe(timeout=5)
-            # Cancelled or not, the statement has ended when this returns.
+            # exception() waits until the statement has ended, cancelled or not.
             if running.exception() is None:
                 undo(conninfo, [step], say)
             raise

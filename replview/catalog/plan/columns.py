@@ -1,9 +1,9 @@
-"""Columns that must not be kept: left out of the publication where possible (column lists, 15 and
-later), and of the store; chosen for a new slot, or changed later.
+"""This module plans which columns are left out, for a new slot or one that exists.
 
-A table gets another list by leaving its publication and joining it again, both in one transaction:
-so no other table is named, locked, or loses a list or a row filter that somebody else gave it
-meanwhile, as with SET TABLE. Its own row filter is kept.
+They are left out of the publication where possible (column lists, 15 and later), and of the store.
+To change its list, a table is dropped from its publication and added again, in one transaction.
+Unlike SET TABLE, this does not name or lock other tables, nor remove a column list or row filter
+that somebody else set meanwhile. The row filter of the table is kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ from replview.catalog.publications import (
 )
 from replview.catalog.tables import TableFacts, leaves_of, read_tables
 
-#: Before it a publication has no column lists.
+#: The first server version with column lists.
 _SINCE = 150000
 
 
 def check_columns(
     request: SlotRequest, tables: list[TableFacts], usable: list[TableFacts] | None
 ) -> None:
-    """Refuse columns that do not exist, or whose absence would break UPDATE and DELETE.
+    """Raise ``SourceProblem`` for unknown columns, and for those that UPDATE and DELETE need.
 
-    ``usable`` are the tables whose updates we publish; None: publications are not ours, and every
-    identity column counts.
+    ``usable`` are the tables whose updates we publish. None: the publications are not ours, and the
+    identity of every table counts.
     """
     known_columns(tables, request.mask, "mask")
     for table, names in known_columns(tables, request.exclude, "exclude"):
@@ -45,9 +45,9 @@ def check_columns(
 def known_columns(
     tables: list[TableFacts], columns: Columns, field: str = ""
 ) -> list[tuple[TableFacts, frozenset[str]]]:
-    """The tables that are meant, each with its columns. Refuses columns that are not there.
+    """Return the tables with their columns. Raises ``SourceProblem`` for unknown columns.
 
-    ``field``: which one of a request named them.
+    ``field`` is the field of the request that named them.
     """
     by_name = {table.key: table for table in tables}
     found = []
@@ -64,8 +64,10 @@ def known_columns(
 
 
 def check_identity(table: TableFacts, tables: list[TableFacts], excluded: frozenset[str]) -> None:
-    """Refuse what a column list must have: without it no row has a key here, and UPDATE and DELETE
-    fail on the source. A partition may have an identity of its own.
+    """Raise ``SourceProblem`` if an excluded column is in the replica identity.
+
+    Without it rows have no key here, and UPDATE and DELETE fail on the source. The partitions are
+    checked too, as each may have its own identity.
     """
     for one in (table, *leaves_of(table, tables)):
         missing = [name for name in one.identity_columns if name in excluded]
@@ -86,7 +88,7 @@ def check_identity(table: TableFacts, tables: list[TableFacts], excluded: frozen
 def table_items(
     tables: list[TableFacts], request: SlotRequest, server_version: int
 ) -> sql.Composed:
-    """As they stand after TABLE: each with its columns, where some are left out."""
+    """Return the tables as they are written after TABLE, with column lists where needed."""
     items = []
     for table in tables:
         excluded = request.exclude.get(table.key, frozenset())
@@ -99,10 +101,10 @@ def table_items(
 def listed_columns(
     table: TableFacts, excluded: frozenset[str], server_version: int
 ) -> tuple[str, ...] | None:
-    """The columns to be named; None: none is left out, and the table needs no list."""
+    """Return the column list of a table; None: no column is left out, so it needs no list."""
     if not excluded:
         return None
-    # Before 18 no list takes what is computed, from then on what is computed when it is read.
+    # Before 18 a list may not name generated columns, since 18 not virtual ones.
     computed = table.generated if server_version < 180000 else table.virtual
     kept = tuple(name for name in table.columns if name not in excluded | computed)
     if not kept:
@@ -112,7 +114,7 @@ def listed_columns(
 
 
 def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> str:
-    """Why a column cannot be left out of a publication; empty: it can."""
+    """Return why a column cannot be left out of a publication; empty: it can."""
     if not fully_usable(table, tables):
         return ""
     for one in (table, *leaves_of(table, tables)):
@@ -123,7 +125,10 @@ def must_be_sent(table: TableFacts, tables: list[TableFacts], column: str) -> st
 
 
 def rules_for_slot(request: SlotRequest) -> dict[str, dict[str, str]]:
-    """As ``Slot.column_rules``. Excluded columns are in it too: belt and braces."""
+    """Return ``Slot.column_rules``.
+
+    Excluded columns are included, in case the source sends them nevertheless.
+    """
     rules: dict[str, dict[str, str]] = {}
     for columns, rule in ((request.mask, "mask"), (request.exclude, "drop")):
         for key, names in columns.items():
@@ -133,24 +138,24 @@ def rules_for_slot(request: SlotRequest) -> dict[str, dict[str, str]]:
 
 @dataclass(slots=True)
 class ColumnChanges:
-    """What will run, in this order and in one transaction, and what comes of it."""
+    """The statements that will run, in order and in one transaction, and their effects."""
 
     statements: list[sql.Composed] = field(default_factory=list)
-    #: ``schema.table.column`` of those that the source sends no more.
+    #: Columns (``schema.table.column``) that the source will no longer send.
     unsent: list[str] = field(default_factory=list)
-    #: And of those that it sends again.
+    #: Columns that the source will send again.
     sent: list[str] = field(default_factory=list)
-    #: Left out here alone: the source goes on sending them, and why.
+    #: Columns that only the store leaves out, by the reason why the source still sends them.
     still_sent: dict[str, list[str]] = field(default_factory=dict)
-    #: Publications that are altered.
+    #: Names of the publications that are altered.
     altered: list[str] = field(default_factory=list)
-    #: Tables with a list from now on: later columns of theirs are not in it.
+    #: Tables that get a column list, which will not include columns added later.
     listed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A table as one of our publications has it."""
+    """A table as a member of one of our publications."""
 
     publication: Publication
     member: Member
@@ -163,11 +168,11 @@ def plan_column_changes(
     readers: Mapping[str, Sequence[str]],
     left_out: Columns,
 ) -> ColumnChanges:
-    """Look at the source and say what would run. Raises ``SourceProblem`` to refuse.
+    """Read the source and return what would run. Raises ``SourceProblem`` to refuse.
 
-    ``made``: the publications replview made for the slot; no other is changed. ``readers``: the
-    publications of each slot that must go on. ``left_out``: of each table that is meant all columns
-    that are to be left out; a table that no publication of ours names is left as it is.
+    ``made`` are the publications that replview made for the slot; no other is changed. ``readers``
+    are the publications of each slot that must continue. ``left_out`` has all columns to leave out,
+    for each table to change. A table that no publication of ours names stays as it is.
     """
     tables = read_tables(connection)
     publications = read_publications(connection)
@@ -205,7 +210,7 @@ def _why_still_sent(places: list[_Place], ours: list[Publication], *, modern: bo
 
 
 def _check(place: _Place, excluded: frozenset[str], members: list[Member]) -> None:
-    """Refuse what PostgreSQL would."""
+    """Raise ``SourceProblem`` where PostgreSQL would refuse the column list."""
     name = place.publication.name
     if not excluded:
         return

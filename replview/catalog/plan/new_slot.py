@@ -1,4 +1,4 @@
-"""First, do no harm: what a new slot needs, every statement with its rights and its cost."""
+"""This module plans a new slot: each statement on the source, with its rights and its cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from replview.catalog.slots import SlotFacts, read_slots
 from replview.catalog.wal_budget import DATABASE, RECORD, budget_note, default_budget
 from replview.text.problem import Note
 
-#: By the prefix heartbeats are told from an application's messages.
+#: The SQL of a heartbeat, whose prefix distinguishes it from an application's messages.
 HEARTBEAT = sql.SQL("SELECT pg_catalog.pg_logical_emit_message(true, 'replview.heartbeat', '')")
 #: Seconds between heartbeats, at least and at most.
 HEARTBEAT_BOUNDS = (5, 86_400)
@@ -29,7 +29,7 @@ HEARTBEAT_BOUNDS = (5, 86_400)
 def two_phase_of(
     request: SlotRequest, server: ServerFacts, *, failover: bool
 ) -> tuple[bool, Note | None]:
-    """Whether to make a two-phase slot, which shows transactions when they are prepared."""
+    """Return whether to make a two-phase slot, which sends transactions at PREPARE, and a note."""
     if not request.two_phase:
         return False, Note("prepared transactions appear when they are committed", "two_phase")
     # 14 knows the flag, but its pgoutput does not send prepared transactions.
@@ -46,7 +46,10 @@ def two_phase_of(
 
 
 def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[Note]]:
-    """Whether the slot is to survive a failover; of the versions that can, what it takes."""
+    """Return whether to make a slot that survives a failover, and notes on what that needs.
+
+    Raises ``SourceProblem`` where the source cannot have such a slot.
+    """
     if not request.failover:
         if server.major < 17 or server.in_recovery:
             return False, []
@@ -72,6 +75,7 @@ def failover_of(request: SlotRequest, server: ServerFacts) -> tuple[bool, list[N
 
 
 def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool) -> Statement:
+    """Return the statement that creates the slot."""
     arguments = sql.SQL("{}, 'pgoutput', false").format(sql.Literal(name))
     if server.version >= 140000:
         arguments += sql.SQL(", {}").format(sql.Literal(two_phase))
@@ -94,7 +98,7 @@ def slot_step(name: str, server: ServerFacts, *, two_phase: bool, failover: bool
 
 
 def heartbeat_notes(request: SlotRequest, server: ServerFacts) -> list[Note]:
-    """What a heartbeat runs, and why it is seldom needed. Raises ``SourceProblem`` to refuse."""
+    """Return a note on what a heartbeat runs. Raises ``SourceProblem`` to refuse it."""
     if request.heartbeat_seconds is None:
         return []
     least, most = HEARTBEAT_BOUNDS
@@ -108,7 +112,7 @@ def heartbeat_notes(request: SlotRequest, server: ServerFacts) -> list[Note]:
 
 
 def heartbeat_line(seconds: int) -> str:
-    """The heartbeat in words, with its statement."""
+    """Return the heartbeat in words, with its statement."""
     return (
         f"heartbeat: where nothing was committed for {seconds} s, replview runs "
         f"{HEARTBEAT.as_string(None)} (needs no right; writes some 100 bytes of WAL, changes no "
@@ -118,45 +122,45 @@ def heartbeat_line(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPlan(Plan):
-    """A new slot: what will run on its source, and what the store will know of the slot."""
+    """The plan of a new slot: what will run on its source, and what the store will record."""
 
     title: str = ""
     on: str = ""
     slot_name: str
-    #: All publications the slot reads: existing ones and those this plan makes.
+    #: All publications that the slot reads: existing ones and those that this plan creates.
     publications: tuple[str, ...]
-    #: As ``Slot.column_rules``.
+    #: The value of ``Slot.column_rules``.
     column_rules: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: What the slot speaks: pgoutput, unless one of another plugin is adopted.
+    #: The output plugin: pgoutput, unless a slot of another plugin is adopted.
     plugin: str = "pgoutput"
-    #: The slot is or becomes a two-phase one.
+    #: True for a two-phase slot.
     two_phase: bool = False
-    #: replview makes the slot and may drop it; not so when adopted.
+    #: True if replview creates the slot and may drop it; False if it is adopted.
     owned: bool = True
-    #: The slot is made one that survives a failover.
+    #: True if the slot is created to survive a failover.
     failover: bool = False
-    #: As ``Slot.wal_budget_bytes``, ``Slot.protect`` and ``Slot.heartbeat_seconds``.
+    #: Values of ``Slot.wal_budget_bytes``, ``Slot.protect`` and ``Slot.heartbeat_seconds``.
     wal_budget_bytes: int | None = None
     protect: str = DATABASE
     heartbeat_seconds: int | None = None
     notes: tuple[Note, ...] = ()
-    #: Where the source's WAL was when this was planned; None: unknown.
+    #: Position of the source's WAL at the time of planning; None: unknown.
     position: LSN | None = None
-    #: Slot creation would wait for these now.
+    #: Transactions that slot creation would wait for at the time of planning.
     waits_for: tuple[OpenTransaction, ...] = ()
 
     @property
     def made_publications(self) -> tuple[str, ...]:
-        """The publications this plan creates, and which removing the slot drops again."""
+        """Return the publications that this plan creates; removing the slot drops them again."""
         return tuple(step.name for step in self.statements if step.kind == "publication")
 
 
 def make_plan(
     connection: Connection, request: SlotRequest, *, remade: Sequence[Statement] = ()
 ) -> SlotPlan:
-    """Look at the source and say what would be done. Raises ``SourceProblem`` to refuse.
+    """Read the source and return what would be done. Raises ``SourceProblem`` to refuse.
 
-    ``remade``: publications of the request that are not there any more, made again as they were.
+    ``remade`` are statements that recreate publications of the request that no longer exist.
     """
     if fault := slot_name_fault(request.slot_name):
         raise SourceProblem("bad_slot_name", fault, "Choose another name")
@@ -189,7 +193,7 @@ def make_plan(
 def _creation(
     connection: Connection, request: SlotRequest, server: ServerFacts, existing: SlotFacts | None
 ) -> SlotPlan:
-    """How the slot itself comes to be; no statement where it is adopted or temporary."""
+    """Return how the slot is created; no statement where it is adopted or temporary."""
     made = SlotPlan(slot_name=request.slot_name, publications=())
     if existing is not None:
         note = "the slot is adopted as it is: replview reads and advances it, never drops it"
@@ -210,7 +214,7 @@ def _creation(
 
 
 def _check_standby(request: SlotRequest, server: ServerFacts) -> None:
-    """A standby has slots from 16 on, and never makes publications of its own."""
+    """Raise ``SourceProblem`` if a standby is before 16, or would have to create publications."""
     if not server.in_recovery:
         return
     if server.major < 16:
@@ -224,7 +228,7 @@ def _check_standby(request: SlotRequest, server: ServerFacts) -> None:
 def _existing_slot(
     request: SlotRequest, server: ServerFacts, slots: list[SlotFacts]
 ) -> SlotFacts | None:
-    """The slot to adopt; refuses where taking or making one would be wrong."""
+    """Return the slot to adopt, or None to create one. Raises ``SourceProblem`` to refuse."""
     found = next((slot for slot in slots if slot.slot_name == request.slot_name), None)
     if found is None:
         _check_may_be_made(request, server)
@@ -249,7 +253,7 @@ def _existing_slot(
 
 
 def _check_may_be_made(request: SlotRequest, server: ServerFacts) -> None:
-    """Of a slot that is not there."""
+    """Raise ``SourceProblem`` where a slot that does not exist cannot be created."""
     if request.adopt:
         cause = f"there is no slot {request.slot_name} to adopt"
         remedy = "Choose another name, or have the slot made instead of adopting one"
@@ -265,7 +269,10 @@ def _check_may_be_made(request: SlotRequest, server: ServerFacts) -> None:
 
 
 def _without_publications(request: SlotRequest, plugin: str) -> str:
-    """A note; refuses the choice of tables to a plugin that knows no publications."""
+    """Return a note on a plugin that has no publications.
+
+    Raises ``SourceProblem`` if tables or publications were chosen all the same.
+    """
     if request.publications or request.tables or request.schemas or request.all_tables:
         cause = f"the slot {request.slot_name} speaks {plugin}, to which publications mean nothing"
         remedy = "Choose no publications and no tables, or another slot"
@@ -279,12 +286,12 @@ def _without_publications(request: SlotRequest, plugin: str) -> str:
 def _budget(
     request: SlotRequest, server: ServerFacts, *, adopted: bool
 ) -> tuple[int | None, str, list[Note]]:
-    """The WAL the slot may cost, what comes first there, and both in words."""
+    """Return the WAL budget, what has priority when it is reached, and notes on both."""
     if request.temporary:
-        # Gone with its connection, and with it all that it retains.
+        # A temporary slot ends with its connection and then retains nothing.
         return None, DATABASE, []
     size, why = request.wal_budget_bytes, ""
-    # A slot that somebody else made is dropped only where that was asked for in so many words.
+    # A slot that somebody else made is dropped only if the request says so explicitly.
     protect = request.protect or (RECORD if adopted else DATABASE)
     if size is None and (not adopted or request.protect):
         size, why = default_budget(server)

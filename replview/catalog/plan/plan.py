@@ -1,4 +1,4 @@
-"""A plan: statements, consequences and what confirms it, shown before it is carried out."""
+"""This module defines a plan: statements, consequences and confirmation, shown before it runs."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from replview.catalog.problems import SourceProblem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One statement on a source, exactly as it will run, without its semicolon."""
+    """A statement on a source, exactly as it will run, without its semicolon."""
 
     sql: str
-    #: The rights it needs there.
+    #: The rights that the statement needs on the source.
     needs: str
-    #: What it costs the source.
+    #: The cost for the source.
     costs: str
-    #: The statement that takes it back; empty: nothing does.
+    #: The statement that undoes this one; empty: there is none.
     undo: str = ""
-    #: What it makes: ``publication``, ``slot``, …, and its name.
+    #: The kind of object that is created, such as ``publication`` or ``slot``, and its name.
     kind: str = ""
     name: str = ""
 
@@ -24,36 +24,36 @@ class Statement:
         return self.sql
 
     def as_json(self) -> dict[str, str]:
+        """Return the statement with its rights and costs."""
         return {"sql": self.sql, "needs": self.needs, "costs": self.costs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What somebody is about to do. Holds no secret."""
+    """A plan of what a user is about to do. It holds no secret."""
 
-    #: ``Stop receiving shop/replview``: what the button says, without a full stop.
+    #: The text of the button, without a full stop: ``Stop receiving shop/replview``.
     title: str
-    #: Where the statements run: the source's name.
+    #: Name of the source on which the statements run.
     on: str
-    #: Run on the source, in this order; empty: nothing is changed there.
+    #: Statements to run on the source, in order; empty: nothing is changed there.
     statements: tuple[Statement, ...] = ()
-    #: Whole sentences, the one that matters most first.
+    #: Sentences about the effects, the most important first.
     consequences: tuple[str, ...] = ()
-    #: To be typed to confirm; empty: a button is enough.
+    #: The text to type to confirm; empty: a button is enough.
     typed: str = ""
-    #: What was found and decides what follows, where the statements do not tell: a confirmation is
-    #: of this too.
+    #: Findings that decide the effects but are not in the statements; the confirmation covers them.
     rests_on: tuple[str, ...] = ()
-    #: Why it cannot be done now; None: it can.
+    #: The reason why the plan cannot be carried out; None: it can.
     refusal: SourceProblem | None = None
 
     def check(self) -> None:
-        """Raise ``SourceProblem`` where it cannot be done."""
+        """Raise ``SourceProblem`` where the plan cannot be carried out."""
         if self.refusal is not None:
             raise self.refusal.anew()
 
     def check_typed(self, text: str) -> None:
-        """Raise ``SourceProblem`` unless what confirms it was typed."""
+        """Raise ``SourceProblem`` unless the text that confirms the plan was typed."""
         self.check()
         if self.typed and text.strip() != self.typed:
             remedy = f"Type {self.typed} to confirm; nothing was changed"
@@ -61,6 +61,7 @@ class Plan:
 
 
 def json_of(plan: Plan) -> dict[str, object]:
+    """Return the plan as the API shows it."""
     no = plan.refusal
     return {
         "title": plan.title,

@@ -1,6 +1,6 @@
-"""What is published for a slot that is there, changed table by table and in one transaction.
+"""This module plans changes to what is published for a slot, by table and in one transaction.
 
-What is altered is no other publication than replview's own.
+Only publications that replview made are altered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,30 +21,30 @@ from replview.catalog.tables import TableFacts, read_tables
 
 @dataclass(slots=True)
 class Changes:
-    """What will run, in this order and in one transaction, and what comes of it."""
+    """The statements that will run, in order and in one transaction, and their effects."""
 
     statements: list[sql.Composed] = field(default_factory=list)
-    #: ``schema.table`` of those whose changes come from now on.
+    #: Tables (``schema.table``) that are newly published.
     joining: list[str] = field(default_factory=list)
-    #: Of these only inserts and truncations come: they have no usable identity.
+    #: Newly published tables without a usable identity: only inserts and truncations are sent.
     inserts_only: list[str] = field(default_factory=list)
-    #: They were published without updates and deletes, which come from now on.
+    #: Tables whose updates and deletes are newly published.
     whole_now: list[str] = field(default_factory=list)
-    #: Those whose changes come no more.
+    #: Tables that are no longer published.
     leaving: list[str] = field(default_factory=list)
-    #: Asked for, and published already.
+    #: Requested tables that are published already.
     already: list[str] = field(default_factory=list)
-    #: Publications that are made: the slot must read them, too.
+    #: Publications that are created, and that the slot must read too.
     new_publications: list[str] = field(default_factory=list)
-    #: Ours that are there, by name.
+    #: Names of the existing publications that replview made.
     own: list[str] = field(default_factory=list)
-    #: Publications whose partitions come under their root's name from now on.
+    #: Publications that will publish partitions under their root's name.
     via_root_now: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Own:
-    """One of our publications with what is in it, and what will be."""
+    """A publication that replview made, with its members and the changes to them."""
 
     publication: publications.Publication
     members: list[publications.Member]
@@ -61,10 +61,10 @@ def plan_changes(
     remove: Sequence[str] = (),
     left_out: Mapping[str, frozenset[str]] | None = None,
 ) -> Changes:
-    """Look at the source and say what would run. Raises ``SourceProblem`` to refuse.
+    """Read the source and return what would run. Raises ``SourceProblem`` to refuse.
 
-    ``made``: the publications replview made for the slot; no other is changed. ``left_out``:
-    columns by ``schema.table`` that are not to be published of a table that joins.
+    ``made`` are the publications that replview made for the slot; no other is changed. ``left_out``
+    are columns, by ``schema.table``, that are not to be published if the table is added.
     """
     server, tables = read_server_facts(connection), read_tables(connection)
     own = _own_of(connection, made, slot_name)
@@ -77,7 +77,7 @@ def plan_changes(
         for table in tables
         if (columns := (left_out or {}).get(str(table))) is not None
     }
-    # Asked for by name alone: what is published is never "all".
+    # The request names its tables, as an empty list would mean all tables.
     request = SlotRequest(slot_name=slot_name, tables=tuple(add), exclude=exclude)
     if add:
         chosen = chosen_tables(request, tables, server.version)
@@ -102,7 +102,10 @@ def _check_contradiction(changes: Changes) -> None:
 
 
 def _own_of(connection: Connection, made: Sequence[str], slot_name: str) -> list[_Own]:
-    """Those that were made for the slot. Raises ``SourceProblem`` where none can be altered."""
+    """Return the publications made for the slot.
+
+    Raises ``SourceProblem`` where there is none, or one cannot be altered.
+    """
     own = [
         _Own(publication, publications.read_members(connection, publication.name))
         for publication in publications.read_publications(connection)
@@ -143,13 +146,16 @@ def _join(
     new: dict[str, list[TableFacts]],
     changes: Changes,
 ) -> None:
-    """Into the publication of its kind, out of the one of the other."""
+    """Add the table to the publication for its identity, and remove it from the other.
+
+    There is one publication for all operations and one for inserts and truncations only.
+    """
     inside = [(one, member) for one in own for member in one.members if member.key == table.key]
     if any(one.publication.needs_identity for one, _ in inside) or (inside and not usable):
         changes.already.append(str(table))
         return
     for one, member in inside:
-        # It has an identity by now: its updates and deletes can come, too.
+        # The table has an identity by now, so its updates and deletes can be published too.
         if member.row_filter is not None:
             raise SourceProblem(
                 "row_filter",
@@ -172,7 +178,10 @@ def _join(
 def _alterations(
     one: _Own, request: SlotRequest, server: ServerFacts, changes: Changes
 ) -> list[sql.Composed]:
-    """SET first, so that what joins is published as it will be."""
+    """Return the statements for one publication.
+
+    SET comes first, so that an added table is published with the new option from the start.
+    """
     name = sql.Identifier(one.publication.name)
     found = []
     partitioned = any(table.partitioned for table in one.joining)

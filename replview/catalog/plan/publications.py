@@ -1,8 +1,8 @@
-"""The publications of a new slot, made table by table.
+"""This module plans the publications of a new slot, table by table.
 
-A table without a usable replica identity goes into a second publication that publishes only its
-inserts and truncations: publishing its updates would make the application's own UPDATE and DELETE
-fail. What is made is no other publication than replview's own.
+A table without a usable replica identity goes into a second publication that publishes only inserts
+and truncations, because publishing its updates would make the application's own UPDATE and DELETE
+fail. Existing publications are not altered.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from replview.catalog.tables import TableFacts, read_tables
 from replview.text.problem import Note
 
 _ONE_BY_ONE = "Have the tables published one by one"
-#: What naming tables in a publication costs the source.
+#: The cost of adding tables to a publication.
 TABLES_COST = (
     "a moment's lock on each table that lets reads and writes pass (SHARE UPDATE EXCLUSIVE: it "
     "waits for VACUUM, ANALYZE and ALTER TABLE)"
@@ -34,7 +34,7 @@ def publication_steps(
     server: ServerFacts,
     remade: Sequence[Statement] = (),
 ) -> tuple[list[Statement], list[Note]]:
-    """The CREATE PUBLICATION statements, and what the user should know of them."""
+    """Return the CREATE PUBLICATION statements, and notes about them."""
     known = {publication.name for publication in read_publications(connection)}
     known |= {step.name for step in remade}
     tables = read_tables(connection)
@@ -93,7 +93,10 @@ def _step(
 def creation(
     name: str, tables: list[TableFacts], request: SlotRequest, server: ServerFacts
 ) -> sql.Composed:
-    """CREATE PUBLICATION for these tables; one that has not the slot's name takes no updates."""
+    """Return CREATE PUBLICATION for these tables.
+
+    A publication with another name than the slot's publishes only inserts and truncations.
+    """
     options = [] if name == request.slot_name else [sql.SQL("publish = 'insert, truncate'")]
     if server.version >= 130000 and any(table.partitioned for table in tables):
         options.append(sql.SQL("publish_via_partition_root = true"))
@@ -107,7 +110,11 @@ def creation(
 def _all_tables_step(
     request: SlotRequest, server: ServerFacts, unusable: list[TableFacts], known: set[str]
 ) -> Statement:
-    """FOR ALL TABLES, where no table suffers from it but those that were agreed to."""
+    """Return CREATE PUBLICATION FOR ALL TABLES.
+
+    Raises ``SourceProblem`` if UPDATE and DELETE would fail on a table that ``breaking`` does not
+    name.
+    """
     if suffering := [str(table) for table in unusable if table.text not in request.breaking]:
         raise SourceProblem(
             "unusable_tables",
@@ -142,7 +149,7 @@ def _all_tables_step(
 
 
 def all_tables_notes(unusable: list[TableFacts]) -> list[Note]:
-    """What FOR ALL TABLES means, the danger first."""
+    """Return notes on what FOR ALL TABLES means, the danger first."""
     later = Note(
         "tables made later are recorded from their first row on; no column of any table can be "
         "left out at the source, only masked here"
@@ -166,4 +173,5 @@ def _check_new_name(name: str, known: set[str]) -> None:
 
 
 def drop_publication(name: str) -> str:
+    """Return the SQL that drops a publication."""
     return sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)).as_string(None)

@@ -1,4 +1,4 @@
-"""What a user asked of a new slot, and which of the database's tables that means."""
+"""This module defines the request for a new slot, and finds the tables that it means."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from replview.catalog.tables import TableFacts, leaves_of
 from replview.catalog.wal_budget import read_budget
 from replview.text.parsing import name_parts
 
-#: ``{(schema, table): columns}``.
+#: Columns by table: ``{(schema, table): columns}``.
 Columns = Mapping[tuple[str, str], frozenset[str]]
 #: Options of the output plugin that may be chosen, with the values that make sense.
 PLUGIN_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -21,46 +21,50 @@ PLUGIN_OPTIONS: dict[str, tuple[str, ...]] = {
     "streaming": ("off", "on", "parallel"),
     "origin": ("any", "none"),
     "proto_version": ("1", "2", "3", "4"),
-    "format_version": ("1", "2"),  # of wal2json, where such a slot is adopted
+    # This is an option of wal2json, for an adopted slot.
+    "format_version": ("1", "2"),
 }
-#: What pgoutput is asked for where nobody says otherwise; ``parallel`` falls back by itself.
+#: Default options of pgoutput; the receiver replaces ``parallel`` where the server lacks it.
 PGOUTPUT = {"streaming": "parallel", "messages": "on", "origin": "any"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
-    """A slot somebody wants, before it is known what the source lets us do."""
+    """A slot that a user wants, before the source was asked what is possible."""
 
     slot_name: str
-    #: Existing publications, used as they are; then no table is chosen.
+    #: Existing publications, used as they are; no table is then chosen.
     publications: tuple[str, ...] = ()
-    #: ``schema.table`` (``table`` alone is of ``public``), as ``table_parts`` reads it; empty: all.
+    #: Names of tables, as ``table_parts`` reads them; empty: all tables.
     tables: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
-    #: One publication FOR ALL TABLES, new ones too.
+    #: True for one publication FOR ALL TABLES, which includes later tables.
     all_tables: bool = False
-    #: Under ``all_tables``: tables (``TableFacts.text``) whose UPDATE and DELETE may fail from then
-    #: on, which somebody has seen and wants all the same.
+    #: For ``all_tables``: tables (``TableFacts.text``) on which UPDATE and DELETE will fail, to
+    #: which the user has agreed.
     breaking: frozenset[str] = frozenset()
     exclude: Columns = field(default_factory=dict)
     mask: Columns = field(default_factory=dict)
     two_phase: bool = True
-    #: Take over a slot that is already there.
+    #: True to take over an existing slot.
     adopt: bool = False
-    #: Made on the receiver's own connection and gone with it: only publications are planned.
+    #: True for a temporary slot, which the receiver creates: only publications are planned.
     temporary: bool = False
-    #: 17 and later: kept on standbys that synchronize slots.
+    #: True for a slot that standbys synchronize (17 and later).
     failover: bool = False
-    #: Retained WAL it may cost; None: chosen by the plan, but for a slot that is adopted.
+    #: The WAL budget; None: the plan chooses one, unless the slot is adopted.
     wal_budget_bytes: int | None = None
-    #: As ``Slot.Protect``; empty: the database, of a slot that is adopted the record.
+    #: A value of ``Slot.Protect``; empty: the database, or the record of an adopted slot.
     protect: str = ""
-    #: Write a transactional message so often; None: never.
+    #: Seconds between heartbeats; None: no heartbeat.
     heartbeat_seconds: int | None = None
 
 
 def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
-    """``schema.table.column`` or ``table.column`` (of ``public``), once for each column."""
+    """Return the columns by table from ``schema.table.column`` or ``table.column`` texts.
+
+    A table without a schema is in ``public``. Raises ``SourceProblem`` for other texts.
+    """
     found: dict[tuple[str, str], frozenset[str]] = {}
     for text in texts:
         parts = name_parts(text)
@@ -78,10 +82,11 @@ def parse_columns(texts: list[str]) -> dict[tuple[str, str], frozenset[str]]:
 def chosen_tables(
     request: SlotRequest, tables: list[TableFacts], server_version: int
 ) -> list[TableFacts]:
-    """The tables to publish: roots of partitioned ones (leaves before 13), named ones, or all.
+    """Return the tables to publish: named ones, or all, with roots in place of partitions.
 
-    A partition is published through its root, so that its rows appear under the one table's name
-    and new partitions are in from the start. One that is named itself is published as itself.
+    A partition is published through its root, so that its rows appear under the name of the root
+    and new partitions are included from the start. A partition that is named itself is published
+    itself. Before 13 a partitioned table cannot be published; its partitions are returned.
     """
     by_name = {table.key: table for table in tables}
     named = [_named(text, by_name) for text in request.tables]
@@ -95,7 +100,7 @@ def chosen_tables(
             if table.parent is None and (not request.schemas or table.schema in request.schemas)
         ]
     if server_version < 130000:
-        # A partitioned table cannot be published, its partitions can.
+        # Before 13 only the partitions of a partitioned table can be published.
         named = [
             one
             for table in named
@@ -112,7 +117,7 @@ def chosen_tables(
 
 
 def check_owned(chosen: list[TableFacts], tables: list[TableFacts], may_create: bool) -> None:
-    """Publishing needs CREATE on the database and ownership of every table."""
+    """Raise ``SourceProblem`` without CREATE on the database or ownership of every table."""
     if not may_create:
         raise SourceProblem(
             "may_not_publish",
@@ -129,7 +134,7 @@ def check_owned(chosen: list[TableFacts], tables: list[TableFacts], may_create: 
 
 
 def fully_usable(table: TableFacts, tables: list[TableFacts]) -> bool:
-    """Whether updates of the table, and of every partition below it, can be published."""
+    """Return whether updates of the table, and of every partition below it, can be published."""
     return table.usable and all(leaf.usable for leaf in leaves_of(table, tables))
 
 
@@ -148,7 +153,10 @@ def _named(text: str, by_name: dict[tuple[str, str], TableFacts]) -> TableFacts:
 
 
 def existing_publications(conninfo: str) -> tuple[str, ...]:
-    """All publications of the database, if the server will read them together; maybe none."""
+    """Return all publications of the database; may be empty.
+
+    Raises ``SourceProblem`` where one slot cannot read them together.
+    """
     with reading(conninfo, deadline_seconds=10) as connection:
         found = read_publications(connection)
     if clash := clash_of(found):
@@ -163,7 +171,7 @@ def existing_publications(conninfo: str) -> tuple[str, ...]:
 
 
 def clash_of(publications: list[Publication]) -> str:
-    """A table that two publications narrow to different columns; empty if there is none."""
+    """Return a table that two publications publish with different columns; empty: none."""
     seen: dict[tuple[str, str], tuple[str, ...] | None] = {}
     tables = (table for publication in publications for table in publication.tables)
     clashes = (str(t) for t in tables if seen.setdefault(t.key, t.columns) != t.columns)
@@ -171,8 +179,10 @@ def clash_of(publications: list[Publication]) -> str:
 
 
 def request_of(answers: Mapping[str, Any], *, temporary: bool) -> SlotRequest:
-    """What was answered in the browser, step by step: plain data, as a draft keeps them; whoever
-    carries the plan out reads them again. Raises ``SourceProblem`` for a budget that is none.
+    """Return the request from the answers of the form, which a draft stores as plain data.
+
+    The plan is made from the answers again when it is carried out. Raises ``SourceProblem`` for an
+    invalid WAL budget.
     """
     options: Mapping[str, Any] = answers.get("options") or {}
     through = answers.get("through") == "publications"
@@ -196,7 +206,7 @@ def request_of(answers: Mapping[str, Any], *, temporary: bool) -> SlotRequest:
 
 
 def pgoutput_of(answers: Mapping[str, Any]) -> dict[str, str]:
-    """As ``Slot.options``: only what differs from what the server's version gives anyway."""
+    """Return ``Slot.options``: only those that differ from the defaults."""
     options: Mapping[str, Any] = answers.get("options") or {}
     return {
         name: str(options[name])
@@ -206,7 +216,7 @@ def pgoutput_of(answers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(answers: Mapping[str, Any], rule: str) -> Columns:
-    """``{"public.users": {"email": "mask"}}`` as a request has them, those of one rule."""
+    """Return the columns of one rule from ``{"public.users": {"email": "mask"}}``."""
     return {
         table_parts(name): columns
         for name, rules in (answers.get("columns") or {}).items()

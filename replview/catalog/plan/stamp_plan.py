@@ -1,4 +1,4 @@
-"""Installing or removing the stamp: what runs on a source, with rights, locks and undo."""
+"""This module plans to install or remove the stamp: statements with rights, locks and undo."""
 
 from dataclasses import dataclass, replace
 
@@ -33,7 +33,7 @@ _LOCK_ON_DROP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampPlan:
-    """First the groundwork, then a table at a time, then what comes last."""
+    """The statements in order: preparation, then one for each table, then the rest."""
 
     before: tuple[Statement, ...] = ()
     tables: tuple[Statement, ...] = ()
@@ -42,13 +42,14 @@ class StampPlan:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
+        """Return all statements in order."""
         return (*self.before, *self.tables, *self.after)
 
 
 def plan_install(
     connection: Connection, tables: list[str], *, all_tables: bool, revoke: bool
 ) -> StampPlan:
-    """What is missing of the stamp. Raises ``SourceProblem`` to refuse."""
+    """Return the statements that install what is missing. Raises ``SourceProblem`` to refuse."""
     stamp = read_stamp(connection)
     _check_source(stamp)
     if connection.info.server_version < 140000:
@@ -71,7 +72,7 @@ def plan_install(
 
 
 def plan_remove(connection: Connection) -> StampPlan:
-    """Everything of the stamp that is there. Raises ``SourceProblem`` where it is not ours."""
+    """Return the statements that remove the stamp. Raises ``SourceProblem`` if it is not ours."""
     stamp = read_stamp(connection)
     _check_source(stamp)
     if stamp.owner is None:
@@ -80,7 +81,7 @@ def plan_remove(connection: Connection) -> StampPlan:
     granting = [
         replace(step, sql=step.undo, undo=step.sql, costs=costs) for step in _emit_steps(stamp)
     ]
-    # Without CASCADE: what somebody else put there is not ours to drop.
+    # Without CASCADE, objects that somebody else put into the schema are not dropped.
     after = [
         *(granting if stamp.revoked else ()),
         _step(f"DROP FUNCTION {SCHEMA}.stamp()", "", "function", "no lock on any table"),
@@ -117,7 +118,7 @@ def _check_triggers(connection: Connection, chosen: list[TableFacts], stamp: Sta
 
 
 def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list[TableFacts]:
-    """The tables named, or all; of partitioned ones the partitions too, at every level."""
+    """Return the named tables, or all, with the partitions of partitioned ones at every level."""
     if all_tables:
         found = [table for table in known if table.schema != SCHEMA]
         if not found:
@@ -131,14 +132,14 @@ def _chosen(known: list[TableFacts], names: list[str], all_tables: bool) -> list
             cause = f"there is no permanent table {text}"
             remedy = "Correct the name: it is written as in the catalog, schema.table"
             raise SourceProblem("no_such_table", cause, remedy, "stamped_tables")
-        # A statement fires the triggers of the table it names, not of the partitions it reaches.
+        # A statement fires the triggers of the table that it names, not of its partitions.
         for each in (table, *leaves_of(table, known)):
             chosen[each.oid] = each
     return sorted(chosen.values(), key=str)
 
 
 def _groundwork(stamp: StampFacts) -> list[Statement]:
-    """Schema and function; or the function alone where that is an older version's."""
+    """Return the statements for schema and function, or only those that are missing or outdated."""
     create = (
         f"CREATE OR REPLACE FUNCTION {SCHEMA}.stamp() RETURNS trigger LANGUAGE plpgsql "
         f"SECURITY DEFINER AS $stamp${BODY}$stamp$"
@@ -147,7 +148,7 @@ def _groundwork(stamp: StampFacts) -> list[Statement]:
         costs = "nothing: the next statement runs the new one"
         return [] if stamp.current else [_step(create, "", "function", costs)]
     quick = "no lock on any table of yours"
-    # Undoing the first takes the rest away.
+    # Undoing the first statement drops the rest too.
     return [
         _step(f"CREATE SCHEMA {SCHEMA}", f"DROP SCHEMA {SCHEMA} CASCADE", "schema", quick,
               "CREATE on the database"),
@@ -158,7 +159,10 @@ def _groundwork(stamp: StampFacts) -> list[Statement]:
 
 
 def _revoke_steps(stamp: StampFacts) -> list[Statement]:
-    """Only the trigger, and who is granted it, may write messages."""
+    """Return the statements that revoke from PUBLIC the right to emit messages.
+
+    Only the trigger, and roles with an explicit grant, may then emit messages.
+    """
     if not stamp.public_may_emit:
         return []
     if not stamp.superuser:
@@ -216,7 +220,7 @@ def _step(
     statement: str, undo: str, kind: str, costs: str,
     needs: str = "ownership of the schema",
 ) -> Statement:  # fmt: skip
-    """A step whose words are all ours: no name of the source is in them."""
+    """Return a statement that contains no name from the source."""
     return Statement(sql=statement, undo=undo, needs=needs, costs=costs, kind=kind, name=SCHEMA)
 
 

@@ -1,4 +1,4 @@
-"""Carrying out a plan of the stamp a table at a time, never holding up the application for long."""
+"""This module carries out a stamp plan table by table, with short waits for locks."""
 
 import threading
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from replview.catalog.plan.plan import Statement
 from replview.catalog.plan.stamp_plan import StampPlan
 from replview.catalog.problems import SourceProblem, explain, first_line
 
-#: How long a table's writers may be held up by us waiting for its lock.
+#: Milliseconds that we wait for the lock of a table, during which its writers wait too.
 LOCK_TIMEOUT_MS = 2000
-#: Between tries they get on.
+#: Tries for each table, and seconds between them in which waiting writers continue.
 TRIES, PAUSE_SECONDS = 5, 1.0
 
 
 @dataclass(slots=True)
 class Carried:
-    """What was done, and the steps whose table was in use at every try."""
+    """The statements that ran, and those whose table was in use at every try."""
 
     done: list[Statement] = field(default_factory=list)
     left: list[Statement] = field(default_factory=list)
@@ -30,10 +30,10 @@ def carry_stamp(
     conninfo: str, plan: StampPlan, say: Say, *, taking_back: bool = True,
     lock_timeout_ms: int = LOCK_TIMEOUT_MS, stop: threading.Event | None = None,
 ) -> Carried:  # fmt: skip
-    """Run the plan. A table in use is told and left out; any other failure takes all of it back.
+    """Run the plan. Skips and reports a table that is in use; any other failure undoes everything.
 
-    With every table left out, what was made before them is taken back too. What comes last is run
-    only when no table is left. ``taking_back`` is off for removal, which goes on where it ended.
+    If every table was skipped, the preparation is undone too. The final statements run only when no
+    table was skipped. ``taking_back`` is off for removal, which can be continued later.
     """
     carried = Carried()
     stop = stop or threading.Event()
@@ -76,7 +76,7 @@ def _table(
 
 
 def _run(conninfo: str, step: Statement, lock_timeout_ms: int) -> None:
-    """One statement, in a transaction of its own that gives up waiting for locks soon."""
+    """Run one statement in its own transaction with a short lock timeout."""
     with connect(conninfo, read_only=False) as connection, connection.transaction():
         bound = sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(lock_timeout_ms))
         connection.execute(bound)
