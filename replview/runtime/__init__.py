@@ -1,1 +1,1 @@
-"""The processes of one instance, for ``up``, ``watch``, the demo and the tests."""
+"""This package runs the processes of one instance, for ``up``, ``watch``, demo and tests."""

@@ -1,9 +1,9 @@
-"""The folder a stack lives in: who holds it, its secrets, and what other commands read.
+"""This module manages the data folder of a stack: its lock, its secrets, and how to reach it.
 
-``lock``     held (flock) by the command that runs the stack; its text says who and where
-``env``      how to reach the running stack, KEY=VALUE a line; there only while it runs
-``secrets``  the secret key and the login, made once and kept
-``logs/``    one file a process
+``lock``     a file that is locked (flock) by the command that runs the stack; it holds pid and URL
+``env``      the variables to reach the running stack, KEY=VALUE lines; exists only while it runs
+``secrets``  the secret key and the password of the login, made once and kept
+``logs/``    one file for each process
 ``run/``     supervisord's configuration, socket and pid
 """
 
@@ -21,32 +21,32 @@ from pathlib import Path
 from replview.runtime.machine import StackProblem
 from replview.runtime.servers.server_user import server_user
 
-#: A Unix socket's path stops at 108 bytes; supervisord adds its pid to it while binding.
+#: A Unix socket's path has at most 108 bytes; supervisord adds its pid to the path while binding.
 _LONGEST_SOCKET_PATH_BYTES = 90
 _NEEDED_FREE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The stack that holds a data folder, or held it when it was killed."""
+    """The process that has locked a data folder, or had when it was killed."""
 
     pid: int
     url: str
 
 
 class DataFolder:
-    """One data folder; ``acquire`` makes it ours until ``release`` or our end."""
+    """A data folder, which ``acquire`` locks until ``release`` or the end of the process."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).absolute()
         self.logs = self.path / "logs"
         self.run = self.path / "run"
-        #: Names the socket's folder when that is elsewhere, so that the next start removes it.
+        #: A file with the folder of the socket if it is elsewhere, which the next start removes.
         self._socket_record = self.run / "socket-folder"
         self._lock: int | None = None
 
     def create(self) -> None:
-        """Make the folder, closed to others; under root the servers' user may pass through it."""
+        """Create the folder, closed to others; under root the servers' user may pass through it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o711 if server_user() else 0o700)
@@ -66,7 +66,11 @@ class DataFolder:
             )
 
     def acquire(self, url: str) -> Holder | None:
-        """Hold the folder until our end, however we end; who held it when killed, or ``None``."""
+        """Lock the folder until our process ends, in whatever way.
+
+        Returns the holder that was killed while it had the lock, or None. Raises ``StackProblem``
+        if another process holds the lock.
+        """
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +91,7 @@ class DataFolder:
         return before
 
     def release(self) -> None:
-        """Release the folder: nothing runs on it any more."""
+        """Unlock the folder when nothing runs on it any more."""
         self.remove_env()
         self._remove_socket_folder()
         if self._lock is not None:
@@ -103,7 +107,7 @@ class DataFolder:
         return None
 
     def secrets(self) -> dict[str, str]:
-        """The secret key and the login's password, made at the first start."""
+        """Return the secret key and the login's password, made at the first start."""
         kept = _read_lines(self.path / "secrets")
         wanted = {"REPLVIEW_SECRET_KEY": 48, "REPLVIEW_LOGIN_PASSWORD": 9}
         if not wanted.keys() <= kept.keys():
@@ -113,14 +117,15 @@ class DataFolder:
         return kept
 
     def write_env(self, variables: Mapping[str, str]) -> None:
-        """Tell other commands how to reach the running stack."""
+        """Write the file that tells other commands how to reach the running stack."""
         _write_lines(self.path / "env", variables)
 
     def remove_env(self) -> None:
+        """Remove the file that tells other commands how to reach the stack."""
         (self.path / "env").unlink(missing_ok=True)
 
     def socket_path(self) -> Path:
-        """A path for supervisord's socket that is short enough and ours alone."""
+        """Return a path for supervisord's socket that is short enough and in a private folder."""
         path = self.run / "supervisor.sock"
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH_BYTES:
             return path
@@ -142,7 +147,7 @@ def _read_lines(path: Path) -> dict[str, str]:
 
 
 def _write_lines(path: Path, variables: Mapping[str, str]) -> None:
-    """Write KEY=VALUE lines that only we may read, whole or not at all."""
+    """Write KEY=VALUE lines to a file that only we may read, atomically."""
     aside = path.with_name(f"{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(os.open(aside, flags, stat.S_IRUSR | stat.S_IWUSR), "w") as file:

@@ -1,4 +1,4 @@
-"""The embedded servers of a stack: the store, the source, Redis."""
+"""This module manages the embedded servers of a stack: the store, the source, Redis."""
 
 import threading
 import time
@@ -14,28 +14,29 @@ from replview.runtime.servers.redis import EmbeddedRedis
 from replview.runtime.servers.server_user import server_user
 from replview.runtime.supervisor import Program, Supervisor
 
-#: The store takes what the source sends, in batches, and is read by pages.
+#: Settings of the store, which is written in batches and read by pages.
 _STORE_SETTINGS = {"shared_buffers": "128MB", "wal_level": "replica", "max_wal_size": "2GB"}
-#: A small ``logical_decoding_work_mem`` makes the shop's larger transactions stream while in
-#: progress; a bound on kept WAL protects the disk should replview stay away.
+#: Settings of the source. A small ``logical_decoding_work_mem`` makes the shop's larger
+#: transactions stream while in progress; the limit on retained WAL protects the disk.
 _SOURCE_SETTINGS = {
     "logical_decoding_work_mem": "64kB",
     "max_slot_wal_keep_size": "4GB",
     "track_commit_timestamp": "on",
 }
 _READY_SECONDS = 60
-#: It ended; supervisord starts it again, except in the last case.
+#: States of a program that ended; supervisord restarts it, except from the last one.
 _ENDED = ("EXITED", "BACKOFF", "FATAL")
 
 
 class PortTaken(Exception):
-    """Somebody else listens on a port that was free a moment ago; prepare and start again."""
+    """Another program took a port that was free a moment ago; prepare and start again."""
 
 
 class Servers:
-    """Store, Redis, and (unless ``source`` is false) the shop's own cluster.
+    """Store, Redis, and (unless ``source`` is false) the cluster of the demo's shop.
 
-    Two clusters: in one, the walsender would read the WAL that storing its own changes writes.
+    The store has a cluster of its own because otherwise the walsender would have to read the WAL
+    that storing its own changes writes.
     """
 
     def __init__(self, folder: DataFolder, *, source: bool = True) -> None:
@@ -46,14 +47,14 @@ class Servers:
         )
 
     def end_leftovers(self) -> int:
-        """Stop servers that a killed stack left running; how many there were."""
+        """Stop servers that a killed stack left running, and return their number."""
         found = int(self.redis.end_leftover())
         for server in self._clusters():
             found += server.stop(timeout_seconds=30)
         return found
 
     def prepare(self) -> None:
-        """Make the clusters at the first start, choose ports, write configurations."""
+        """Create the clusters at the first start, choose ports, write configurations."""
         with ThreadPoolExecutor() as pool:
             done = [pool.submit(cluster.prepare) for cluster in self._clusters()]
             self.redis.prepare()
@@ -61,7 +62,7 @@ class Servers:
             future.result()
 
     def programs(self) -> list[Program]:
-        """The prepared servers for the process manager."""
+        """Return the prepared servers as programs for the process manager."""
         found = [
             Program(name="redis", argv=self.redis.argv(), priority=priority("redis")),
             _program("store", self.store),
@@ -69,7 +70,7 @@ class Servers:
         return [*found, _program("source", self.source)] if self.source else found
 
     def wait_until_ready(self, supervisor: Supervisor, stopping: threading.Event) -> None:
-        """Wait for all. Raises ``PortTaken`` when another start may succeed."""
+        """Wait until all servers answer. Raises ``PortTaken`` if another start may succeed."""
         waiting: dict[str, EmbeddedPostgres | EmbeddedRedis]
         waiting = {"store": self.store, "redis": self.redis}
         if self.source:
@@ -86,7 +87,7 @@ class Servers:
             self.source.create_database("shop")
 
     def environment(self) -> dict[str, str]:
-        """How replview's processes reach them."""
+        """Return the variables with which replview's processes reach the servers."""
         found = {
             "REPLVIEW_STORE_URL": self.store.dsn("replview"),
             "REPLVIEW_REDIS_URL": self.redis.url(),
@@ -100,7 +101,10 @@ class Servers:
 
 
 def _refuse_taken_port(supervisor: Supervisor, names: Iterable[str]) -> None:
-    """Do not wait until supervisord gives up what cannot succeed."""
+    """Raise ``PortTaken`` if a server ended because its port was taken.
+
+    Without this, the stack would wait until supervisord gives up.
+    """
     ended = {state.name for state in supervisor.states() if state.state in _ENDED}
     for name in ended & set(names):
         if any(words in line for words in TAKEN for line in supervisor.last_lines(name, 6)):
@@ -108,7 +112,7 @@ def _refuse_taken_port(supervisor: Supervisor, names: Iterable[str]) -> None:
 
 
 def refuse_if_failed(supervisor: Supervisor, names: Iterable[str], deadline: float) -> None:
-    """Raise when one of the awaited programs was given up, or takes too long."""
+    """Raise ``StackProblem`` if supervisord gave up an awaited program, or it takes too long."""
     states = {state.name: state for state in supervisor.states()}
     for name in names:
         state = states[name]
@@ -123,7 +127,11 @@ def refuse_if_failed(supervisor: Supervisor, names: Iterable[str], deadline: flo
 
 
 def _program(name: str, server: EmbeddedPostgres) -> Program:
-    """SIGINT is PostgreSQL's fast shutdown: sessions end, what is committed is on disk."""
+    """Return the program of a PostgreSQL server.
+
+    It is stopped by SIGINT, PostgreSQL's fast shutdown: sessions end, and committed data is on
+    disk.
+    """
     user = server_user()
     return Program(
         name=name,
@@ -131,5 +139,6 @@ def _program(name: str, server: EmbeddedPostgres) -> Program:
         priority=priority(name),
         stop_signal="INT",
         user=user.name if user else None,
-        folder=Path("/"),  # ours may be closed to that account
+        # Our own folder may be closed to the account of the servers.
+        folder=Path("/"),
     )

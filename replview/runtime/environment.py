@@ -1,9 +1,9 @@
-"""The environment variables of an instance: what each means, its default, and how it is read.
+"""This module lists the environment variables of an instance, with meaning and default.
 
-``VARIABLES`` is the one list of them; docs/reference/settings.md is generated from it. A secret may
-also be given as the file that holds it: ``REPLVIEW_STORE_URL_FILE=/run/secrets/store-url`` is what
-container and service managers hand over. Nothing is copied into the environment: processes we
-start read the file themselves.
+docs/reference/settings.md is generated from ``VARIABLES``. A secret may also be given as the file
+that holds it (``REPLVIEW_STORE_URL_FILE=/run/secrets/store-url``), which is how container and
+service managers pass secrets. The secret is not copied into the environment: our processes read the
+file themselves.
 """
 
 import os
@@ -15,20 +15,20 @@ from django.core.exceptions import ImproperlyConfigured
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable, as the reference page describes it."""
+    """A variable, as the reference page describes it."""
 
     name: str
-    #: What it does, in Markdown.
+    #: The description, in Markdown.
     meaning: str
-    #: What is read when it is not set.
+    #: The value that is used when the variable is not set.
     default: str = ""
-    #: What the page says instead, where the default depends on something.
+    #: The text that the page shows instead, where the default depends on something.
     default_in_words: str = ""
-    #: It may be given as NAME_FILE.
+    #: True if the variable may be given as NAME_FILE.
     secret: bool = False
 
 
-#: Title of a group → its variables, in the order of the page.
+#: Variables by the title of their group, in the order of the page.
 GROUPS: dict[str, tuple[Variable, ...]] = {
     "What an installation needs": (
         Variable("REPLVIEW_STORE_URL",
@@ -198,7 +198,7 @@ FROM_FILES = tuple(variable.name for variable in VARIABLES.values() if variable.
 
 
 def value(name: str) -> str:
-    """The variable's value, or its default; of a secret also the text of its file."""
+    """Return a variable's value, or its default; for a secret, its file is read too."""
     variable = VARIABLES[name]
     if variable.secret:
         return _secret(name, variable.default)
@@ -206,17 +206,17 @@ def value(name: str) -> str:
 
 
 def is_on(name: str) -> bool:
-    """Whether a variable that is ``1`` or ``0`` is on."""
+    """Return whether a variable that is ``1`` or ``0`` is on."""
     return value(name) == "1"
 
 
 def values(name: str) -> list[str]:
-    """The values of a variable that holds several, separated by commas."""
+    """Return the values of a variable that holds several, separated by commas."""
     return _words(value(name))
 
 
 def lists(name: str) -> dict[str, list[str]]:
-    """What a variable says of several names: ``a=1,2;b=3``."""
+    """Return a mapping of lists from a variable such as ``a=1,2;b=3``."""
     parts = (part.partition("=") for part in value(name).split(";") if part.strip())
     return {key.strip(): _words(words) for key, _, words in parts}
 
@@ -226,12 +226,12 @@ def _words(text: str) -> list[str]:
 
 
 def is_given(name: str) -> bool:
-    """Whether the variable is set, itself or as a file; an empty one is not."""
+    """Return whether the variable is set and not empty, directly or as a file."""
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 
 def _secret(name: str, default: str) -> str:
-    """The variable's value, or the text of the file it names, without a newline at the end.
+    """Return a variable's value, or the stripped text of the file that it names.
 
     Raises ``ImproperlyConfigured`` when both are given, or the file cannot be read or is empty.
     """
@@ -251,13 +251,16 @@ def _secret(name: str, default: str) -> str:
 
 
 def for_programs() -> dict[str, str]:
-    """The environment for processes of ours, which run in another folder than this one."""
+    """Return the environment for our processes, with absolute paths, as their folder differs."""
     names = [f"{name}_FILE" for name in FROM_FILES]
     files = {name: os.path.abspath(file) for name in names if (file := os.environ.get(name))}
     return {**os.environ, **files}
 
 
 def without_given_servers() -> dict[str, str]:
-    """The same for a stack that brings its own store and broker: no other one is named."""
+    """Return the environment without files of secrets.
+
+    It is for a stack that has its own store and broker, so that no other server is named.
+    """
     hidden = {f"{name}_FILE" for name in FROM_FILES}
     return {name: value for name, value in os.environ.items() if name not in hidden}

@@ -1,15 +1,15 @@
-"""Named points at which a test stops or fails a process; inactive in production.
+"""This module defines points at which a test stops or fails a process; inactive in production.
 
 ``REPLVIEW_FAILPOINTS="before_copy=kill,in_export_file=pause:/tmp/reached@3"`` arms points of the
-processes that are started with it. What an armed point does:
+processes that are started with it. An armed point has one of these actions:
 
 - ``kill``: the process ends at once, as by ``kill -9``
-- ``raise``: ``FailpointReached`` is raised there
-- ``pause:FILE``: the file is made, and the thread waits until it is deleted
+- ``raise``: ``FailpointReached`` is raised
+- ``pause:FILE``: the file is created, and the thread waits until it is deleted
 
 With ``@N`` the point acts only when it is reached for the Nth time. The variable is refused unless
-``REPLVIEW_TEST=1`` or ``REPLVIEW_DEBUG=1`` is set. The module needs neither Django nor anything
-else of replview: processes of Spark have the points, too.
+``REPLVIEW_TEST=1`` or ``REPLVIEW_DEBUG=1`` is set. The module imports neither Django nor other
+parts of replview, because Spark's processes have the points too.
 """
 
 import os
@@ -23,33 +23,33 @@ from pathlib import Path
 
 _LOOK_SECONDS = 0.02
 
-#: What an armed point does.
+#: The action of an armed point.
 Action = Callable[[], object]
 
 
 class Point(StrEnum):
-    """The points that there are."""
+    """The points at which a process can be stopped."""
 
     #: A batch with ended transactions is about to be stored; no store transaction has begun.
     BEFORE_STORE = "before_store"
     #: A batch with changes is about to be copied into the store.
     BEFORE_COPY = "before_copy"
-    #: Its changes are copied; the store transaction is not committed.
+    #: The changes of a batch are copied; the store transaction is not committed.
     AFTER_COPY = "after_copy"
     #: A batch with ended transactions is committed in the store, and not confirmed to the source.
     BEFORE_CONFIRM = "before_confirm"
     #: A baseline's snapshot is taken; its table is not locked yet.
     AFTER_SNAPSHOT = "after_snapshot"
-    #: A row group of a Parquet file was written; the file does not bear its name yet.
+    #: A row group of a Parquet file was written; the file does not have its final name yet.
     IN_EXPORT_FILE = "in_export_file"
-    #: The files that compaction makes are written, and their journal is not.
+    #: The files of a compaction are written; their journal is not.
     BEFORE_JOURNAL = "before_journal"
-    #: A job's row says that it is claimed; that is not committed.
+    #: A job's row is marked as claimed; this is not committed.
     IN_CLAIM = "in_claim"
 
 
 class FailpointReached(Exception):
-    """Raised by a point that is armed with ``raise``."""
+    """The error that a point raises if it is armed with ``raise``."""
 
 
 #: The armed points; None: no point is armed.
@@ -57,7 +57,7 @@ actions: Mapping[Point, Action] | None = None
 
 
 def failpoint(point: Point) -> None:
-    """Do what the point is armed with. Where no point is, this is one look at a global."""
+    """Run the action of the point, if it is armed; otherwise this only reads a global."""
     if actions is not None and (action := actions.get(point)) is not None:
         action()
 
@@ -78,7 +78,7 @@ def _pause(file: Path) -> None:
 
 
 class _AtTime:
-    """An action that is done only when its point is reached for the Nth time."""
+    """An action that runs only when its point is reached for the Nth time."""
 
     def __init__(self, number: int, action: Action) -> None:
         self._left = number

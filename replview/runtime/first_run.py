@@ -1,7 +1,8 @@
-"""``python -m replview.runtime.first_run store``: what a new store needs: its schema and a login.
+"""This module prepares a new store: ``python -m replview.runtime.first_run store``.
 
-Run as a process of its own, with the store's address in the environment: the command that starts
-the stack has read Django's settings before there was a store. It may be done again.
+It creates the schema and a login. It runs as its own process, with the store's address in the
+environment, because the command that starts the stack read Django's settings before there was a
+store. It may be run again.
 """
 
 import os
@@ -12,14 +13,14 @@ from django.core.management import call_command
 
 
 def prepare_store() -> None:
-    """Bring the store's schema up to date and make sure the login works."""
+    """Migrate the store's schema and make sure that the login works."""
     call_command("migrate", verbosity=0, interactive=False)
     if password := os.environ.get("REPLVIEW_LOGIN_PASSWORD"):
         ensure_login(os.environ.get("REPLVIEW_LOGIN", "demo"), password)
 
 
 def ensure_login(name: str, password: str) -> None:
-    """The superuser with this password, which is the one kept in the data folder."""
+    """Create the superuser, or set its password to the one kept in the data folder."""
     from django.contrib.auth import get_user_model
 
     users = get_user_model()

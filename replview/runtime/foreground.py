@@ -1,4 +1,4 @@
-"""A stack in the foreground of a command: started, spoken of, run, stopped, errors as one line."""
+"""This module runs a stack in the foreground of a command, from start to stop."""
 
 import errno
 import signal
@@ -20,13 +20,13 @@ _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_in_foreground(
     stack: Stack, *, check: Callable[[], None], welcome: Callable[[], None]
 ) -> None:
-    """Run the stack until a signal; ``check`` comes before it starts, ``welcome`` after."""
+    """Run the stack until a signal; ``check`` runs before the start, ``welcome`` after it."""
     with stop_on_signals(stack.stopping, stack.say):
         try:
             check()
             stack.start()
             welcome()
-            # Ours when we were started with one, maybe as a file; else what the stack brought.
+            # The stack's own store, or the one from our settings, which may come from a file.
             url = stack.environment.get("REPLVIEW_STORE_URL") or settings.STORE_URL
             with closing(StatusLine(url)) as status:
                 stack.run(status)
@@ -39,7 +39,7 @@ def run_in_foreground(
 
 
 def _in_one_line(error: OSError) -> str:
-    """What the system refused; where the disk is full or a file another user's, the remedy."""
+    """Return what the system refused, with a remedy for a full disk or missing rights."""
     remedies = {
         errno.ENOSPC: "The disk is full: free some space, or choose another disk with --data",
         errno.EACCES: "It may be another user's: choose another folder with --data",
@@ -51,15 +51,15 @@ def _in_one_line(error: OSError) -> str:
 
 @contextmanager
 def stop_on_signals(stopping: threading.Event, say: Narration) -> Iterator[None]:
-    """Set the event at the first signal; say at later ones that stopping takes its time.
+    """Set the event at the first signal; report at later ones that stopping takes time.
 
-    A second Ctrl-C must not cut the first one's work short: it would leave orphans.
-    A closed pipe is left to who writes to it, so that ``replview demo | head`` stops in order too.
+    A second Ctrl-C must not interrupt the stop, which would leave orphans. SIGPIPE is ignored, so
+    that writing to a closed pipe raises and ``replview demo | head`` stops in order too.
     """
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stopping.is_set():
-            # In another thread: the signal may have come while the main one was writing.
+            # The main thread may be writing, so the line is written from another one.
             threading.Thread(target=say.line, args=["  still stopping, a moment …"]).start()
         stopping.set()
 

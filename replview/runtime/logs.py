@@ -1,9 +1,9 @@
-"""Logs: plain lines, or one JSON object a line (``REPLVIEW_LOG_FORMAT=json``).
+"""This module formats logs as plain lines, or as JSON lines (``REPLVIEW_LOG_FORMAT=json``).
 
 An object has ``time`` (UTC), ``level``, ``logger``, ``message`` and, where the call gave them in
-``extra``, ``slot``, ``source``, ``lsn`` and the like. Of an error either form has the kind and
-where it was raised, and not its text: a database's error quotes the row. For the same reason the
-message of a task that failed is made anew: Celery's repeats the error.
+``extra``, ``slot``, ``source``, ``lsn`` and similar keys. Both forms show the kind of an error and
+where it was raised, but not its text, because a database's error quotes the row. For the same
+reason the message of a failed task is replaced: Celery's repeats the error.
 """
 
 import copy
@@ -21,24 +21,24 @@ from django.core.exceptions import (
 )
 from django.http import Http404, UnreadablePostError
 
-#: What a call may give in ``extra``.
+#: Names that a call may give in ``extra``.
 CONTEXT = (
     "slot", "slot_id", "source", "source_id", "lsn", "xid", "epoch", "problem", "status_code",
 )  # fmt: skip
-#: How far up an error is followed, and how many errors behind it.
+#: Number of frames that are shown for each error, and number of errors in a chain.
 _FRAMES, _CAUSES = 20, 5
 _REFUSALS = (
     BadRequest, Http404, PermissionDenied, RequestAborted, SuspiciousOperation, UnreadablePostError
 )  # fmt: skip
-#: What Celery logs of a task's end, with the error's text in the message.
+#: The logger of failed tasks, whose messages contain the error's text.
 _TASKS = "celery.app.trace"
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """A formatter that writes one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a line; line feeds in it are escaped."""
+        """Return the record as a line, with line feeds escaped."""
         at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         entry: dict[str, Any] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -60,10 +60,13 @@ class JSONFormatter(logging.Formatter):
 
 
 class PlainFormatter(logging.Formatter):
-    """A line of text a record; below it where an error was raised, and of which kind."""
+    """A formatter that writes a line of text, and below it where an error was raised."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record without any error's text, in its message or as another handler wrote it."""
+        """Return the record without any error's text.
+
+        The text may be in the message, or cached by another handler.
+        """
         made = copy.copy(record)
         made.msg, made.args, made.exc_text = _message(record), None, None
         if _is_refusal(record):
@@ -71,14 +74,17 @@ class PlainFormatter(logging.Formatter):
         return super().format(made)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Control characters are escaped: what somebody asked for begins no line of its own."""
+        """Return the message with control characters escaped.
+
+        So no text from a request can begin a line of its own.
+        """
         text = super().formatMessage(record)
         if text.isprintable():
             return text
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
     def formatException(self, ei: Any) -> str:
-        """Its frames and kind, and those of the errors behind it."""
+        """Return the frames and kind of an error and of its causes."""
         error, entry = ei[1], list[str]()
         while error is not None and len(entry) < _CAUSES:
             frames = traceback.format_tb(error.__traceback__)[-_FRAMES:]
@@ -91,11 +97,12 @@ class PlainFormatter(logging.Formatter):
 
 
 def _is_refusal(record: logging.LogRecord) -> bool:
-    """Whether somebody was refused, as it should be: where in our code is nobody's question."""
+    """Return whether a request was properly refused, so that frames of our code are no help."""
     return bool(record.exc_info) and isinstance(record.exc_info[1], _REFUSALS)  # type: ignore[index]
 
 
 def _message(record: logging.LogRecord) -> str:
+    """Return the message; that of a failed task without Celery's error text."""
     data = getattr(record, "data", None)
     if record.name == _TASKS and record.exc_info and isinstance(data, dict):
         return f"Task {data.get('name')}[{data.get('id')}] failed"
@@ -103,7 +110,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def logging_settings(form: str, level: str) -> dict[str, Any]:
-    """Django's LOGGING. In JSON the ASGI server's own lines take the same form."""
+    """Return Django's LOGGING. With JSON, the ASGI server's own lines have the same form."""
     chosen = "json" if form == "json" else "plain"
     settings: dict[str, Any] = {
         "version": 1,
@@ -118,12 +125,12 @@ def logging_settings(form: str, level: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": chosen}},
         "root": {"handlers": ["stderr"], "level": level},
     }
-    # At INFO Celery says of every task that it came and that it ended: several lines a second.
+    # At INFO Celery logs the start and end of every task: several lines a second.
     settings["loggers"] = {"celery": {"level": "INFO" if level == "DEBUG" else "WARNING"}}
-    # Django and uvicorn set up handlers of their own: theirs would write other lines beside, and
-    # the text of errors.
+    # Django and uvicorn set up handlers of their own, which would write in another form, and the
+    # text of errors.
     names = ("django", "django.server", "uvicorn", "uvicorn.error")
     settings["loggers"] |= {name: {"handlers": [], "propagate": True} for name in names}
-    # Said here, for what is said of its parent would switch it on: an address may name a row.
+    # The access log stays off, as an address may name a row; its parent would switch it on.
     settings["loggers"]["uvicorn.access"] = {"handlers": [], "propagate": False}
     return settings

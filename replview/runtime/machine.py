@@ -1,8 +1,7 @@
-"""What a stack finds on its machine: what keeps it from starting, free TCP ports on 127.0.0.1, and
-what a killed one left running, found without doubt and ended.
+"""This module examines the machine of a stack: free ports, and processes left by a killed one.
 
-Normally nothing: supervisord ends with the command that started it, and its programs with it.
-Only when both were killed do programs live on.
+Normally nothing is left: supervisord ends with the command that started it, and stops its programs.
+Programs live on only if both were killed.
 """
 
 import os
@@ -15,12 +14,12 @@ from pathlib import Path
 
 from replview.text.problem import CodedProblem
 
-#: Set in the environment of every supervised process, to the data folder: its mark.
+#: The variable that marks every supervised process; its value is the data folder.
 MARK = "REPLVIEW_SUPERVISED"
 
 
 class StackProblem(CodedProblem):
-    """A cause and what mends it; a command prints it and exits with status 1."""
+    """A cause and a remedy; a command prints both and exits with status 1."""
 
     code_of_all = "stack"
 
@@ -32,17 +31,17 @@ class Stopped(Exception):
     """The user asked to stop while the stack was still starting."""
 
 
-#: Below the range from which Linux takes ports for outgoing connections, so that a port chosen
-#: now is still free in a second, and the next time the same data is started.
+#: Ports below those that Linux uses for outgoing connections, so that a port chosen now is likely
+#: to be free when the server starts, and at the next start of the same data.
 _RANGE = range(20_000, 32_000)
-#: In the log of a server whose port was taken between our look at it and its start.
+#: Messages of a server whose port was taken after we found it free.
 TAKEN = ("Address already in use", "could not create any TCP/IP sockets")
-#: Given out by this process: servers that are prepared side by side must not get the same.
+#: Ports chosen by this process: servers that are prepared in parallel need different ones.
 _given: set[int] = set()
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen there now; connections still closing do not count."""
+    """Return whether a server could listen on the port; closing connections do not count."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -54,10 +53,10 @@ def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """The preferred port if it is free, else a random free one.
+    """Return the preferred port if it is free, else a random free one.
 
-    Random rather than counted up: two stacks that start together seldom choose the same. It can
-    still be taken before the server listens (``TAKEN``): choose again then.
+    A random port makes it unlikely that two stacks that start together choose the same. The port
+    can still be taken before the server listens (``TAKEN``); then choose again.
     """
     if preferred is not None and port_is_free(preferred):
         return preferred
@@ -69,22 +68,23 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def marked_processes(data_dir: Path) -> list[int]:
-    """Every process of the stack on this data folder, except ourselves.
+    """Return every process of the stack on this data folder, except ourselves.
 
-    The servers are not among them: PostgreSQL starts with an empty environment, Redis overwrites
-    its own. Those have pid files.
+    The servers are not found: PostgreSQL starts with an empty environment, and Redis overwrites its
+    own. They have pid files.
     """
     mark = f"{MARK}={data_dir}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # ended meanwhile, or somebody else's
+        # The process may have ended, or belong to another user.
+        with suppress(OSError):
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return [pid for pid in found if pid != os.getpid() and is_running(pid)]
 
 
 def is_running(pid: int, program: str = "") -> bool:
-    """Whether a process lives, is no zombie, and (if asked) runs the program."""
+    """Return whether a process lives, is no zombie, and (if given) runs the program."""
     with suppress(OSError):
         status = Path(f"/proc/{pid}/stat").read_text()
         name, rest = status[status.index("(") + 1 :].rsplit(") ", 1)
@@ -93,7 +93,7 @@ def is_running(pid: int, program: str = "") -> bool:
 
 
 def end_process(pid: int, patience_seconds: float = 20) -> None:
-    """Ask a process to end, and kill it if it does not end in time."""
+    """Send SIGTERM to a process, and SIGKILL if it does not end in time."""
     for sign, seconds in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, 5.0)):
         with suppress(ProcessLookupError):
             os.kill(pid, sign)
@@ -105,10 +105,14 @@ def end_process(pid: int, patience_seconds: float = 20) -> None:
 
 
 def end_marked_processes(data_dir: Path, supervisor_pid: int | None) -> int:
-    """End what is left of a stack, its supervisord first: it would start the others again."""
+    """End the remaining processes of a stack, and return their number.
+
+    supervisord is first, as it would restart the others.
+    """
     left = marked_processes(data_dir)
     if supervisor_pid in left:
-        end_process(supervisor_pid)  # stops its programs in their order
+        # supervisord stops its programs in their order.
+        end_process(supervisor_pid)
     for pid in marked_processes(data_dir):
         end_process(pid, patience_seconds=5)
     return len(left)

@@ -1,4 +1,4 @@
-"""What a command tells while it starts, runs and stops: a line a step, then one line of status."""
+"""This module prints what a command does: a line for each step, then a line of status."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ from typing import TextIO
 
 import psycopg
 
-#: Where standard output is no terminal, status is a line now and then instead of one in place.
+#: Seconds between lines of status where standard output is no terminal.
 _STATUS_SECONDS = 30.0
 
 
 class Narration:
-    """Prints to ``out``; a terminal that is gone, or a closed pipe, is no reason to stop."""
+    """A printer of progress; a lost terminal or a closed pipe does not stop the command."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -30,7 +30,7 @@ class Narration:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Print what begins, and how long it took once it is done."""
+        """Print what starts, and how long it took when it is done."""
         self._end_open_line()
         self._write(f"  {what} … ")
         self._open_line = True
@@ -39,11 +39,12 @@ class Narration:
         if self._open_line:
             self._write(f"{time.monotonic() - began:.1f} s\n")
             self._open_line = False
-        else:  # something else was said in between
+        else:
+            # Another line was printed in between.
             self._write(f"  {what}: done, {time.monotonic() - began:.1f} s\n")
 
     def status(self, text: str) -> None:
-        """Show the state of things: in place on a terminal, else every half minute."""
+        """Show the status: in place on a terminal, else every half minute."""
         if self._in_place:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{text[:width]}")
@@ -62,7 +63,7 @@ class Narration:
             self._out.write(text)
             self._out.flush()
         except (OSError, ValueError):
-            # Or Python would fail once more at exit, over what is left in the buffer.
+            # Without this, Python would fail again when it flushes the buffer at exit.
             with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), self._out.fileno())
 
@@ -77,7 +78,7 @@ _QUERY = """
 
 
 class StatusLine:
-    """Counts what is stored, and how fast it grows between two looks."""
+    """The counts of what is stored, and the rate since the last call."""
 
     def __init__(self, store_url: str) -> None:
         self._store_url = store_url
@@ -85,7 +86,7 @@ class StatusLine:
         self._before: tuple[float, int] | None = None
 
     def text(self) -> str:
-        """The line as it stands now; says so when the store does not answer."""
+        """Return the present line; it says so when the store does not answer."""
         try:
             if self._connection is None:
                 self._connection = psycopg.connect(
@@ -108,6 +109,7 @@ class StatusLine:
         )
 
     def close(self) -> None:
+        """Close the connection to the store."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None

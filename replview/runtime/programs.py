@@ -1,4 +1,4 @@
-"""replview's own processes, as command lines."""
+"""This module defines the command lines of replview's own processes."""
 
 import os
 import sys
@@ -10,35 +10,39 @@ from replview.runtime.environment import for_programs, is_on
 from replview.runtime.supervisor import CODE_FOLDER, Program
 from replview.store.receiver_workers import SLOTS_PER_WORKER
 
-#: How one group of processes after another is stopped: sources after whoever reads them, since a
+#: The order in which groups of processes are stopped: sources after their readers, because a
 #: server's fast shutdown waits for its walsenders; the store last.
 STOP_ORDER = ("workload", "trouble", "web", "beat", "workers", "redis", "source", "store")
 
-#: A browser sends little: short heads, short messages on sockets, no connection without end.
+#: Limits of the web server: browsers send short headers and short WebSocket messages.
 WEB_LIMITS = (
     "--h11-max-incomplete-event-size", "32768", "--ws-max-size", "131072",
     "--limit-concurrency", "1000", "--timeout-keep-alive", "20", "--no-server-header",
 )  # fmt: skip
 
 _PRIORITY = {name: 10 * place for place, name in enumerate(reversed(STOP_ORDER), start=1)}
-#: In the order in which ``up`` lists them.
+#: Kinds of processes, in the order in which ``up`` lists them.
 KINDS = ("web", "receivers", "tasks", "beat")
 
 
 def priority(kind: str) -> int:
-    """supervisord's order: low starts first and stops last."""
+    """Return the priority for supervisord: a low one starts first and stops last."""
     return _PRIORITY[kind]
 
 
 def workers(receivers: int = 1) -> list[Program]:
-    """The receivers' workers, one a process and so one GIL each, and one for all other tasks."""
+    """Return the workers for slots and one for all other tasks.
+
+    Each worker is a process, and so has its own GIL.
+    """
     names = ["receivers"] if receivers == 1 else [f"receivers{n + 1}" for n in range(receivers)]
     return [*(receivers_worker(name) for name in names), tasks_worker()]
 
 
 def receivers_worker(name: str = "receivers") -> Program:
-    """Return a worker for slots, which takes a fixed number of them at most; each of several on a
-    host has a name of its own.
+    """Return a worker for slots, which takes a fixed number of them at most.
+
+    Several workers on a host need different names.
     """
     concurrency = f"--concurrency={SLOTS_PER_WORKER}"
     options = ("-Q", "receivers", "--pool=threads", concurrency, "--disable-prefetch")
@@ -46,26 +50,29 @@ def receivers_worker(name: str = "receivers") -> Program:
 
 
 def tasks_worker(name: str = "tasks") -> Program:
-    """The worker for all else: sampling, alerts, exports, tidying up."""
+    """Return the worker for all other tasks: sampling, alerts, exports, cleaning up."""
     return _worker(name, "-Q", "default", "--pool=threads", "--concurrency=8")
 
 
 def beat(run_folder: Path) -> Program:
-    """Celery beat: proposes receivers, samples slots."""
+    """Return Celery beat, which proposes receivers and samples slots."""
     schedule = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile="]
     argv = [sys.executable, "-m", "celery", "-q", "-A", "replview", "beat", *schedule]
     return Program(name="beat", argv=argv, priority=priority("beat"))
 
 
 def web(host: str, port: int) -> Program:
-    """The ASGI server. Open sockets are closed at once when it stops: browsers come back."""
+    """Return the ASGI server, which closes open sockets at once when it stops.
+
+    Browsers reconnect by themselves.
+    """
     argv = [
         sys.executable, "-m", "uvicorn", "replview.asgi:application",
         "--host", host, "--port", str(port),
         "--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "2",
         *WEB_LIMITS,
     ]  # fmt: skip
-    # Where no proxy is declared, anybody at 127.0.0.1 could say to be at any address.
+    # Without a declared proxy, any client at 127.0.0.1 could claim any address by a header.
     if not (is_on("REPLVIEW_HTTPS") or os.environ.get("FORWARDED_ALLOW_IPS")):
         argv.append("--no-proxy-headers")
     return Program(name="web", argv=argv, priority=priority("web"))
@@ -79,12 +86,11 @@ def _worker(name: str, *options: str) -> Program:
     return Program(name=name, argv=argv, priority=priority("workers"))
 
 
-# ``up --only``: the command becomes one of replview's processes. Signals, output and exit status
-# are the program's own, and the one who started it (systemd, a container) restarts it.
-
-
 def program(kind: str, *, folder: DataFolder, host: str, port: int, name: str = "") -> Program:
-    """The process of this kind; ``name`` tells workers of one kind on one host apart."""
+    """Return the process of this kind for ``up --only``.
+
+    ``name`` distinguishes workers of one kind on one host.
+    """
     if kind == "web":
         return web(host, port)
     if kind == "beat":
@@ -94,7 +100,11 @@ def program(kind: str, *, folder: DataFolder, host: str, port: int, name: str = 
 
 
 def become(wanted: Program, folder: DataFolder) -> NoReturn:
-    """Turn this process into that program."""
+    """Replace this process by the program, for ``up --only``.
+
+    Signals, output and exit status are then the program's own, and whatever started the command
+    (systemd, a container) restarts it.
+    """
     environment = {
         **for_programs(),
         "PYTHONUNBUFFERED": "1",

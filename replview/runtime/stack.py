@@ -1,7 +1,7 @@
-"""Everything replview needs, on one machine: starts in order, is watched, stops in order.
+"""This module starts, watches and stops everything that replview needs on one machine.
 
-``Stack`` brings its own servers (``replview demo``, ``replview watch``); with ``own_servers``
-false it takes the store and the broker that the environment names (``replview up``).
+``Stack`` runs its own servers (``replview demo``, ``replview watch``). With ``own_servers`` false
+it uses the store and the broker that the environment names (``replview up``).
 """
 
 import http.client
@@ -28,11 +28,11 @@ from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
 LOGIN = "demo"
 _WEB_SECONDS = 60
 _LOOK_SECONDS = 1.0
-#: ``programs.STOP_ORDER``, with those side by side that do not need one another.
+#: ``programs.STOP_ORDER``, with groups that may be stopped in parallel.
 _STOPPED_TOGETHER = (
     ("workload", "trouble", "web", "beat"), ("workers",), ("redis", "source"), ("store",),
 )  # fmt: skip
-#: Started at another time than replview's own processes.
+#: Programs that are not started together with replview's own processes.
 _NOT_OURS = frozenset({"store", "source", "redis", "workload"})
 
 
@@ -44,7 +44,7 @@ def run_module(
     logs: Path,
     stopping: threading.Event,
 ) -> None:
-    """Run a module to its end, or until asked to stop; raise with the last it said."""
+    """Run a module to its end. Raises ``StackProblem`` with its last line, or ``Stopped``."""
     log = logs / f"{module.rpartition('.')[2]}-{argument.strip('-')}.log"
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -67,7 +67,7 @@ def run_module(
 
 
 def page_answers(host: str, port: int) -> bool:
-    """Whether a page comes, be it a redirection to the login."""
+    """Return whether a page is served, even if it redirects to the login."""
     connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
         connection.request("GET", "/")
@@ -80,13 +80,13 @@ def page_answers(host: str, port: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """What makes, registers and changes the source of a stack: the demo hands itself in."""
+    """The modules and programs that create and change the source of a demo."""
 
-    #: ``(module, argument)``, run to its end beside the store's first run: makes the database.
+    #: ``(module, argument)`` that creates the database, run in parallel with the store's first run.
     prepare: tuple[str, str]
-    #: Makes it a source of replview's, with a slot.
+    #: ``(module, argument)`` that adds the database as a source, with a slot.
     register: tuple[str, str]
-    #: Run beside replview's own.
+    #: Programs to run together with replview's own.
     programs: tuple[Program, ...]
 
 
@@ -97,12 +97,12 @@ class Stack:
     folder: DataFolder
     host: str = "127.0.0.1"
     port: int = 8642
-    #: What brings the source: a cluster of its own. None: there is no source yet.
+    #: The demo's source, in a cluster of its own. None: there is no source yet.
     shop: Shop | None = None
     receivers: int = 1
     own_servers: bool = True
     say: Narration = field(default_factory=Narration)
-    #: Set by whoever wants the stack to stop, also while it starts.
+    #: Set it to stop the stack, also while it starts.
     stopping: threading.Event = field(default_factory=threading.Event)
 
     environment: dict[str, str] = field(init=False, default_factory=dict)
@@ -112,6 +112,7 @@ class Stack:
 
     @property
     def url(self) -> str:
+        """Return the address of the pages."""
         return f"http://{self._local_host}:{self.port}/"
 
     @property
@@ -139,7 +140,7 @@ class Stack:
             raise
 
     def run(self, status: StatusLine | None = None) -> None:
-        """Watch the processes and tell what happens to them until asked to stop."""
+        """Watch the processes and report changes until asked to stop."""
         assert self._supervisor is not None
         watch = Watch(self._supervisor)
         while not self.stopping.wait(_LOOK_SECONDS):
@@ -148,7 +149,8 @@ class Stack:
                     "supervisord ended, and the processes with it",
                     f"See {self.folder.logs / 'supervisord.log'}",
                 )
-            with suppress(OSError):  # too busy to answer: look again
+            # supervisord may be too busy to answer; the next round asks again.
+            with suppress(OSError):
                 for line in watch.changes():
                     self.say.line(line)
             if status:
@@ -164,7 +166,8 @@ class Stack:
                 for kinds in _STOPPED_TOGETHER:
                     levels = [programs.priority(kind) for kind in kinds]
                     of_them = [p.name for p in self._supervisor.programs if p.priority in levels]
-                    with suppress(OSError):  # it is gone or going: it stops them by priority
+                    # supervisord may be ending, and then stops programs by priority itself.
+                    with suppress(OSError):
                         self._supervisor.stop(of_them)
                 self._supervisor.end()
                 if not orderly:
@@ -173,7 +176,7 @@ class Stack:
         self._held = False
 
     def _hold_folder(self) -> None:
-        """Make the data folder ours, rid of what a killed run left behind."""
+        """Lock the data folder and end what a killed run left behind."""
         self.folder.create()
         before = self.folder.acquire(self.url)
         self._held = True
@@ -200,7 +203,7 @@ class Stack:
         )
 
     def _end_leftovers(self, supervisor_pid: int | None) -> int:
-        """End what no supervisord holds any more, readers before servers; how many there were."""
+        """End processes without a supervisord, readers before servers; return their number."""
         ended = end_marked_processes(self.folder.path, supervisor_pid)
         return ended + (Servers(self.folder).end_leftovers() if self.own_servers else 0)
 
@@ -224,7 +227,7 @@ class Stack:
         raise StackProblem("no TCP port stays free for long enough to start a server on it")
 
     def _base_environment(self) -> dict[str, str]:
-        """Ours, for the processes; with servers of our own also the secrets kept for them."""
+        """Return the environment of the processes; with our own servers also the kept secrets."""
         found = without_given_servers() if self.own_servers else for_programs()
         found |= {"PYTHONUNBUFFERED": "1", "REPLVIEW_DATA": str(self.folder.path)}
         found["DJANGO_SETTINGS_MODULE"] = "replview.settings"
@@ -236,7 +239,7 @@ class Stack:
         return found
 
     def _launch(self, servers: list[Program]) -> Supervisor:
-        """Start supervisord, which knows every program from the beginning."""
+        """Start supervisord, which knows every program from the start."""
         ours = [
             *programs.workers(self.receivers),
             programs.beat(self.folder.run),
@@ -248,7 +251,7 @@ class Stack:
         return self._supervisor
 
     def _fill(self) -> None:
-        """Schema and login of the store; beside it schema and rows of the shop; then its slot."""
+        """Create schema and login of the store, and in parallel the shop; then the shop's slot."""
         environment = dict(self.environment)
         if self.own_servers:
             environment["REPLVIEW_LOGIN"], environment["REPLVIEW_LOGIN_PASSWORD"] = self.login
@@ -266,7 +269,7 @@ class Stack:
                 run(*shop.register)
 
     def _start_replview(self) -> None:
-        """Our own processes; the shop's customers come last, when somebody can watch them."""
+        """Start replview's processes, and the shop's workload last, when pages can show it."""
         assert self._supervisor is not None
         names = [p.name for p in self._supervisor.programs if p.name not in _NOT_OURS]
         with self.say.step("starting workers, scheduler and web server"):

@@ -1,7 +1,8 @@
-"""``python -m replview.runtime.supervised PARENT …``: supervisord that never outlives its parent.
+"""This module runs supervisord so that it ends with its parent process.
 
-However the command that started it ends, even by SIGKILL, the kernel sends supervisord SIGTERM,
-and it stops its programs in their order. Source: prctl(2), ``PR_SET_PDEATHSIG``.
+It is run as ``python -m replview.runtime.supervised PARENT …``. When the command that started it
+ends, even by SIGKILL, the kernel sends supervisord SIGTERM, and it stops its programs in their
+order. Source: prctl(2), ``PR_SET_PDEATHSIG``.
 """
 
 import ctypes
@@ -14,14 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Tie our life to the parent's, then become supervisord."""
+    """Ask the kernel for SIGTERM at the parent's end, then run supervisord."""
     parent = int(sys.argv.pop(1))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit("replview ended before supervisord had started")
     with warnings.catch_warnings():
-        # supervisor 4.3 imports pkg_resources where it is installed, which warns of itself.
+        # supervisor 4.3 imports pkg_resources where it is installed, which emits a warning.
         warnings.simplefilter("ignore")
         from supervisor.supervisord import main as supervisord
     supervisord()

@@ -1,6 +1,6 @@
-"""supervisord as the process manager: its configuration, its start and end, and asking it.
+"""This module runs supervisord as the process manager, and asks it about processes.
 
-It runs as our child in a session of its own, so that Ctrl-C in the terminal reaches us alone and
+supervisord runs as our child in its own session, so that Ctrl-C in the terminal reaches only us and
 programs end in our order. Secrets are in its environment, which programs inherit, and in no file.
 
 Source: Supervisor documentation, "Configuration File" and "XML-RPC API Documentation".
@@ -31,21 +31,23 @@ _GONE = {"STOPPED", "EXITED", "FATAL", "UNKNOWN"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
+    """A program that supervisord runs."""
+
     name: str
     argv: Sequence[str]
-    #: Low starts first and stops last, also when supervisord is told to end.
+    #: A low priority starts first and stops last, also when supervisord ends.
     priority: int
     stop_signal: str = "TERM"
-    #: The account to run as; ``None`` is ours.
+    #: The account to run as; None is ours.
     user: str | None = None
     folder: Path = CODE_FOLDER
-    #: What it gets before SIGKILL: a receiver needs up to 5 to confirm its last position.
+    #: Seconds before SIGKILL: a receiver needs up to 5 to confirm its last position.
     stop_wait_seconds: int = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramState:
-    """A program as supervisord sees it: ``state`` in its words, pid 0 when not running."""
+    """A program's state in supervisord's words; ``pid`` is 0 when it does not run."""
 
     name: str
     state: str
@@ -54,16 +56,17 @@ class ProgramState:
 
     @property
     def is_gone(self) -> bool:
+        """Return whether the program does not run and is not about to."""
         return self.state in _GONE
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it has ended and will not be started again; an EXITED one would be."""
+        """Return whether the program ended and will not be restarted; EXITED ones will be."""
         return self.state in _GONE - {"EXITED"}
 
 
 class Supervisor:
-    """One supervisord and its programs. Use from one thread."""
+    """A supervisord and its programs. Use it from one thread."""
 
     def __init__(
         self, folder: DataFolder, programs: Sequence[Program], environment: Mapping[str, str]
@@ -104,12 +107,12 @@ class Supervisor:
             time.sleep(0.03)
 
     def start(self, names: Iterable[str]) -> None:
-        """Start programs, without waiting for them to be of use."""
+        """Start programs, without waiting until they are ready."""
         for name in names:
             self._ask("startProcess", name, False)
 
     def stop(self, names: Iterable[str]) -> None:
-        """Stop these programs side by side and wait until they are gone."""
+        """Stop these programs in parallel and wait until they are gone."""
         wanted = {program.name for program in self.programs} & set(names)
         for name in wanted:
             try:
@@ -121,6 +124,7 @@ class Supervisor:
             time.sleep(0.05)
 
     def states(self) -> list[ProgramState]:
+        """Return the states of all programs."""
         return [
             ProgramState(
                 name=info["name"],
@@ -132,24 +136,28 @@ class Supervisor:
         ]
 
     def end(self) -> None:
-        """End supervisord, and with it what still runs, in order of priority."""
+        """End supervisord and the programs that still run, in order of priority."""
         if self._process is None:
             return
         try:
-            self._ask("shutdown")  # heard at once, a signal only with the next tick
+            # supervisord handles the call at once, but a signal only with its next tick.
+            self._ask("shutdown")
         except (OSError, Fault):
             self._process.terminate()
-        # Every program may use up its patience before it is killed.
+        # Every program may take its whole stop_wait_seconds before it is killed.
         self._process.wait(timeout=sum(program.stop_wait_seconds for program in self.programs) + 5)
         self._process = None
 
     def is_alive(self) -> bool:
+        """Return whether supervisord runs."""
         return self._process is not None and self._process.poll() is None
 
     def log_path(self, name: str) -> Path:
+        """Return the log file of a program."""
         return self.folder.logs / f"{name}.log"
 
     def last_lines(self, name: str, count: int = 5) -> list[str]:
+        """Return the last lines of the log of a program; empty where it cannot be read."""
         try:
             with open(self.log_path(name), "rb") as log:
                 log.seek(0, os.SEEK_END)
@@ -166,7 +174,7 @@ class Supervisor:
         return True
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call one method of its XML-RPC interface over the Unix socket."""
+        """Call a method of supervisord's XML-RPC interface over the Unix socket."""
         from supervisor.xmlrpc import SupervisorTransport
 
         transport = SupervisorTransport(*self._login, f"unix://{self._socket}")
@@ -188,7 +196,8 @@ class Supervisor:
             "umask": "077",
         }
         if os.geteuid() == 0:
-            main["user"] = "root"  # meant, or it warns
+            # Without it, supervisord warns that it runs as root.
+            main["user"] = "root"
         username, password = self._login
         sections: dict[str, Mapping[str, object]] = {
             "supervisord": main,
@@ -224,20 +233,20 @@ class Supervisor:
 
 
 def _section(name: str, options: Mapping[str, object]) -> str:
-    """One section; a percent sign would start one of supervisord's own expressions."""
+    """Return one section, with percent signs escaped, which begin expressions of supervisord."""
     lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in options.items()]
     return "\n".join([f"[{name}]", *lines, ""])
 
 
 class Watch:
-    """Compares each look at the processes with the one before."""
+    """A watch compares the states of processes with those of the previous call."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._seen: dict[str, tuple[str, int]] = {}
 
     def changes(self) -> Iterator[str]:
-        """A line for each process that ended or came back since the last look, and its log."""
+        """Yield lines about each process that ended or restarted since the last call."""
         for now in self._supervisor.states():
             before = self._seen.get(now.name)
             self._seen[now.name] = (now.state, now.pid)

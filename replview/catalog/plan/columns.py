@@ -236,7 +236,7 @@ def _check_clash(
     publications: list[Publication],
     readers: Mapping[str, Sequence[str]],
 ) -> None:
-    """One slot cannot read two publications that give a table different columns."""
+    """Raise ``SourceProblem`` if one slot would read different columns from two publications."""
     table = place.table
     sent = set(table.columns if wanted is None else wanted) - table.generated
     for slot, names in readers.items():

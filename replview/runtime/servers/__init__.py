@@ -1,1 +1,1 @@
-"""Embedded PostgreSQL and Redis servers."""
+"""This package runs embedded PostgreSQL and Redis servers."""

@@ -1,4 +1,4 @@
-"""A cluster on disk: made by initdb, checked, configured, and who runs in it.
+"""This module creates, checks and configures a database cluster, and runs its programs.
 
 Sources: PostgreSQL documentation, "initdb" and "Setting Parameters".
 """
@@ -15,12 +15,12 @@ from replview.runtime.servers.server_programs import pg_bin
 from replview.runtime.servers.server_user import reachable_programs, server_user
 
 _CONFIGURATION = "replview.conf"
-#: The servers see nothing of our environment: neither its secrets nor a PGPORT or LC_ALL.
+#: The environment of the servers, without our secrets and without PGPORT or LC_ALL.
 CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 
 def make_cluster(folder: Path, *, version: int, user: str, password: str, encoding: str) -> None:
-    """Make a cluster aside and rename it: an interrupted one is never taken for whole."""
+    """Create a cluster in a new folder, then rename it: an interrupted one is never used."""
     aside = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o700)
@@ -30,10 +30,10 @@ def make_cluster(folder: Path, *, version: int, user: str, password: str, encodi
     if account := server_user():
         account.own(aside)
         account.own(Path(password_file))
-    # Nothing is worth a sync before the first start, whose checkpoint syncs it.
+    # No sync is needed, as the checkpoint of the first start syncs the files.
     quick = ["--no-sync", "--auth=scram-sha-256"]
     who = [f"--username={user}", f"--pwfile={password_file}"]
-    # The same order of strings on every machine; letters beyond ASCII known where possible.
+    # Strings sort the same way on every machine; non-ASCII letters are known where possible.
     order = [f"--encoding={encoding}", "--locale=C"]
     if version >= 17 and encoding == "UTF8":
         order += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
@@ -44,12 +44,13 @@ def make_cluster(folder: Path, *, version: int, user: str, password: str, encodi
     with open(aside / "postgresql.conf", "a") as configuration:
         configuration.write(f"\ninclude '{_CONFIGURATION}'\n")
     if folder.exists():
-        folder.rmdir()  # an empty one is fine, anything else is not ours
+        # This removes only an empty folder; other content is not ours.
+        folder.rmdir()
     aside.rename(folder)
 
 
 def check_version(folder: Path, version: int) -> None:
-    """Raise unless the cluster was made by this major version."""
+    """Raise ``StackProblem`` unless the cluster is of this major version."""
     made_by = (folder / "PG_VERSION").read_text().strip()
     if made_by != str(version):
         raise StackProblem(
@@ -59,10 +60,10 @@ def check_version(folder: Path, version: int) -> None:
 
 
 def write_configuration(folder: Path, settings: Mapping[str, str | int]) -> None:
-    """Our settings, in a file of their own: after initdb's, before ALTER SYSTEM's."""
+    """Write our settings to a file, which overrides initdb's settings but not ALTER SYSTEM's."""
     quoted = {name: str(value).replace("'", "''") for name, value in settings.items()}
     path = folder / _CONFIGURATION
-    # The folder is the server user's: root must not follow a link he may have put there.
+    # The servers' user owns the folder, so root must not follow a link in it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "w") as file:
         file.writelines(f"{name} = '{value}'\n" for name, value in quoted.items())
@@ -71,15 +72,15 @@ def write_configuration(folder: Path, settings: Mapping[str, str | int]) -> None
 
 
 def program(version: int, name: str) -> str:
-    """The full path of a program, where the servers' user can run it."""
+    """Return the full path of a program that the servers' user can run."""
     return str(reachable_programs(pg_bin(version)) / name)
 
 
 def run_program(version: int, name: str, *arguments: str) -> None:
-    """Run a program to its end as the servers' user; raise with the last it said.
+    """Run a program to its end as the servers' user. Raises ``StackProblem`` with its last line.
 
-    In a session of its own, or Ctrl-C in the terminal would reach a server that pg_ctl starts.
-    Output goes to a file: that server would keep a pipe open for ever.
+    It has a session of its own; otherwise Ctrl-C in the terminal would reach a server that pg_ctl
+    starts. Its output goes to a file, because that server would keep a pipe open.
     """
     user = server_user()
     with tempfile.TemporaryFile() as output:

@@ -1,8 +1,8 @@
-"""An embedded PostgreSQL server: initdb, start, stop, and how to connect to it.
+"""This module runs an embedded PostgreSQL server: initdb, start, stop, and how to connect.
 
-TCP on 127.0.0.1 with scram and a free port, no Unix socket. Its password and its last port are
-kept in files beside the data folder, so that a second start is the same server. Under root it runs
-as an unprivileged user (``server_user``).
+It listens on a free TCP port of 127.0.0.1 with SCRAM, and has no Unix socket. Its password and last
+port are kept in files beside the data folder, so that the next start is the same server. Under root
+it runs as an unprivileged user (``server_user``).
 
 Sources: PostgreSQL documentation, "Creating a Database Cluster", "pg_ctl".
 """
@@ -24,7 +24,7 @@ from replview.runtime.machine import TAKEN, StackProblem, free_port
 from replview.runtime.servers import cluster, postmaster
 from replview.runtime.servers.server_user import reachable_data, server_user
 
-#: What every embedded server starts with; ``settings`` come on top, ``ALTER SYSTEM`` above both.
+#: Settings of every embedded server; ``settings`` override them, ``ALTER SYSTEM`` both.
 BASE_SETTINGS: Mapping[str, str | int] = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -40,15 +40,15 @@ BASE_SETTINGS: Mapping[str, str | int] = {
 }
 
 _START_SECONDS = 300
-#: In the log when another try may succeed: a killed postmaster is not yet reaped, its sessions
-#: are still ending, the port was taken a moment ago.
+#: Messages in the log after which another try may succeed: a killed postmaster is not yet reaped,
+#: its sessions are still ending, or the port was just taken.
 _PASSING = ('lock file "postmaster.pid" already exists', "shared memory block", *TAKEN)
 
 
 class EmbeddedPostgres:
-    """One cluster in one data folder; also a context manager that starts and stops it.
+    """A cluster in one data folder; also a context manager that starts and stops it.
 
-    ``port`` is a request: a busy one is replaced when starting. ``fast`` (no fsync) is for tests.
+    ``port`` is a preference: a busy one is replaced at the start. ``fast`` (no fsync) is for tests.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EmbeddedPostgres:
         settings: Mapping[str, str | int] | None = None,
         encoding: str = "UTF8",
     ) -> "EmbeddedPostgres":
-        """A server for tests, in a folder of its own that leaving the context removes."""
+        """Return a server for tests, in a folder that is removed at the end of the context."""
         folder = Path(tempfile.mkdtemp(prefix="replview-pg-"))
         if server_user():
             folder.chmod(0o711)
@@ -101,7 +101,7 @@ class EmbeddedPostgres:
             self.stop()
 
     def prepare(self) -> "EmbeddedPostgres":
-        """Make the cluster if there is none, choose a port, configure; no server may run in it."""
+        """Create the cluster if necessary, choose a port, configure; no server may run in it."""
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         self._real_dir = reachable_data(self.data_dir)
         if not (self._real_dir / "PG_VERSION").exists():
@@ -116,14 +116,18 @@ class EmbeddedPostgres:
         return self
 
     def argv(self) -> list[str]:
-        """The command for a process manager, to run as ``server_user()`` without our variables."""
+        """Return the command for a process manager.
+
+        It must run as ``server_user()`` and removes our variables from the environment.
+        """
         variables = [f"{name}={value}" for name, value in cluster.CLEAN_ENVIRONMENT.items()]
         command = [cluster.program(self.version, "postgres"), "-D", str(self._real_dir)]
         return ["/usr/bin/env", "-i", *variables, *command]
 
     def start(self) -> None:
-        """Prepare, start in the background, and return once it accepts connections."""
-        self.stop()  # one left running by a killed process
+        """Start the server in the background, and return when it accepts connections."""
+        # A killed process may have left the server running.
+        self.stop()
         for attempt in range(5):
             self.prepare()
             log = self._real_dir / "replview.log"
@@ -138,7 +142,10 @@ class EmbeddedPostgres:
                 time.sleep(0.5)
 
     def stop(self, *, mode: str = "fast", timeout_seconds: int = 60) -> bool:
-        """Stop it (smart, fast, immediate); whether it ran. Fast waits for the walsenders."""
+        """Stop the server (smart, fast, immediate), and return whether it ran.
+
+        A fast stop waits for the walsenders.
+        """
         self._real_dir = self.data_dir.resolve()
         postmaster.forget_reused_pid(self._real_dir)
         if postmaster.postmaster_pid(self._real_dir) is None:
@@ -148,7 +155,7 @@ class EmbeddedPostgres:
         return True
 
     def remove(self) -> None:
-        """Stop it at once and delete its data."""
+        """Stop the server at once and delete its data."""
         self.stop(mode="immediate")
         shutil.rmtree(self._real_dir, ignore_errors=True)
         for path in (self.data_dir, self._password_file, self._port_file):
@@ -158,13 +165,13 @@ class EmbeddedPostgres:
             shutil.rmtree(self._temporary_folder, ignore_errors=True)
 
     def dsn(self, dbname: str = "postgres", user: str | None = None, password: str = "") -> str:
-        """A libpq URL; without a user that of the superuser, with the password in it."""
+        """Return a libpq URL with a password; by default the superuser's."""
         secret = password or self.password
         return f"postgresql://{user or self.user}:{quote(secret)}@127.0.0.1:{self.port}/{dbname}"
 
     @property
     def password(self) -> str:
-        """The superuser's password, made at the first need and kept beside the data folder."""
+        """Return the superuser's password, created once and kept beside the data folder."""
         with suppress(FileNotFoundError):
             return self._password_file.read_text().strip()
         password = secrets.token_urlsafe(24)
@@ -174,6 +181,7 @@ class EmbeddedPostgres:
         return password
 
     def is_ready(self) -> bool:
+        """Return whether the server accepts connections."""
         try:
             psycopg.connect(self.dsn(), connect_timeout=2).close()
         except psycopg.OperationalError:
@@ -181,13 +189,14 @@ class EmbeddedPostgres:
         return True
 
     def create_database(self, name: str) -> None:
+        """Create the database if it does not exist."""
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             known = "SELECT FROM pg_database WHERE datname = %s"
             if connection.execute(known, [name]).fetchone() is None:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def _kept_port(self) -> int | None:
-        """The port of the last start, so that what remembers the address still finds it."""
+        """Return the port of the last start, so that stored addresses remain valid."""
         with suppress(OSError, ValueError):
             return int(self._port_file.read_text())
         return None

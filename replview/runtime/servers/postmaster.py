@@ -1,4 +1,4 @@
-"""Who runs in a cluster's folder.
+"""This module finds the server that runs in a cluster's folder.
 
 Source: PostgreSQL, miscinit.c, ``CreateLockFile()``: the first line is the postmaster's pid.
 """
@@ -10,7 +10,7 @@ from replview.runtime.machine import is_running
 
 
 def postmaster_pid(data_dir: Path) -> int | None:
-    """The server that runs in this folder, or ``None`` when there is none."""
+    """Return the pid of the server that runs in this folder; None where there is none."""
     pid = _pid_in_file(data_dir)
     return pid if pid and is_running(pid, program="postgres") else None
 
@@ -18,9 +18,9 @@ def postmaster_pid(data_dir: Path) -> int | None:
 def forget_reused_pid(data_dir: Path) -> None:
     """Remove a ``postmaster.pid`` whose number now belongs to some other program.
 
-    PostgreSQL refuses to start while any process of the same user bears it. A file whose process
-    is gone stays: PostgreSQL clears it itself, after a look at the shared memory it names, in
-    which sessions of the killed server may still be writing.
+    PostgreSQL refuses to start while a process of the same user has that pid. A file whose process
+    has ended is kept: PostgreSQL removes it after it has checked the shared memory, in which
+    sessions of the killed server may still be writing.
     """
     pid = _pid_in_file(data_dir)
     if pid and is_running(pid) and not is_running(pid, program="postgres"):

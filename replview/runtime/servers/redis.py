@@ -1,7 +1,7 @@
-"""An embedded Redis server: the broker and the channel layer of a stack on one machine.
+"""This module runs an embedded Redis server: broker and channel layer of a stack on one machine.
 
-TCP on 127.0.0.1 with a password. Nothing is saved: what passes through are wake-ups and tasks
-that beat proposes again within seconds, and the store holds everything worth keeping.
+It listens on TCP on 127.0.0.1 with a password. Nothing is saved: Redis only has wake-ups, and tasks
+that beat sends again within seconds. Everything lasting is in the store.
 """
 
 import os
@@ -24,7 +24,7 @@ _START_SECONDS = 30
 
 
 class EmbeddedRedis:
-    """One server, with its files in one folder; also a context manager that starts and stops it."""
+    """A server with its files in one folder; also a context manager that starts and stops it."""
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
@@ -37,7 +37,7 @@ class EmbeddedRedis:
 
     @classmethod
     def temporary(cls) -> "EmbeddedRedis":
-        """A server for tests, in a folder of its own that leaving the context removes."""
+        """Return a server for tests, in a folder that is removed at the end of the context."""
         folder = tempfile.TemporaryDirectory(prefix="replview-redis-")
         server = cls(folder.name)
         server._temporary_folder = folder
@@ -53,7 +53,7 @@ class EmbeddedRedis:
             self._temporary_folder.cleanup()
 
     def prepare(self) -> "EmbeddedRedis":
-        """Choose the port and write the configuration, which alone holds the password."""
+        """Choose the port and write the configuration, the only file with the password."""
         self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.end_leftover()
         self.port = free_port(self.port)
@@ -74,12 +74,13 @@ class EmbeddedRedis:
         return self
 
     def argv(self) -> list[str]:
-        """The command that runs the prepared server in the foreground, for a process manager."""
+        """Return the command that runs the prepared server in the foreground."""
         return [str(redis_server()), str(self._configuration)]
 
     def start(self) -> None:
-        """Start as our child, in a session of its own, and return once it answers."""
-        for _ in range(3):  # the port may be taken between our look at it and its start
+        """Start the server as our child, in its own session, and return when it answers."""
+        # The port may be taken after we found it free.
+        for _ in range(3):
             if self._started():
                 return
         raise StackProblem("the embedded Redis did not start", f"See {self._log}")
@@ -111,12 +112,12 @@ class EmbeddedRedis:
         self._process = None
 
     def url(self, database: int = 0) -> str:
-        """Its address, with the password in it."""
+        """Return the address of the server, with the password in it."""
         return f"redis://:{self.password}@127.0.0.1:{self.port}/{database}"
 
     def is_ready(self) -> bool:
-        """Whether it answers our PING now."""
-        # The client's own way is to try again for seconds; whoever waits for us tries anyway.
+        """Return whether the server answers a PING now."""
+        # By default the client retries for seconds; our callers repeat the call anyway.
         once = Retry(NoBackoff(), 0)
         client = redis.Redis.from_url(self.url(), socket_timeout=2, retry=once)
         try:
@@ -127,10 +128,10 @@ class EmbeddedRedis:
             client.close()
 
     def end_leftover(self) -> bool:
-        """Stop a server of this folder which a killed stack left running; whether there was one."""
+        """Stop a server of this folder that a killed stack left; return whether there was one."""
         with suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text())
-            # Redis shows its address in place of its arguments; only the program is certain.
+            # Redis replaces its arguments by its address, so only the program can be checked.
             if is_running(pid, program="redis-server"):
                 end_process(pid)
                 return True

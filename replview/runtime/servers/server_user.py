@@ -1,8 +1,8 @@
-"""Who runs the embedded servers.
+"""This module decides which account runs the embedded servers, and gives it access to files.
 
-PostgreSQL refuses to run as root. The unprivileged user may be shut out of a private home, where
-both the virtual environment and the data folder may lie. Parent folders are never opened up for
-him: programs are copied, and his data kept, below ``/var/lib/replview``, which only root writes.
+PostgreSQL refuses to run as root. An unprivileged user may have no access to a private home, where
+both the virtual environment and the data folder may be. Parent folders are never opened: programs
+are copied, and data kept, below ``/var/lib/replview``, which only root writes.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from replview.runtime.machine import StackProblem
 
-#: For what the server's user must reach and cannot reach where it is.
+#: The folder for files that the servers' user must read and cannot reach where they are.
 REACHABLE_PLACE = Path("/var/lib/replview")
 
 
@@ -31,7 +31,7 @@ class ServerUser:
     gid: int
 
     def can_enter(self, folder: Path) -> bool:
-        """Whether the account may go into the folder (asked of the kernel, so ACLs count)."""
+        """Return whether the account may enter the folder (asked of the kernel, so ACLs count)."""
         done = subprocess.run(
             ["test", "-x", str(folder)], user=self.uid, group=self.gid, extra_groups=[], check=False
         )
@@ -44,7 +44,7 @@ class ServerUser:
 
 @cache
 def server_user() -> ServerUser | None:
-    """Who runs the servers; ``None`` is ourselves, as whenever we are not root."""
+    """Return the account that runs the servers; None: our own, which is not root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -58,10 +58,10 @@ def server_user() -> ServerUser | None:
 
 
 def reachable_programs(bin_folder: Path) -> Path:
-    """The same programs where the server's user can run them: a copy if need be.
+    """Return the folder of the programs, or of a copy that the servers' user can run.
 
-    The copy stays root's, so that nobody can change what root later runs. It is made aside and
-    renamed: whoever starts at the same moment sees all of it or nothing.
+    The copy belongs to root, so that nobody can change what root later runs. It is made in a
+    temporary folder and renamed, so that a parallel start sees all of it or nothing.
     """
     user = server_user()
     if user is None or user.can_enter(bin_folder):
@@ -82,16 +82,18 @@ def reachable_programs(bin_folder: Path) -> Path:
     _open_for_reading(aside)
     try:
         aside.rename(target)
-    except OSError:  # another start was quicker
+    except OSError:
+        # A parallel start was faster.
         shutil.rmtree(aside)
     return copied_bin
 
 
 def reachable_data(data_dir: Path) -> Path:
-    """Where a cluster with this name really lies: there, or where the server's user can go.
+    """Return the folder of a cluster that the servers' user can enter.
 
-    In the second case ``data_dir`` becomes a link to a folder below ``/var/lib/replview/data``,
-    always the same for the same ``data_dir``.
+    If the user cannot enter the parent of ``data_dir``, this is a folder below
+    ``/var/lib/replview/data``, always the same for the same ``data_dir``, which becomes a link to
+    it.
     """
     user = server_user()
     if user is None or user.can_enter(data_dir.parent):
@@ -104,14 +106,14 @@ def reachable_data(data_dir: Path) -> Path:
                 f"the account `{user.name}`, which must run PostgreSQL, cannot reach {data_dir}",
                 "Choose another folder with --data",
             )
-        # The folder that named it is gone, and its password with it: nobody can open it.
+        # The link and the password are gone, so nobody can open an old cluster there.
         shutil.rmtree(real, ignore_errors=True)
         data_dir.symlink_to(real)
     return real
 
 
 def _root_folder(name: str) -> Path:
-    """A folder below ``/var/lib/replview`` that everyone may enter and only root may write."""
+    """Return a folder in ``/var/lib/replview`` that everyone may enter and only root may write."""
     folder = REACHABLE_PLACE / name
     for step in (REACHABLE_PLACE, folder):
         step.mkdir(exist_ok=True)
