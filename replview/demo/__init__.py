@@ -1,5 +1,5 @@
-"""The demo: embedded PostgreSQL and Redis, the process stack, and a shop that keeps changing.
+"""This package is the demo: a shop that keeps changing, and troubles with its replication.
 
-Nothing here is needed to run replview against servers of one's own; nothing outside imports it
-but the commands ``demo``, ``up`` and ``watch``, and the tests, which use the embedded servers.
+replview does not need it to run against other servers. Only the command ``demo`` and the tests
+import it.
 """

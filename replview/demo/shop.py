@@ -1,8 +1,8 @@
-"""The shop as the source of a stack: what makes it, and who is in it.
+"""This module adds the shop as the source of a stack.
 
-``python -m replview.demo.shop register`` makes it a source of replview's, as a process of its own,
-with the store's address in the environment: the command that starts the stack has read Django's
-settings before there was a store. It may be done again.
+``python -m replview.demo.shop register`` registers it with replview. It runs as its own process,
+with the store's address in the environment, because the command that starts the stack read Django's
+settings before there was a store. It may be run again.
 """
 
 import sys
@@ -16,8 +16,8 @@ from replview.runtime.supervisor import Program
 
 
 def the_shop(rate: float | None) -> Shop:
-    """With customers who make so many transactions a second; None: with none."""
-    # Makes what the *make trouble* page asks for, and undoes it when it stops.
+    """Return the shop with ``rate`` transactions a second; None: without any."""
+    # This program makes the troubles that the *make trouble* page requests, and undoes them.
     programs = [_program("trouble")]
     if rate is not None:
         programs.append(_program("workload", "--rate", f"{rate:g}"))
@@ -29,15 +29,16 @@ def the_shop(rate: float | None) -> Shop:
 
 
 def _program(name: str, *options: str) -> Program:
-    """A part of the demo; it finds the database by ``REPLVIEW_DEMO_SOURCE_URL``."""
+    """Return a program of the demo, which finds the database by ``REPLVIEW_DEMO_SOURCE_URL``."""
     argv = [sys.executable, "-m", f"replview.demo.{name}", *options]
     return Program(name=name, argv=argv, priority=priority(name))
 
 
 def register_shop() -> None:
-    """Make the shop a source with one slot, as a user would with ``source add``, ``slot add``.
+    """Add the shop as a source with one slot, as ``source add`` and ``slot add`` do.
 
-    The DSN is named, not given: the shop's port may be another one at the next start.
+    The source stores the variable's name instead of the DSN, because the port may change between
+    starts.
     """
     from replview.store.models import Slot, Source
 

@@ -1,6 +1,6 @@
-"""Troubles that the demo makes when asked, each ends when asked, by itself, and with the demo.
+"""This package makes troubles on request; each ends on request, after a while, and with the demo.
 
-``python -m replview.demo.trouble`` obeys the requests in the store (``store.demo_troubles``). What
-a trouble leaves on the server is found there, not remembered: whoever starts after a killed process
-cleans up behind it.
+``python -m replview.demo.trouble`` follows the requests in the store (``store.demo_troubles``). It
+finds what a trouble left on the server by looking there, not from memory. So the next start cleans
+up after a killed process.
 """

@@ -1,4 +1,4 @@
-"""The process of a running demo that makes troubles; finds its place in the environment."""
+"""This module runs the process of a demo that makes troubles, configured by the environment."""
 
 import logging
 import os
@@ -11,6 +11,7 @@ import django
 
 
 def main() -> int:
+    """Run until SIGTERM or SIGINT, and return the exit status."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     dsn, data = os.environ.get("REPLVIEW_DEMO_SOURCE_URL"), os.environ.get("REPLVIEW_DATA")
     if not dsn or not data:

@@ -1,4 +1,4 @@
-"""Troubles of what is written: a flood, open transactions, a new shape, a row nobody can store."""
+"""This module makes troubles of changes: a flood, open transactions, schema changes, poison."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,19 +21,19 @@ from replview.store.connecting import connect_store, orm_connection
 from replview.store.models import AlertRule, Quarantine
 from replview.store.quarantine import decide
 
-#: A table has 1,600 column numbers, and each press takes one.
+#: The trouble is refused above this: a table has 1,600 column numbers, and each run takes one.
 _MOST_COLUMN_NUMBERS = 1_200
 _POISON = "This note is poison: the store refuses it."
 GID = "trouble_forgotten"
 _SESSION = "transaction"
-#: The slot is made to retain about this much: enough to be seen, soon caught up.
+#: WAL that the slot is made to retain: enough to be visible, and soon caught up.
 BEHIND_BYTES = 24 * MB
 ALERT_BYTES = 16 * MB
-#: All that one flood writes: what is received is kept in the store.
+#: The most WAL that a flood writes, because the store keeps what is received.
 MOST_BYTES = 300 * MB
 _PIECE_ROWS = 2_000
 _POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
-#: Rows that a reprice of the workload holds are left out.
+#: The update skips rows that the workload has locked.
 _REPRICE = (
     "UPDATE price_list SET updated_at = clock_timestamp() WHERE id IN (SELECT id FROM price_list"
     " WHERE id BETWEEN %s AND %s FOR UPDATE SKIP LOCKED)"
@@ -41,16 +41,17 @@ _REPRICE = (
 
 
 class SchemaChange(Trouble):
-    """A column more on a table that others may depend on; taken away again at the end."""
+    """A column is added to a table that others may depend on, and dropped at the end."""
 
     name = "schema-change"
 
     def make(self) -> Iterator[bool]:
+        """Add the column, between two rows that show the old and the new shape."""
         with self.place.shop("schema") as connection:
             numbers = "SELECT relnatts FROM pg_class WHERE oid = 'receipts'::regclass"
             if (number(connection, numbers) or 0) > _MOST_COLUMN_NUMBERS:
                 raise CannotMake("The table has had too many columns: start anew with --data.")
-            # A row of the old shape first: only then is the next one another.
+            # A row of the old shape comes first, so that the next row shows a new shape.
             _touch(connection)
             connection.execute("ALTER TABLE receipts ADD COLUMN IF NOT EXISTS cashier text")
             _touch(connection)
@@ -58,6 +59,7 @@ class SchemaChange(Trouble):
             yield True
 
     def end(self) -> None:
+        """Drop the column."""
         with self.place.shop("schema") as connection:
             present = connection.execute(
                 "SELECT FROM pg_attribute WHERE attrelid = to_regclass('receipts')"
@@ -69,15 +71,16 @@ class SchemaChange(Trouble):
 
 
 class PoisonChange(Trouble):
-    """A row that the store refuses: its slot waits for a decision, nothing is skipped."""
+    """The store refuses a row: its slot waits for a decision, and nothing is skipped."""
 
     name = "poison-change"
 
     def make(self) -> Iterator[bool]:
+        """Add a constraint to the store that the row violates, and write the row."""
         self.end()
         with connect_store("trouble") as store:
             store.execute("SET lock_timeout = '5s'")
-            # Not validated: what is there already is nobody's concern, and may be much.
+            # Existing rows are not validated: they do not matter, and may be many.
             store.execute(
                 "ALTER TABLE change ADD CONSTRAINT trouble_poison"
                 f" CHECK (new ->> 'body' IS DISTINCT FROM '{_POISON}') NOT VALID"
@@ -88,7 +91,7 @@ class PoisonChange(Trouble):
             yield bool(self._waiting())
 
     def end(self) -> None:
-        """Let the store take it, and decide as somebody would who mended the cause: try again."""
+        """Drop the constraint, and decide on each waiting row to try again."""
         with connect_store("trouble") as store:
             store.execute("SET lock_timeout = '5s'")
             refuses = "SELECT FROM pg_constraint WHERE conname = 'trouble_poison'"
@@ -100,7 +103,7 @@ class PoisonChange(Trouble):
                     decide(row.pk, Quarantine.Decision.RETRY, "the demo")
 
     def _waiting(self) -> list[Quarantine]:
-        """What nobody has decided about yet."""
+        """Return the refused rows without a decision."""
         with orm_connection():
             rows = Quarantine.objects.filter(slot__name=OUR_SLOT, slot__source__name=SOURCE_NAME)
             rows = rows.filter(settled_at=None, decision=Quarantine.Decision.NONE)
@@ -108,14 +111,14 @@ class PoisonChange(Trouble):
 
 
 def _touch(connection: psycopg.Connection) -> None:
-    """A row of the new shape: the stream tells of a shape with the first change in it."""
+    """Insert a row, because the stream announces a new shape with the first change in it."""
     connection.execute(
         "INSERT INTO receipts (order_id, till, lines, total) VALUES (1, 'trouble', '{}', 0)"
     )
 
 
 class PreparedTransaction(Trouble):
-    """Two notes, prepared, and the transaction manager that would decide has gone."""
+    """A transaction is prepared, and the transaction manager that would end it is gone."""
 
     name = "prepared-transaction"
     rules = (
@@ -124,7 +127,7 @@ class PreparedTransaction(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
-        """Prepare it; it needs no keeping up."""
+        """Prepare the transaction, which then needs no process."""
         self.end()
         with self.place.shop("prepared") as connection:
             connection.execute("BEGIN")
@@ -135,12 +138,13 @@ class PreparedTransaction(Trouble):
             yield True
 
     def end(self) -> None:
+        """Roll the transaction back."""
         with self.place.shop("prepared") as connection, suppress(errors.UndefinedObject):
             connection.execute(f"ROLLBACK PREPARED '{GID}'")
 
 
 class LongTransaction(Trouble):
-    """A session that wrote a note and then waits, its transaction open."""
+    """A session writes a note and then waits with its transaction open."""
 
     name = "long-transaction"
     rules = (
@@ -149,12 +153,13 @@ class LongTransaction(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
+        """Write a note and keep the transaction open, idle most of the time."""
         with self.place.shop(_SESSION) as connection:
             connection.execute("BEGIN")
             connection.execute(INSERT_NOTE, ("a long day", "trouble", "written, never committed"))
             try:
                 while not connection.closed:
-                    # As an application would that went to lunch: idle in transaction.
+                    # The session is idle in transaction.
                     yield True
                     connection.execute("SELECT 1")
             finally:
@@ -162,7 +167,7 @@ class LongTransaction(Trouble):
                     connection.rollback()
 
     def end(self) -> None:
-        """End the session, should it have outlived the process that held it."""
+        """End the session, in case it outlived its process."""
         with self.place.shop("end") as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity"
@@ -172,7 +177,7 @@ class LongTransaction(Trouble):
 
 
 class Flood(Trouble):
-    """Updates in a hurry until replview's slot is behind, and then as many as it takes."""
+    """Many updates put replview's slot behind, and keep it there."""
 
     name = "flood"
     lasts_seconds = 120.0
@@ -183,7 +188,7 @@ class Flood(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
-        """Ends by itself when it has written enough."""
+        """Update rows until the flood has written ``MOST_BYTES`` of WAL."""
         with self.place.shop("flood") as connection:
             began, first = number(connection, _POSITION) or 0, 0
             behind = False
@@ -198,13 +203,13 @@ class Flood(Trouble):
                 yield behind
 
     def end(self) -> None:
-        """It ends with its session."""
+        """Do nothing, because the flood ends with its session."""
 
     def is_over(self) -> bool:
-        """Whether the receiver has caught up, and the slot lets the WAL go.
+        """Return whether the receiver has caught up, and the slot releases the WAL.
 
-        A slot's restart_lsn moves at the records that tell which transactions run; the server
-        writes one every 15 s, and here more often.
+        A slot's restart_lsn moves when the server logs the running transactions. The server does so
+        every 15 s; this method does it more often.
         """
         with self.place.shop("flood") as connection:
             connection.execute("SELECT pg_log_standby_snapshot()")

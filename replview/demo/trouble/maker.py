@@ -1,4 +1,4 @@
-"""Makes the troubles that are asked for, a thread each; cleans up before and after."""
+"""This module makes the requested troubles, each in a thread, and cleans up before and after."""
 
 import datetime as dt
 import logging
@@ -25,34 +25,34 @@ from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
 from replview.store.demo_troubles import State
 
-#: How long the consequences may outlast a trouble before it is called off all the same.
+#: Seconds that the effects may outlast a trouble before it is reported as off all the same.
 _OVER_SECONDS = 90.0
-#: Undoing is tried again until it works: nothing may be left.
+#: Seconds between tries to undo a trouble, which are repeated until one succeeds.
 _AGAIN_SECONDS = 1.0
 log = logging.getLogger("replview.demo.trouble")
 KINDS: tuple[type[Trouble], ...] = (
     PausedReceiver, PreparedTransaction, LongTransaction, Flood, IdleSlot, LostSlot, SchemaChange,
     PoisonChange,
 )  # fmt: skip
-#: How often requests are read, and how often a heartbeat is given.
+#: Seconds between reading requests, and between heartbeats.
 _LOOK_SECONDS, _ALIVE_SECONDS = 0.3, 2.0
-#: For all of them to undo what they did; the process manager has more patience than that.
+#: Seconds for all threads to undo their troubles, less than the process manager allows.
 _STOP_SECONDS = 12.0
 
 
 class Course(threading.Thread):
-    """Makes its trouble while ``wanted`` is set, and undoes it."""
+    """A thread that makes its trouble while ``wanted`` is set, and undoes it."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(name=trouble.name, daemon=True)
         self.trouble = trouble
         self.wanted = threading.Event()
         self.stopping = threading.Event()
-        #: When it last ended with its rules still on.
+        #: When the trouble ended; None: its rules are off, or it lasts.
         self._rules_since: dt.datetime | None = None
 
     def run(self) -> None:
-        """Until told to stop; then undo what there is."""
+        """Make the trouble whenever it is wanted, until ``stop`` is called; then undo it."""
         while not self.stopping.is_set():
             if self.wanted.wait(0.2) and not self.stopping.is_set():
                 self._once()
@@ -62,10 +62,11 @@ class Course(threading.Thread):
                     switch_off(self.trouble)
 
     def stop(self) -> None:
+        """Tell the thread to undo its trouble and end."""
         self.stopping.set()
 
     def _once(self) -> None:
-        """One time from its beginning to its end."""
+        """Make and undo the trouble once."""
         name = self.trouble.name
         log.info("%s: begins", name)
         note = ""
@@ -76,14 +77,14 @@ class Course(threading.Thread):
         except CannotMake as problem:
             note = str(problem)
         except (psycopg.Error, StoreError) as error:
-            # What a server says of its own configuration and locks: no value of a table.
+            # The message is about configuration or locks, and quotes no value of a table.
             note = f"It was given up: {one_line(error)}"
         log.info("%s: ends%s", name, f" ({note})" if note else "")
         self._undo(note)
         self._rules_since = timezone.now()
 
     def _make(self) -> str:
-        """Make it until it is unwanted or its time is up; why it ended, if by itself."""
+        """Make the trouble until unwanted or its time is up; return why, if it ended by itself."""
         ends_at = timezone.now() + dt.timedelta(seconds=self.trouble.lasts_seconds)
         until = time.monotonic() + self.trouble.lasts_seconds
         self._tell(State.COMING, ends_at=ends_at)
@@ -100,7 +101,7 @@ class Course(threading.Thread):
         return "It ended by itself: it had done enough."
 
     def _pause(self, seconds: float) -> bool:
-        """Whether it is no longer wanted, or the demo stops."""
+        """Wait, and return True if the trouble is no longer wanted or the demo stops."""
         deadline = time.monotonic() + seconds
         while self.wanted.is_set() and not self.stopping.is_set():
             left = deadline - time.monotonic()
@@ -110,11 +111,12 @@ class Course(threading.Thread):
         return True
 
     def _undo(self, note: str) -> None:
-        """Undo it, wait until its consequences are over, and say that it is off."""
+        """Undo the trouble, wait until its effects are over, and report that it is off."""
         self._tell(State.ENDING, note=note)
         while not self._try_to_end():
             if self.stopping.wait(_AGAIN_SECONDS):
-                self._try_to_end()  # once more, while there is a server
+                # The server may still run, so that another try may succeed.
+                self._try_to_end()
                 break
         deadline = time.monotonic() + _OVER_SECONDS
         while time.monotonic() < deadline and not self.stopping.is_set() and not self._is_over():
@@ -138,7 +140,7 @@ class Course(threading.Thread):
             return False
 
     def _call_off(self) -> None:
-        """It ended by itself: nobody wants it any more."""
+        """Withdraw the request for a trouble that ended by itself."""
         self.wanted.clear()
         try:
             with orm_connection():
@@ -156,7 +158,7 @@ class Course(threading.Thread):
 
 
 def run(place: Place, stopping: threading.Event) -> None:
-    """Until told to stop. Nothing is left of any trouble then."""
+    """Make troubles until ``stopping`` is set; nothing is left of any trouble then."""
     made = [kind(place) for kind in KINDS]
     if not _clean_up(made, stopping):
         return
@@ -174,7 +176,7 @@ def run(place: Place, stopping: threading.Event) -> None:
 
 
 def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
-    """Undo what a killed process left, and forget what was wanted; False: told to stop first."""
+    """Undo what a killed process left, and clear all requests; False: stopped before that."""
     while not stopping.is_set():
         try:
             for trouble in made:

@@ -1,4 +1,4 @@
-"""Where troubles are made: the shop's server, the store, the demo's processes."""
+"""This module gives troubles access to the shop's server and to the demo's processes."""
 
 import os
 from abc import ABC, abstractmethod
@@ -14,42 +14,44 @@ from replview.demo.workload.session import connect
 from replview.runtime.machine import marked_processes
 
 MB = 1 << 20
-#: The WAL a slot retains.
+#: The query for the WAL that a slot retains.
 RETAINED: LiteralString = (
     "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
     " WHERE slot_name = %s"
 )
-#: Of the slot that the demo receives.
+#: The name of the slot that the demo receives.
 OUR_SLOT = "replview"
 SOURCE_NAME = "shop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    #: The shop's database, as superuser.
+    """The place where troubles are made."""
+
+    #: DSN of the shop's database, as superuser.
     dsn: str
-    #: Of the running stack; its processes carry it as their mark.
+    #: Data folder of the running stack, by which its processes are marked.
     data: Path
 
     @contextmanager
     def shop(self, who: str) -> Iterator[psycopg.Connection]:
-        """A session of its own in autocommit mode, named ``trouble …`` to the server."""
+        """Yield a session in autocommit mode with the application name ``trouble …``."""
         with connect(self.dsn, f"trouble {who}") as connection:
             yield connection
 
     def processes(self, program: str) -> list[int]:
-        """The stack's Celery workers of this name, or of this name and a number."""
+        """Return the pids of Celery workers with this name, or a name that begins with it."""
         return [pid for pid in marked_processes(self.data) if _worker_of(pid).startswith(program)]
 
 
 def number(connection: psycopg.Connection, query: LiteralString, *values: object) -> int | None:
-    """The one number a query tells; None: it tells none."""
+    """Return the number that a query returns; None: it returns none."""
     row = connection.execute(query, values).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
 def _worker_of(pid: int) -> str:
-    """The Celery worker's name before the ``@``; empty: not a worker."""
+    """Return the Celery worker's name before the ``@``; empty: the process is no worker."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -60,18 +62,18 @@ def _worker_of(pid: int) -> str:
 
 
 class CannotMake(Exception):
-    """Why the trouble cannot be made now, in a sentence for the page."""
+    """The reason why a trouble cannot be made now, as a sentence for the page."""
 
 
 class Trouble(ABC):
-    """One way in which replication goes wrong."""
+    """A way in which replication goes wrong."""
 
-    #: As ``store.demo_troubles.NAMES`` has it.
+    #: A name of ``store.demo_troubles.NAMES``.
     name: ClassVar[str]
-    #: It ends by itself after so long.
+    #: Seconds after which the trouble ends by itself.
     lasts_seconds: ClassVar[float] = 300.0
-    #: Alert rules, beside those that come with replview, that are on while the trouble is: a demo
-    #: has no patience for half an hour.
+    #: Alert rules that are on while the trouble lasts, because the rules that come with replview
+    #: may take half an hour to fire.
     rules: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def __init__(self, place: Place) -> None:
@@ -79,21 +81,22 @@ class Trouble(ABC):
 
     @abstractmethod
     def make(self) -> Iterator[bool]:
-        """Make it and keep it up: False while it is coming, True while it is there.
+        """Make the trouble and keep it up: yield False while it develops, True while it is present.
 
-        Asked for the next every ``pause_seconds``; it may end by itself. Raises ``CannotMake``.
+        The next value is requested every ``pause_seconds``. The trouble may end by itself. Raises
+        ``CannotMake``.
         """
 
     @abstractmethod
     def end(self) -> None:
-        """Undo it, whoever made it and however far it came; nothing is left when this returns.
+        """Undo the trouble, whoever made it and however far it came; nothing may be left.
 
-        May be called when there is nothing to undo.
+        It may be called when there is nothing to undo.
         """
 
     def is_over(self) -> bool:
-        """Whether its consequences are over, once it has been ended."""
+        """Return whether the effects have ended, once the trouble was undone."""
         return True
 
-    #: Between two steps of ``make``.
+    #: Seconds between two steps of ``make``.
     pause_seconds: ClassVar[float] = 0.5

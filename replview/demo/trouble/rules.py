@@ -1,7 +1,7 @@
-"""The demo's own alert rules, which are on while their trouble is, and a while longer.
+"""This module manages the demo's own alert rules, which are on while their trouble lasts.
 
-Those that come with replview wait for minutes. The shop itself has transactions that stay open for
-a minute: with rules this strict always on, it would never be quiet.
+The rules that come with replview fire only after minutes. The shop itself has transactions that
+stay open for a minute: rules as strict as these would always fire if they were always on.
 """
 
 import datetime as dt
@@ -14,12 +14,12 @@ from replview.demo.trouble.place import SOURCE_NAME, Trouble
 from replview.store.models import AlertRule, WatchedSlot
 
 MAKER = "the demo"
-#: So long the rules stay on after their trouble's end: its alerts are to be cleared by that end.
+#: Seconds that rules stay on after the end of their trouble, so that it clears their alerts.
 STAY_SECONDS = 60.0
 
 
 def ensure_rules(troubles: Iterable[Trouble]) -> None:
-    """Every rule of a trouble is there, and off."""
+    """Create the rules of the troubles where they are missing, and switch them all off."""
     for trouble in troubles:
         for values in trouble.rules:
             if "slot" not in values:
@@ -28,13 +28,14 @@ def ensure_rules(troubles: Iterable[Trouble]) -> None:
 
 
 def switch_on(trouble: Trouble) -> None:
-    """The trouble begins: its rules look."""
+    """Switch on the rules of a trouble that starts."""
     for values in trouble.rules:
         fields: dict[str, Any] = {}
         if "slot" in values:
             found = WatchedSlot.objects.filter(source__name=SOURCE_NAME, name=values["slot"])
             watched = found.first()
-            if watched is None:  # not looked at yet: there is no rule for what is not known
+            # A slot that was not sampled yet cannot have a rule.
+            if watched is None:
                 continue
             fields["slot"] = watched
         rule = _ensure(values, fields)
@@ -44,18 +45,18 @@ def switch_on(trouble: Trouble) -> None:
 
 
 def switch_off(trouble: Trouble) -> None:
-    """Enough time has passed since its end."""
+    """Switch off the rules of a trouble that has been over for a while."""
     names = [values["name"] for values in trouble.rules]
     AlertRule.objects.filter(name__in=names, enabled=True).update(enabled=False)
 
 
 def is_due(ended_at: dt.datetime) -> bool:
-    """Whether the rules of a trouble that ended then are to be switched off."""
+    """Return whether the rules of a trouble that ended at this time must be switched off."""
     return (timezone.now() - ended_at).total_seconds() > STAY_SECONDS
 
 
 def _ensure(values: dict[str, Any], fields: dict[str, Any]) -> AlertRule:
-    """One rule by its name; what somebody changed of it stays."""
+    """Return the rule of this name, created if it is missing; changes by users are kept."""
     made = {name: value for name, value in values.items() if name not in ("name", "slot")}
     made |= {"enabled": False, "changed_by": MAKER}
     rule, _ = AlertRule.objects.get_or_create(name=values["name"], **fields, defaults=made)

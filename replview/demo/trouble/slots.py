@@ -1,4 +1,4 @@
-"""Troubles of slots: a paused receiver, a slot that nobody reads, one that the server gives up."""
+"""This module makes troubles of slots: a paused receiver, an unread slot, and a lost slot."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from replview.store.models import AlertRule
 IDLE_SLOT = "debezium_billing"
 LOST_SLOT = "debezium_orders"
 
-#: Between what the other slots need and what the server is told to keep, and from there to where
-#: the victim stands: none of the others is ever near.
+#: Distance of the limit from the WAL that other slots need, and of the victim from the limit, so
+#: that no other slot comes near the limit.
 _MARGIN_BYTES = 64 * MB
 _WAIT_SECONDS = 60.0
-#: All the WAL that the server keeps for the victim's sake.
+#: The most WAL that the server retains for the victim.
 _MOST_BYTES = 384 * MB
 
 _WORST_OF_OTHERS = (
@@ -30,10 +30,10 @@ _IS_LOST = "SELECT (wal_status = 'lost')::int FROM pg_replication_slots WHERE sl
 
 
 class IdleSlot(Trouble):
-    """A consumer was taken out of service, its slot was not."""
+    """The consumer of a slot is gone, but its slot is still there."""
 
     name = "idle-slot"
-    #: A WAL segment each time: 1.6 MB a second, half a gigabyte until it ends by itself.
+    #: Each step is a WAL segment: 1.6 MB a second, half a gigabyte until the end.
     pause_seconds = 10.0
     rules = (
         {"name": "demo: slot inactive for over 5 s", "kind": AlertRule.Kind.SLOT_INACTIVE,
@@ -41,6 +41,7 @@ class IdleSlot(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
+        """Create a copy of replview's slot and move the WAL on, so that the copy retains it."""
         with self.place.shop("idle slot") as connection:
             _copy_ours(connection, IDLE_SLOT)
             while True:
@@ -48,17 +49,18 @@ class IdleSlot(Trouble):
                 yield True
 
     def end(self) -> None:
+        """Drop the copy."""
         _drop(self, IDLE_SLOT)
 
 
 class LostSlot(Trouble):
-    """The server removes WAL that a slot still needs: max_slot_wal_keep_size at work."""
+    """The server removes WAL that a slot still needs, by max_slot_wal_keep_size."""
 
     name = "lost-slot"
     pause_seconds = 0.3
 
     def make(self) -> Iterator[bool]:
-        """A copy of our slot stays behind until it alone is beyond a limit that we then set."""
+        """Leave a copy of our slot behind until a limit can be set that only it exceeds."""
         with self.place.shop("lost slot") as connection:
             _copy_ours(connection, LOST_SLOT)
             for _ in range(int(_WAIT_SECONDS / self.pause_seconds)):
@@ -75,16 +77,17 @@ class LostSlot(Trouble):
                 yield True
 
     def end(self) -> None:
+        """Reset the limit and drop the copy."""
         with self.place.shop("lost slot") as connection:
             _forget_limit(connection)
         _drop(self, LOST_SLOT)
 
 
 def _leave_behind(connection: psycopg.Connection) -> bool:
-    """One step: move the server on, and lose the victim when no other slot could be lost."""
+    """Take one step: move the WAL on, or lose the victim if no other slot can be lost."""
     victim = number(connection, RETAINED, LOST_SLOT)
     _, others = _worst_of_others(connection)
-    # Twice what the others need, so that none of them looks to be near its limit meanwhile.
+    # The limit is twice what the others need, so that none of them seems near it.
     keep = 2 * others + _MARGIN_BYTES
     if victim is None or victim < keep + _MARGIN_BYTES:
         _move_on(connection, far=(victim or 0) < _MOST_BYTES)
@@ -92,7 +95,7 @@ def _leave_behind(connection: psycopg.Connection) -> bool:
     connection.execute(f"ALTER SYSTEM SET max_slot_wal_keep_size = '{keep // MB}MB'")
     try:
         connection.execute("SELECT pg_reload_conf()")
-        # The checkpointer reads its configuration before it begins.
+        # The checkpointer reloads its configuration before a checkpoint starts.
         for _ in range(3):
             connection.execute("CHECKPOINT")
             if number(connection, _IS_LOST, LOST_SLOT):
@@ -104,14 +107,14 @@ def _leave_behind(connection: psycopg.Connection) -> bool:
 
 
 def _worst_of_others(connection: psycopg.Connection) -> tuple[str, int]:
-    """The slot that needs most, and how many bytes."""
+    """Return the other slot that needs the most WAL, and how many bytes."""
     row = connection.execute(_WORST_OF_OTHERS, (LOST_SLOT,)).fetchone()
     return ("", 0) if row is None else (row[0], row[1])
 
 
 def _move_on(connection: psycopg.Connection, *, far: bool = True) -> None:
-    """``far``: to the next WAL segment, almost for nothing. Then let slots move on that can."""
-    # Some record, or there is nothing to switch after; this one is nobody's data.
+    """Let slots advance; with ``far`` switch to the next WAL segment first, which costs little."""
+    # Without a new record there is nothing to switch after; a restore point is no data.
     connection.execute("SELECT pg_create_restore_point('trouble')")
     if far:
         connection.execute("SELECT pg_switch_wal()")
@@ -124,7 +127,7 @@ def _forget_limit(connection: psycopg.Connection) -> None:
 
 
 def _copy_ours(connection: psycopg.Connection, name: str) -> None:
-    """A copy is there at once; creating a slot waits for every transaction that is open."""
+    """Copy our slot, which is immediate; creating a slot waits for open transactions."""
     _drop_slot(connection, name)
     try:
         connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", (OUR_SLOT, name))
@@ -139,7 +142,7 @@ def _drop(trouble: Trouble, name: str) -> None:
 
 
 def _drop_slot(connection: psycopg.Connection, name: str) -> None:
-    """Somebody who tries it out may read it: that session ends first."""
+    """Drop the slot, after ending a session that reads it."""
     connection.execute(
         "SELECT pg_terminate_backend(active_pid, 3000) FROM pg_replication_slots"
         " WHERE slot_name = %s AND active_pid IS NOT NULL",
@@ -150,10 +153,10 @@ def _drop_slot(connection: psycopg.Connection, name: str) -> None:
 
 
 class PausedReceiver(Trouble):
-    """SIGSTOP: to the server its connection stands, to everybody else it is silent."""
+    """SIGSTOP pauses the receiver: its connection stays open, but it is silent."""
 
     name = "paused-receiver"
-    # The server would end a walsender that hears nothing for wal_sender_timeout.
+    # The server ends a walsender that receives nothing for wal_sender_timeout.
     lasts_seconds = 180.0
     rules = (
         {"name": "demo: receiver silent for over 6 s", "kind": AlertRule.Kind.RECEIVER_DOWN,
@@ -161,7 +164,7 @@ class PausedReceiver(Trouble):
     )  # fmt: skip
 
     def make(self) -> Iterator[bool]:
-        """Stop every receivers' worker, also one that was started meanwhile."""
+        """Stop every receivers' worker, including one that starts meanwhile."""
         if not self._workers():
             raise CannotMake("No receivers' worker runs that could be paused.")
         while True:
@@ -171,6 +174,7 @@ class PausedReceiver(Trouble):
             yield True
 
     def end(self) -> None:
+        """Let all workers continue."""
         for pid in self._workers():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)

@@ -1,5 +1,4 @@
-"""The demo's workload: a small shop whose transactions show every state replview can show.
+"""This package is the demo's workload: a shop whose transactions show every state in replview.
 
-``python -m replview.demo.workload --prepare`` makes the shop, and
-``python -m replview.demo.workload --rate 20`` opens it for business.
+``python -m replview.demo.workload --prepare`` creates the shop; without ``--prepare`` it runs.
 """

@@ -1,4 +1,4 @@
-"""The command line: ``--prepare`` makes the shop, without it the shop is open."""
+"""This module is the command line: ``--prepare`` creates the shop; without it the shop runs."""
 
 import argparse
 import logging
@@ -21,17 +21,18 @@ SOURCE_URL = "REPLVIEW_DEMO_SOURCE_URL"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 MINUTE = 60.0
 
-#: How long a workload that has just been killed may still hold its lock.
+#: Seconds that a workload that was just killed may still hold its lock.
 PREDECESSOR_SECONDS = 5.0
 
 logger = logging.getLogger("replview.demo.workload")
 
 
 class CannotRun(Exception):
-    """Why the workload cannot run on this database, in one line."""
+    """The reason why the workload cannot run on this database, in one line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Create or run the shop, and return the exit status."""
     options = _parse(arguments)
     logging.basicConfig(format="workload: %(message)s", level=logging.INFO, stream=sys.stderr)
     dsn = os.environ.get(SOURCE_URL)
@@ -73,7 +74,7 @@ def _prepare(dsn: str, options: argparse.Namespace) -> int:
 
 
 def _run(dsn: str, options: argparse.Namespace) -> int:
-    """Run until told to stop; the signals are waited for, so that no handler interrupts."""
+    """Run until stopped. The signals are blocked and waited for, so that no handler interrupts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if not _wait_until_ready(dsn):
         return 0
@@ -89,7 +90,7 @@ def _run(dsn: str, options: argparse.Namespace) -> int:
 
 
 def _wait_until_ready(dsn: str) -> bool:
-    """Wait for the source and clear up after an earlier run; False when told to stop."""
+    """Wait for the source and clean up after an earlier run; return False when stopped."""
     outage, backoff = Outage(), Backoff(random.Random())
     while True:
         began = time.monotonic()

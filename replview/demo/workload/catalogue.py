@@ -1,4 +1,4 @@
-"""Goods, their prices and their shelves; notes, sensor readings, and messages without a change."""
+"""This module changes products, prices, stock, notes and sensor readings, and sends messages."""
 
 import json
 
@@ -11,6 +11,7 @@ INSERT_NOTE = "INSERT INTO audit_notes (subject, author, body) VALUES (%s, %s, %
 
 @paced(weight=4, shows="an insert under FULL, one in five with a large text")
 def write_note(session: Session) -> None:
+    """Insert a note, mostly short."""
     rng = session.rng
     length = rng.randint(8_500, 11_000) if rng.random() < 0.2 else rng.randint(40, 300)
     body = session.material.words(rng, at_least=length)
@@ -20,6 +21,7 @@ def write_note(session: Session) -> None:
 
 @paced(weight=1, shows="under FULL, a large text unchanged: the old row carries it, the new not")
 def resolve_long_note(session: Session) -> None:
+    """Update a long note without changing its text; insert one if there is none."""
     note_id = session.value(
         "SELECT id FROM audit_notes WHERE length(body) > 8000"
         " ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED"
@@ -34,6 +36,7 @@ def resolve_long_note(session: Session) -> None:
 
 @paced(weight=1, shows="a delete under FULL: the whole old row is sent")
 def delete_note(session: Session) -> None:
+    """Delete the oldest note."""
     session.claim("/notes/delete")
     session.execute(
         "DELETE FROM audit_notes WHERE id ="
@@ -43,6 +46,7 @@ def delete_note(session: Session) -> None:
 
 @paced(weight=4, shows="inserts in a second schema, into a table under NOTHING")
 def read_sensors(session: Session) -> None:
+    """Insert readings of one to three sensors."""
     rng = session.rng
     for device in rng.sample(range(16), rng.randint(1, 3)):
         session.execute(
@@ -59,19 +63,20 @@ def read_sensors(session: Session) -> None:
 
 @paced(weight=1, shows="a transaction that is a message and nothing else")
 def announce(session: Session) -> None:
+    """Emit a message in a transaction without a change."""
     session.claim("/announcements", actor=session.rng.choice(("alice", "emil")))
 
 
 @paced(weight=0.6, discard=True, shows="a message outside any transaction: it survives a rollback")
 def open_till(session: Session) -> None:
-    """The transaction around it is rolled back; the message has long been sent."""
+    """Emit a message outside the transaction, which is then rolled back."""
     content = json.dumps({"till": f"berlin-{session.rng.randint(1, 6)}", "event": "drawer opened"})
     session.execute("SELECT pg_logical_emit_message(false, 'till', %s)", (content,))
 
 
 @paced(weight=5, shows="an update of products that leaves its manual (10 kB) unchanged: not sent")
 def reprice_product(session: Session) -> None:
-    """Prices wander between 4 and 90, so that they stay prices."""
+    """Change a price, within 4 and 90."""
     sku = session.value("SELECT sku FROM products ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED")
     session.claim(f"/products/{sku}/price")
     session.execute(
@@ -83,7 +88,7 @@ def reprice_product(session: Session) -> None:
 
 @paced(weight=0.6, shows="a primary key change, carried on to stock by its foreign key")
 def rename_sku(session: Session) -> None:
-    """Give a product the suffix -R2, or take it away again."""
+    """Add the suffix -R2 to the SKU of a product, or remove it."""
     sku = session.value("SELECT sku FROM products ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED")
     session.claim(f"/products/{sku}/rename")
     renamed = sku.removesuffix("-R2") if sku.endswith("-R2") else f"{sku}-R2"
@@ -92,6 +97,7 @@ def rename_sku(session: Session) -> None:
 
 @paced(weight=4, shows="an update under FULL: the whole old row is sent")
 def count_stock(session: Session) -> None:
+    """Set the stock of one product in a warehouse."""
     session.claim("/stock/count")
     session.execute(
         "UPDATE stock SET on_hand = %s, counted_on = current_date WHERE (sku, warehouse) ="
@@ -103,7 +109,7 @@ def count_stock(session: Session) -> None:
 
 @paced(weight=0.8, shows="a delete and an insert under FULL: the whole old row is sent")
 def move_shelf(session: Session) -> None:
-    """A shelf is cleared and set up again with what lay on it."""
+    """Delete a shelf in Lyon, and insert all shelves that are missing there."""
     session.claim("/stock/move")
     session.execute(
         "WITH cleared AS (DELETE FROM stock WHERE (sku, warehouse) ="

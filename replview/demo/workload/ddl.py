@@ -1,7 +1,7 @@
-"""Schema changes now and then, in cycles that come back to where they began.
+"""This module changes the schema now and then, in cycles that return to their first state.
 
-Where a cycle stands is read from the catalog, so a restart goes on from there. Replica
-identities move only between ones with a usable key: an application's UPDATE never fails.
+The state of a cycle is read from the catalog, so that a restart continues there. A table never has
+a replica identity without a usable key, so that no UPDATE of an application fails.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ import psycopg
 from replview.demo.workload.scenarios import timed
 from replview.demo.workload.session import Session
 
-#: A dropped column keeps its number for ever, and a table has 1,600. Beyond this many a
-#: table's cycle no longer adds and drops; at a step a minute that is some weeks.
+#: Number of column numbers above which a cycle no longer adds columns: a dropped column keeps its
+#: number, and a table has 1,600. At a step a minute this takes some weeks.
 MOST_COLUMN_NUMBERS = 800
 
 STATE: LiteralString = (
@@ -28,18 +28,18 @@ STATE: LiteralString = (
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle:
-    """The states one table goes through, and the statement that leads out of each."""
+    """The states of one table, and the statement that leads from each state to the next."""
 
     table: str
-    #: A pattern for the one column that changes; None for the table's replica identity.
+    #: A pattern for the column that changes; None: the replica identity changes.
     column: str | None
     steps: Mapping[str, LiteralString]
-    #: Touches some rows after each step, so that the new shape is sent at once.
+    #: A statement that changes some rows after each step, so that the new shape is sent at once.
     touch: LiteralString
     adds_columns: bool = False
 
     def state(self, conn: psycopg.Connection) -> str:
-        """Where the cycle stands: ``newsletter boolean``, ``absent``, ``FULL`` ..."""
+        """Return the state of the cycle, such as ``newsletter boolean``, ``absent`` or ``FULL``."""
         row = conn.execute(STATE, {"table": self.table, "column": self.column}).fetchone()
         return "gone" if row is None else str(row[0])
 
@@ -107,9 +107,9 @@ CYCLES = (
 
 
 def take_step(session: Session, cycle: Cycle) -> bool:
-    """Take the cycle's next step; False when it stands where there is none.
+    """Take the cycle's next step; return False if the state has none.
 
-    Someone may have changed the table by hand: then it is left as they want it.
+    If somebody changed the table by hand, it is left as it is.
     """
     state = cycle.state(session.conn)
     step = cycle.steps.get(state)
@@ -131,6 +131,6 @@ def take_step(session: Session, cycle: Cycle) -> bool:
     shows="add, rename, retype and drop a column, change a replica identity: one at a time",
 )
 def change_schema(session: Session) -> None:
-    """The customers' cycle has most steps and is taken most often."""
+    """Take a step of a random cycle; cycles with more steps are taken more often."""
     weights = [len(cycle.steps) for cycle in CYCLES]
     take_step(session, session.rng.choices(CYCLES, weights)[0])

@@ -1,4 +1,4 @@
-"""The janitor keeps the shop's size bounded, so that a demo may run for weeks."""
+"""This module bounds the shop's size, so that a demo may run for weeks."""
 
 from psycopg import sql
 
@@ -8,8 +8,8 @@ from replview.demo.workload.session import Session
 #: Rows deleted in one transaction.
 BATCH = 200
 
-#: How many rows, by age of their id, each table keeps. Items and payments go with their
-#: orders. Orders are the bulk: a quarter carries an invoice of 10 kB, 50 MB in all.
+#: Number of newest rows that each table keeps. Items and payments are deleted with their orders.
+#: Orders are the largest: a quarter has an invoice of 10 kB, 50 MB in all.
 KEEP = {"orders": 20_000, "carts": 3_000, "audit_notes": 4_000, "settlements": 2_000}
 KEEP_CUSTOMERS = 3_000
 
@@ -19,13 +19,13 @@ DELETE_OLD = sql.SQL(
 )
 IS_TOO_LONG = sql.SQL("SELECT min(id) <= max(id) - %s FROM {table}")
 
-#: Tables without a usable replica identity are only ever emptied whole.
+#: Tables without a usable replica identity, from which rows are removed only by TRUNCATE.
 EMPTY_WHOLE = ("page_views", "receipts", "warehouse.sensor_readings")
 EMPTY_ABOVE_BYTES = 16 * 1024 * 1024
 
 
 def delete_old(session: Session, table: str, keep: int) -> int:
-    """Delete a batch of the oldest rows beyond ``keep``, and return how many there were."""
+    """Delete a batch of the oldest rows beyond ``keep``, and return their number."""
     with session.transaction():
         session.claim(f"/jobs/clean-up/{table}", actor="janitor")
         delete = DELETE_OLD.format(table=sql.Identifier(table))
@@ -47,7 +47,7 @@ def delete_old_customers(session: Session, keep: int) -> int:
 
 
 def empty_large(session: Session, *, above_bytes: int = EMPTY_ABOVE_BYTES) -> None:
-    """Truncate the insert-only tables that have grown beyond so many bytes."""
+    """Truncate the insert-only tables that are larger than this."""
     for table in EMPTY_WHOLE:
         if session.value("SELECT pg_relation_size(%s::regclass)", (table,)) > above_bytes:
             with session.transaction():
@@ -58,6 +58,7 @@ def empty_large(session: Session, *, above_bytes: int = EMPTY_ABOVE_BYTES) -> No
 
 @timed(session="shop janitor", every_seconds=20, shows="deletes in batches, cascades, truncates")
 def clean_up(session: Session) -> None:
+    """Delete old rows in batches, and truncate large insert-only tables."""
     for table, keep in KEEP.items():
         while session.value(IS_TOO_LONG.format(table=sql.Identifier(table)), (keep,)):
             delete_old(session, table, keep)

@@ -1,9 +1,9 @@
-"""Large transactions, sent while they are still open, and the stock import.
+"""This module runs large transactions, which are streamed while open, and the stock import.
 
-A reprice runs for many seconds in pieces, so that a person sees it grow. The server starts to
-stream it once its changes exceed ``logical_decoding_work_mem``. Two sessions do this, so one
-is open about half of the time, and together they change some 200 rows a second: more would
-make them most of what the store has to keep.
+A reprice runs for many seconds in pieces, so that its growth is visible. The server streams it once
+its changes exceed ``logical_decoding_work_mem``. Two sessions run reprices, so that one is open
+about half of the time. Together they change some 200 rows a second; more would be most of what the
+store has to keep.
 """
 
 from replview.demo.workload.material import WAREHOUSES
@@ -11,15 +11,15 @@ from replview.demo.workload.scenarios import timed
 from replview.demo.workload.seed import PRICES
 from replview.demo.workload.session import Session
 
-#: Rows a piece changes; some pieces together exceed 64 kB of decoded changes.
+#: Rows that a piece changes; a few pieces together exceed 64 kB of decoded changes.
 PIECE_ROWS = 40
-#: Between two pieces: about 260 rows a second.
+#: Mean seconds between two pieces: about 260 rows a second.
 PIECE_SECONDS = 0.15
 IMPORT_LINES = 240
 
 
 def _reprice(session: Session, *, discard: bool, slips: bool) -> None:
-    """Walk the price list in pieces; ``slips`` rolls three pieces back to a savepoint."""
+    """Update the price list in pieces; ``slips`` rolls three pieces back to a savepoint, twice."""
     rng = session.rng
     pieces = rng.randint(40, 140)
     start = rng.randrange(PRICES)
@@ -35,7 +35,7 @@ def _reprice(session: Session, *, discard: bool, slips: bool) -> None:
 
 
 def _reprice_piece(session: Session, first: int) -> None:
-    """Rows that another reprice holds are left out: two may run at once and never wait."""
+    """Update a piece, without rows that another reprice has locked, so that neither waits."""
     first = 1 + first % PRICES
     session.execute(
         "UPDATE price_list SET updated_at = clock_timestamp(),"
@@ -48,6 +48,7 @@ def _reprice_piece(session: Session, first: int) -> None:
 
 @timed(session="shop batch", every_seconds=150, shows="streamed while open, then committed")
 def reprice_region(session: Session) -> None:
+    """Run a large transaction that commits."""
     _reprice(session, discard=False, slips=False)
     session.tally.add("large committed")
 
@@ -58,18 +59,21 @@ def reprice_region(session: Session) -> None:
     shows="streamed, with parts rolled back to savepoints after they were sent",
 )
 def reprice_with_second_thoughts(session: Session) -> None:
+    """Run a large transaction that rolls back to savepoints and commits."""
     _reprice(session, discard=False, slips=True)
     session.tally.add("large committed")
 
 
 @timed(session="shop batch", every_seconds=270, shows="streamed, then wholly rolled back: aborted")
 def reprice_in_vain(session: Session) -> None:
+    """Run a large transaction that rolls back."""
     _reprice(session, discard=True, slips=True)
     session.tally.add("large rolled back")
 
 
 @timed(session="shop import", every_seconds=40, shows="a truncate, then a refill by COPY")
 def import_stock(session: Session) -> None:
+    """Truncate the import table and fill it by COPY."""
     rng = session.rng
     columns = "line_no, sku, warehouse, counted, counted_at"
     with session.transaction():

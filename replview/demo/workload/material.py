@@ -1,4 +1,4 @@
-"""Invented people, places and words, made once: inventing a name costs more than a query."""
+"""This module invents people, places and words once, as each invention costs more than a query."""
 
 import random
 import uuid
@@ -31,12 +31,14 @@ ACTORS = ("alice", "bob", "chen", "divya", "emil", "fatima", "george", "hana")
 TAGS = ("newsletter", "wholesale", "student", "returns often", "bakery", "b2b", "tea club")
 REGIONS = ("north", "south", "east", "west", "islands")
 
-#: How many of each kind of invented value a session can draw from.
+#: Number of invented values of each kind.
 POOL = 200
 
 
 @dataclass(frozen=True)
 class Person:
+    """An invented person."""
+
     name: str
     mailbox: str
     phone: str
@@ -45,13 +47,13 @@ class Person:
 
 @dataclass(frozen=True)
 class Material:
-    """What the shop's rows are made of."""
+    """The values of which the shop's rows are made."""
 
     people: tuple[Person, ...]
     sentences: tuple[str, ...]
 
     def words(self, rng: random.Random, *, at_least: int) -> str:
-        """Readable text of at least so many characters."""
+        """Return readable text of at least this many characters."""
         parts: list[str] = []
         length = 0
         while length < at_least:
@@ -61,7 +63,7 @@ class Material:
 
 
 def invent(seed: int) -> Material:
-    """The same seed invents the same people."""
+    """Return the material; the same seed gives the same people."""
     rng = random.Random(seed)
     people = tuple(_invent_person(rng) for _ in range(POOL))
     sentences = tuple(
@@ -71,7 +73,7 @@ def invent(seed: int) -> Material:
 
 
 def _invent_person(rng: random.Random) -> Person:
-    """The phone numbers are from a range reserved for fiction."""
+    """Return a person, with a phone number from a range reserved for fiction."""
     first, last = rng.choice(FIRST_NAMES), rng.choice(LAST_NAMES)
     address = {
         "street": f"{rng.choice(STREETS)} {rng.randint(1, 140)}",
@@ -83,19 +85,19 @@ def _invent_person(rng: random.Random) -> Person:
 
 
 def random_uuid(rng: random.Random) -> uuid.UUID:
-    """A version 4 UUID from our own generator, so that a seed repeats it."""
+    """Return a version 4 UUID from the given generator, so that a seed repeats it."""
     return uuid.UUID(int=rng.getrandbits(128), version=4)
 
 
 def random_ip(rng: random.Random) -> str:
-    """An address from the blocks reserved for documentation."""
+    """Return an address from the blocks reserved for documentation."""
     if rng.random() < 0.2:
         return f"2001:db8::{rng.getrandbits(16):x}"
     return f"{rng.choice(('192.0.2', '198.51.100', '203.0.113'))}.{rng.randint(1, 254)}"
 
 
 def new_customer(rng: random.Random, material: Material) -> dict[str, object]:
-    """A customer's values, by column. The mailbox is numbered: addresses are unique."""
+    """Return the values of a customer, by column; the email address is unique."""
     person = rng.choice(material.people)
     return {
         "id": random_uuid(rng),
@@ -111,11 +113,11 @@ def new_customer(rng: random.Random, material: Material) -> dict[str, object]:
 
 
 def new_shipping(rng: random.Random, address: dict[str, str]) -> dict[str, object]:
-    """The shipping document of a new order: nested, and later changed in a few places."""
+    """Return the shipping document of a new order, which is nested and changes later."""
     return {"address": address, "carrier": rng.choice(CARRIERS), "eta": None, "state": "draft",
             "parcels": rng.randint(1, 3)}  # fmt: skip
 
 
 def invoice_pdf(rng: random.Random) -> bytes:
-    """Bytes that stand for an invoice, too many to be kept in the row."""
+    """Return bytes that stand for an invoice, large enough to be stored out of line (TOAST)."""
     return b"%PDF-1.7\n" + rng.randbytes(rng.randint(8_500, 12_000))

@@ -1,4 +1,4 @@
-"""An order placed, paid, shipped, delivered or cancelled."""
+"""This module places, pays, ships, delivers and cancels orders."""
 
 import datetime as dt
 from typing import LiteralString
@@ -9,10 +9,10 @@ from replview.demo.workload import material
 from replview.demo.workload.scenarios import paced
 from replview.demo.workload.session import Session
 
-#: Goods chosen at random and sorted, so that two sessions lock stock in the same order.
+#: Random products, which are then sorted, so that two sessions lock stock in the same order.
 PICK_GOODS: LiteralString = "SELECT sku, price FROM products ORDER BY random() LIMIT %s"
 
-#: Reserving never empties a shelf: what runs short is topped up in the same update.
+#: The update that reserves stock, and refills it when it runs low, so that it never runs out.
 RESERVE: LiteralString = (
     "UPDATE stock SET reserved = (reserved + %s) %% 60,"
     " on_hand = CASE WHEN on_hand <= reorder_at THEN on_hand + 200 ELSE on_hand - %s END"
@@ -25,7 +25,7 @@ OLDEST: LiteralString = (
 
 
 def any_customer(session: Session) -> tuple[str, dict[str, str]]:
-    """The id and address of some customer, found by the index alone."""
+    """Return the id and address of a random customer, found by the index."""
     row = session.execute(
         "(SELECT id, address FROM customers WHERE id >= %s ORDER BY id LIMIT 1)"
         " UNION ALL (SELECT id, address FROM customers ORDER BY id LIMIT 1) LIMIT 1",
@@ -65,13 +65,14 @@ def insert_order(session: Session, *, channel: str, actor: str, lines: int) -> i
 
 @paced(weight=26, shows="inserts into two tables under DEFAULT, with the actor")
 def place_order(session: Session) -> None:
+    """Place an order."""
     actor = session.claim("/checkout")
     insert_order(session, channel="web", actor=actor, lines=session.rng.randint(1, 4))
 
 
 @paced(weight=18, shows="update and insert, a FULL update of stock with its old row, mixed")
 def pay_order(session: Session) -> None:
-    """One order in four gets its invoice now: a large value that later updates leave alone."""
+    """Pay an order; one in four gets an invoice, a large value that later updates do not change."""
     rng = session.rng
     order = session.execute(OLDEST, ("pending",)).fetchone()
     if order is None:
@@ -99,6 +100,7 @@ def pay_order(session: Session) -> None:
 
 @paced(weight=12, shows="an update that leaves a large value (the invoice) unchanged: not sent")
 def ship_order(session: Session) -> None:
+    """Ship the oldest paid order."""
     rng = session.rng
     order = session.execute(OLDEST, ("paid",)).fetchone()
     if order is None:
@@ -118,6 +120,7 @@ def ship_order(session: Session) -> None:
 
 @paced(weight=9, shows="a single-row update, sometimes without an actor")
 def deliver_order(session: Session) -> None:
+    """Deliver the oldest shipped order."""
     order = session.execute(OLDEST, ("shipped",)).fetchone()
     if order is None:
         return
@@ -127,6 +130,7 @@ def deliver_order(session: Session) -> None:
 
 @paced(weight=4, shows="deletes under DEFAULT (the key alone is sent) beside an update")
 def cancel_order(session: Session) -> None:
+    """Cancel the oldest pending order."""
     order = session.execute(OLDEST, ("pending",)).fetchone()
     if order is None:
         return
@@ -140,6 +144,7 @@ def cancel_order(session: Session) -> None:
 
 @paced(weight=2, shows="a part rolled back to a savepoint: its changes never appear")
 def place_order_second_try(session: Session) -> None:
+    """Place an order that is rolled back to a savepoint, then another."""
     actor = session.claim("/checkout")
     with session.transaction(discard=True):
         insert_order(session, channel="app", actor=actor, lines=3)
@@ -148,7 +153,7 @@ def place_order_second_try(session: Session) -> None:
 
 @paced(weight=1.5, shows="changes of a composite primary key: old and new key are sent")
 def renumber_order_lines(session: Session) -> None:
-    """Move the lines of a recent order ten up; lines already moved go back down."""
+    """Add ten to the line numbers of the last order, or subtract it again."""
     order_id = session.value("SELECT max(order_id) FROM order_items")
     session.claim(f"/orders/{order_id}/lines")
     session.execute(

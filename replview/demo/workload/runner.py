@@ -1,4 +1,4 @@
-"""The sessions at work: a thread each, paced to the rate, that outlives a server's restart."""
+"""This module runs the sessions, each in a thread, at the given rate and across server restarts."""
 
 import math
 import random
@@ -28,16 +28,16 @@ from replview.demo.workload.scenarios import SCENARIOS, Scenario
 from replview.demo.workload.session import Backoff, Outage, Session, Stopping, Tally, connect
 from replview.demo.workload.tills import ORIGINS, take_on
 
-#: What one web session manages with room to spare on a small machine.
+#: Transactions a second that one web session can easily run on a small machine.
 SESSION_RATE = 30.0
 WEB_SESSIONS = (4, 24)
 
-#: The share of the rate that comes from each origin.
+#: Share of the rate that comes from each replication origin.
 ORIGIN_SHARE = 0.06
 
-#: Behind by more than this, a session forgets what it owes: no flood after an outage.
+#: Backlog in seconds beyond which a session skips work, so that no flood follows an outage.
 FORGIVEN_SECONDS = 2.0
-#: The modules that register scenarios; named so that the imports are seen to be meant.
+#: The modules that register scenarios when they are imported; listed so that none is unused.
 MODULES = (
     orders, visitors, tills, catalogue, large_transactions, two_phase, ddl, janitor,
 )  # fmt: skip
@@ -45,17 +45,17 @@ MODULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """What one thread does: paced scenarios at a rate, or timed ones when they are due."""
+    """The work of a thread: paced scenarios at a rate, or timed ones when they are due."""
 
     session: str
     rate: float | None = None
     on_connect: Callable[[Session], None] | None = None
-    #: Called on the way out, with a connection that has nothing open.
+    #: Called when the thread stops; the connection may have a transaction open.
     on_stop: Callable[[Session], None] | None = None
 
 
 def cast(rate: float) -> list[Role]:
-    """The roles that together make ``rate`` transactions a second."""
+    """Return the roles that together run ``rate`` transactions a second."""
     fewest, most = WEB_SESSIONS
     count = min(most, max(fewest, math.ceil(rate / SESSION_RATE)))
     web_rate = rate * (1 - ORIGIN_SHARE * len(ORIGINS)) / count
@@ -70,7 +70,7 @@ def cast(rate: float) -> list[Role]:
 
 
 class Worker(threading.Thread):
-    """One role in a thread; connects, works, and after an outage connects again."""
+    """A thread that runs one role, and connects again after an outage."""
 
     def __init__(self, role: Role, workload: "Workload", rng: random.Random) -> None:
         super().__init__(name=role.session, daemon=True)
@@ -80,6 +80,7 @@ class Worker(threading.Thread):
         self.conn: psycopg.Connection | None = None
 
     def run(self) -> None:
+        """Connect and work until the workload stops."""
         stop = self.workload.stopping
         backoff = Backoff(self.rng)
         shared: dict[str, Any] = {
@@ -102,7 +103,7 @@ class Worker(threading.Thread):
     def cancel(self) -> None:
         """Cancel the statement that keeps this thread from stopping."""
         if self.conn is not None and not self.conn.closed:
-            # The connection may end meanwhile, which is what we want.
+            # The connection may end meanwhile, which is just as good.
             with suppress(psycopg.Error):
                 self.conn.cancel_safe(timeout=0.5)
 
@@ -122,7 +123,7 @@ class Worker(threading.Thread):
             raise
 
     def _keep_pace(self, session: Session, rate: float) -> None:
-        """Paced scenarios, ``rate`` a second with a natural jitter, until told to stop."""
+        """Run paced scenarios, ``rate`` a second at random intervals, until stopped."""
         scenarios = of_session(self.role.session)
         weights = [scenario.weight for scenario in scenarios]
         due = time.monotonic() + self.rng.random() / rate
@@ -133,7 +134,7 @@ class Worker(threading.Thread):
             self._play(session, self.rng.choices(scenarios, weights)[0])
 
     def _keep_time(self, session: Session) -> None:
-        """Timed scenarios, each when it is due, until told to stop."""
+        """Run each timed scenario when it is due, until stopped."""
         calm = self.workload.calm_until
         due = {
             scenario: max(time.monotonic(), calm) + self._interval(scenario) * self.rng.random() / 2
@@ -149,10 +150,10 @@ class Worker(threading.Thread):
         return (scenario.every_seconds or 0.0) * self.rng.uniform(0.6, 1.4)
 
     def _play(self, session: Session, scenario: Scenario) -> None:
-        """Run a scenario; one that fails on a live connection is counted and let go.
+        """Run a scenario; an error on a live connection is counted and reported.
 
-        Whatever it is: someone may have emptied or altered our tables by hand, and the rest
-        of the shop goes on.
+        Any error is accepted: somebody may have emptied or altered our tables by hand, and the rest
+        of the shop continues.
         """
         try:
             scenario.run(session)
@@ -169,10 +170,10 @@ class Worker(threading.Thread):
 
 
 class Workload:
-    """The whole shop, open from ``start()`` to ``stop()``.
+    """The whole shop, which runs from ``start()`` to ``stop()``.
 
-    For the first ``calm_seconds`` there are only short transactions: a slot that is being
-    created waits for every transaction that is open, prepared ones too.
+    For the first ``calm_seconds`` there are only short transactions, because the creation of a slot
+    waits for every open transaction, prepared ones too.
     """
 
     def __init__(
@@ -190,14 +191,15 @@ class Workload:
         ]
 
     def start(self) -> None:
+        """Start all threads."""
         for worker in self._workers:
             worker.start()
 
     def stop(self, *, within_seconds: float = 1.7) -> bool:
-        """Roll back what is open and close every session; True when all ended in time.
+        """Roll back what is open and close every session; return True when all ended in time.
 
-        Prepared transactions are rolled back as well: left alone, they would keep any new
-        slot on this server waiting. Where there was no time for it, the next start does it.
+        Prepared transactions are rolled back as well: they would keep the creation of any slot on
+        this server waiting. If there was no time for it, the next start does it.
         """
         end = time.monotonic() + within_seconds
         self.stopping.set()
@@ -214,4 +216,5 @@ class Workload:
 
 
 def of_session(session: str) -> list[Scenario]:
+    """Return the scenarios of a session."""
     return [scenario for scenario in SCENARIOS if scenario.session == session]

@@ -1,7 +1,7 @@
-"""The list of everything the shop does: what each scenario shows, where and how often.
+"""This module lists the scenarios of the shop: what each shows, in which session and how often.
 
-A *paced* scenario is one of the many small transactions that make up the rate. A *timed*
-one happens every so many seconds, on a session of its own, whatever the rate.
+A *paced* scenario is one of the many small transactions that make up the rate. A *timed* one runs
+at an interval, on a session of its own, whatever the rate.
 """
 
 import functools
@@ -16,27 +16,30 @@ Run = Callable[[Session], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
+    """A kind of work of the shop."""
+
     name: str
-    #: What replview's pages show when it has run.
+    #: Description of what replview's pages show after a run.
     shows: str
     #: The application_name of the sessions that run it.
     session: str
     run: Run
-    #: Its share among the paced scenarios of its session.
+    #: Relative frequency among the paced scenarios of the session.
     weight: float = 0.0
-    #: The mean time between two runs of a timed scenario.
+    #: Mean seconds between two runs of a timed scenario.
     every_seconds: float | None = None
 
 
-#: In the order in which the modules that register them are imported.
+#: All scenarios, in the order in which their modules are imported.
 SCENARIOS: list[Scenario] = []
 
 
 def paced(
     *, weight: float, shows: str, session: str = "shop web", discard: bool = False
 ) -> Callable[[Run], Run]:
-    """Register a function as a paced scenario under its own name. Each run is one transaction;
-    ``discard`` rolls it back at its end.
+    """Register a function as a paced scenario under its own name.
+
+    Each run is one transaction; ``discard`` rolls it back at its end.
     """
     register = _registering(weight=weight, shows=shows, session=session)
 

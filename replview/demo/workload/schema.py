@@ -1,23 +1,23 @@
-"""The shop's types and tables, and the check that a database is ours to change.
+"""This module creates the shop's types and tables, and checks that a database is ours to change.
 
-Replica identities are the point of the choice: most tables keep DEFAULT, ``carts`` has
-INDEX, ``stock`` and ``audit_notes`` have FULL, ``warehouse.sensor_readings`` has NOTHING,
-and ``page_views`` and ``receipts`` have no key at all. The last three are only ever
-inserted into and truncated, so no publication can make one of our statements fail.
+The tables cover all replica identities: most have DEFAULT, ``carts`` has INDEX, ``stock`` and
+``audit_notes`` have FULL, ``warehouse.sensor_readings`` has NOTHING, and ``page_views`` and
+``receipts`` have no key. The last three are only inserted into and truncated, so that no
+publication can make one of our statements fail.
 """
 
 from pathlib import Path
 
 import psycopg
 
-#: Written as the comment of the schema ``warehouse``. Without it, tables named like ours are
-#: someone else's, and the workload refuses to touch them.
+#: The comment of the schema ``warehouse``. Without it, tables with our names belong to somebody
+#: else, and the workload refuses to change them.
 MARKER = "replview demo shop"
 
-#: Taken by whoever prepares or runs the workload on a database.
+#: The lock of a running workload; preparing takes the next number.
 ADVISORY_LOCK = 0x73686F70
 
-#: Made by ``shop.sql``.
+#: Tables that ``shop.sql`` creates.
 TABLES = (
     "public.customers", "public.products", "public.orders", "public.order_items", "public.payments",
     "public.settlements", "public.stock", "public.stock_import", "public.price_list",
@@ -27,13 +27,13 @@ TABLES = (
 
 
 class NotOurDatabase(Exception):
-    """The database holds tables named like the shop's that the demo did not create."""
+    """The database has a table of the shop that the demo did not create."""
 
 
 def is_prepared(conn: psycopg.Connection) -> bool:
-    """Whether the shop's tables are there, and ours.
+    """Return whether the shop's tables exist and are ours.
 
-    Raises `NotOurDatabase` when something else has taken one of their names.
+    Raises ``NotOurDatabase`` if something else has taken one of their names.
     """
     row = conn.execute(
         "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'warehouse'"
@@ -51,5 +51,6 @@ def is_prepared(conn: psycopg.Connection) -> bool:
 
 
 def create_schema(conn: psycopg.Connection) -> None:
+    """Create the types and tables, and mark the database as ours."""
     conn.execute(Path(__file__).with_name("shop.sql").read_bytes())
     conn.execute(f"COMMENT ON SCHEMA warehouse IS '{MARKER}'")

@@ -1,4 +1,4 @@
-"""The rows the shop opens with, and ``prepare``, which may be called at every start."""
+"""This module creates the first rows of the shop; ``prepare`` may be called at every start."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -40,11 +40,10 @@ VARIANTS = (("BL", "blue"), ("GR", "green"), ("WH", "white"), ("RD", "red"), ("B
 
 
 def prepare(conn: psycopg.Connection, *, seed: int = 1) -> bool:
-    """Make the shop if it is not there, and clear up what an earlier run left behind.
+    """Create the shop if it does not exist, clean up, and return whether it was created.
 
-    Returns whether it was made now. A second call changes nothing, except that prepared
-    transactions of an earlier run are rolled back, unless a workload is running that
-    still knows them. Needs a connection in autocommit mode.
+    A second call only rolls back prepared transactions of an earlier run, unless a running workload
+    still knows them. The connection must be in autocommit mode.
     """
     with conn.transaction():
         conn.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK + 1,))
@@ -100,9 +99,9 @@ def _fill_products(conn: psycopg.Connection, rng: random.Random, material: Mater
 
 
 def _fill_orders(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
-    """Orders in every state, two items each, and a payment for each that is past pending.
+    """Create orders in every state, each with two items, and a payment if it is paid.
 
-    Every third has an invoice, so that shipping it leaves a large value alone.
+    One in three has an invoice, so that shipping it leaves a large value unchanged.
     """
     shipping = new_shipping(rng, material.people[0].address)
     conn.execute(
@@ -127,7 +126,7 @@ def _fill_orders(conn: psycopg.Connection, rng: random.Random, material: Materia
 
 
 def _fill_notes(conn: psycopg.Connection, rng: random.Random, material: Material) -> None:
-    """One in four is large."""
+    """Create notes, of which one in four is large."""
     rows = []
     for number in range(NOTES):
         body = material.words(rng, at_least=9_000 if number % 4 == 0 else 60)

@@ -1,5 +1,6 @@
-"""One connection of the shop, with what a scenario needs beside it; what goes wrong with the
-source, said once and in one line, and how long to wait then.
+"""This module defines a session of the shop, and the handling of failures.
+
+A failure of the source is reported once, in one line, and the session waits before it tries again.
 """
 
 import json
@@ -22,18 +23,18 @@ from replview.demo.workload.material import ACTORS, Material
 
 logger = logging.getLogger(__name__)
 
-#: The same failure is said again only after this long.
+#: Seconds after which the same failure is reported again.
 SAY_AGAIN_SECONDS = 60.0
-#: Said first, in this order; everything else follows by name when it happened.
+#: Counts that are always reported first; other counts follow by name if they are not zero.
 FIRST = ("committed", "rolled back")
-#: Waiting longer than this for a row or table would stall the shop; the scenario gives up.
+#: Longest wait for a lock, after which the scenario gives up, so that the shop does not stall.
 LOCK_TIMEOUT = "2s"
-#: The share of application transactions that say who acts. The rest show as "unknown".
+#: Share of application transactions that name their actor. The actor of the rest is unknown.
 SAYS_WHO = 0.85
 
 
 class Backoff:
-    """Growing waits between attempts to connect, each a little random."""
+    """A backoff gives growing, slightly random waits between attempts to connect."""
 
     FIRST_SECONDS = 0.3
     LONGEST_SECONDS = 8.0
@@ -43,16 +44,18 @@ class Backoff:
         self._seconds = self.FIRST_SECONDS
 
     def next_seconds(self) -> float:
+        """Return the seconds to wait now."""
         seconds = self._seconds
         self._seconds = min(self.LONGEST_SECONDS, seconds * 2)
         return seconds * self._rng.uniform(0.7, 1.3)
 
     def reset(self) -> None:
+        """Start again with the shortest wait."""
         self._seconds = self.FIRST_SECONDS
 
 
 class Outage:
-    """Shared by all sessions, so that thirty of them do not say the same."""
+    """The state of the source, shared by all sessions so that each failure is reported once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,9 +64,11 @@ class Outage:
         self._failed_at = 0.0
 
     def failed(self, session: str, error: psycopg.Error, began: float) -> None:
-        """A session that ``began`` to connect then (monotonic) could not, lost its connection, or
-        may not do its work. A connection older than the last failure was lost with it, even if
-        its session, idle till now, sees so only after the source was reached again.
+        """Record that a session could not connect, lost its connection, or may not do its work.
+
+        ``began`` is when the session started to connect (monotonic). A connection older than the
+        last failure was lost with it, even if an idle session notices only after the source was
+        reached again.
         """
         if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
             with self._lock:
@@ -77,8 +82,10 @@ class Outage:
             logger.warning("%s cannot work, trying again: %s", session, one_line(error))
 
     def over(self, began: float) -> None:
-        """A session is at work again that ``began`` to connect then (monotonic): one that did so
-        before the last failure may be about to fail as well.
+        """Record that a session works again.
+
+        ``began`` is when the session started to connect (monotonic). A session that did so before
+        the last failure may be about to fail too, so it does not end the outage.
         """
         with self._lock:
             is_over = self._unreachable and began > self._failed_at
@@ -87,7 +94,7 @@ class Outage:
             logger.info("source reached again")
 
     def gave_up(self, scenario: str, error: Exception) -> None:
-        """A scenario failed on a live connection: a lock not had in time, a table changed."""
+        """Report that a scenario failed on a live connection, such as by a lock timeout."""
         if self._is_news(f"{scenario} {type(error).__name__}"):
             logger.warning("%s given up: %s", scenario, one_line(error))
 
@@ -101,24 +108,30 @@ class Outage:
 
 
 def one_line(error: Exception) -> str:
+    """Return the first line of an error, or its class."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class Tally:
+    """The counts of what the sessions did, shared by threads."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
+        """Add to a count."""
         with self._lock:
             self._counts[what] += count
 
     def counts(self) -> Counter[str]:
+        """Return a copy of the counts."""
         with self._lock:
             return self._counts.copy()
 
 
 def minute_line(counts: Counter[str], seconds: float) -> str:
+    """Return the counts as one line, with the transactions a second."""
     done = counts["committed"] + counts["rolled back"]
     parts = [f"{name} {counts[name]}" for name in FIRST]
     parts += [f"{name} {count}" for name, count in sorted(counts.items()) if name not in FIRST]
@@ -126,7 +139,7 @@ def minute_line(counts: Counter[str], seconds: float) -> str:
 
 
 class Stopping(Exception):
-    """Raised out of a pause when the workload is told to stop."""
+    """The workload was stopped while a session paused."""
 
 
 def connect(dsn: str, application_name: str) -> psycopg.Connection:
@@ -157,17 +170,20 @@ class Session:
     material: Material
     tally: Tally
     stop: threading.Event
-    #: Leaves out the pauses that let a person watch; tests use it.
+    #: True skips the pauses that let a person watch; tests use it.
     hurry: bool = False
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless in a hurry; raise `Stopping` as soon as the workload stops."""
+        """Wait, unless in a hurry. Raises ``Stopping`` as soon as the workload stops."""
         if self.stop.wait(0 if self.hurry else seconds):
             raise Stopping
 
     @contextmanager
     def transaction(self, *, discard: bool = False) -> Iterator[None]:
-        """A transaction, or a savepoint inside one; ``discard`` rolls it back at its end."""
+        """Run the block in a transaction, or in a savepoint inside one.
+
+        ``discard`` rolls it back at its end.
+        """
         outermost = self.conn.info.transaction_status == TransactionStatus.IDLE
         with self.conn.transaction(force_rollback=discard):
             yield
@@ -175,9 +191,9 @@ class Session:
             self.tally.add("rolled back" if discard else "committed")
 
     def claim(self, path: str, *, actor: str | None = None) -> str:
-        """Say in a transactional message who makes the changes that follow; mostly.
+        """Emit, most of the time, a transactional message that names the actor; return the name.
 
-        Returns the actor's name, said or not. A job that gives its own name always says it.
+        A job that gives its own name always emits it.
         """
         name = actor or self.rng.choice(ACTORS)
         if actor is not None or self.rng.random() < SAYS_WHO:
@@ -187,9 +203,10 @@ class Session:
         return name
 
     def execute(self, query: Query, params: Params | None = None) -> psycopg.Cursor:
+        """Run a statement and return its cursor."""
         return self.conn.execute(query, params)
 
     def value(self, query: Query, params: Params | None = None) -> Any:
-        """The first column of the first row, or None when there is no row."""
+        """Return the first column of the first row, or None when there is no row."""
         row = self.conn.execute(query, params).fetchone()
         return None if row is None else row[0]

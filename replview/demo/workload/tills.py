@@ -1,7 +1,7 @@
-"""Sales that come from tills with databases of their own: each is a replication origin.
+"""This module makes sales from tills with databases of their own: each is a replication origin.
 
-A session takes on its origin when it connects, and every transaction it then makes carries the
-origin's name, with the position and time it had there. An origin belongs to one session at a time.
+A session sets up its origin when it connects. Each of its transactions then has the origin's name,
+and the position and time at the origin. Only one session at a time can use an origin.
 """
 
 import datetime as dt
@@ -26,7 +26,7 @@ INSERT_RECEIPT: LiteralString = (
 
 
 def take_on(session: Session, origin: str) -> None:
-    """Make this session's transactions come from ``origin``, creating it when it is new.
+    """Set up ``origin`` for the transactions of this session, creating it if it is new.
 
     Needs a superuser, or EXECUTE on the ``pg_replication_origin_*`` functions.
     """
@@ -39,9 +39,9 @@ def take_on(session: Session, origin: str) -> None:
 
 
 def _came_from_there(session: Session) -> None:
-    """Give the transaction its position and commit time at the origin, a little while ago.
+    """Give the transaction a position and commit time at the origin, a moment ago.
 
-    The position is this server's own: it grows, as the till's would.
+    The position is that of this server, because it grows as a till's would.
     """
     written = dt.datetime.now(dt.UTC) - dt.timedelta(milliseconds=session.rng.randint(30, 400))
     session.execute(
@@ -51,6 +51,7 @@ def _came_from_there(session: Session) -> None:
 
 @paced(session="shop pos", weight=5, shows="a sale from a replication origin")
 def sell_at_till(session: Session) -> None:
+    """Insert an order with payment and receipt, from an origin."""
     rng = session.rng
     _came_from_there(session)
     actor = session.claim("/till/sale")
@@ -62,7 +63,7 @@ def sell_at_till(session: Session) -> None:
 
 @paced(session="shop pos", weight=1, shows="a batch from a replication origin, two tables")
 def upload_till(session: Session) -> None:
-    """A till that was offline sends the payments and receipts it kept."""
+    """Insert the payments and receipts of a till that was offline."""
     rng = session.rng
     _came_from_there(session)
     session.claim("/till/upload", actor="till uploader")

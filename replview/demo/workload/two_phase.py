@@ -1,8 +1,7 @@
-"""Settlements with the bank: prepared, held for a while, then committed or rolled back.
+"""This module prepares settlements, holds them for a while, and commits or rolls them back.
 
-How long one is held and how it ends follow from its gid and xid, so nothing need be
-remembered: a session that reconnects finds its prepared transactions in
-``pg_prepared_xacts`` and goes on with them.
+How long a transaction is held and how it ends is computed from its gid and xid. So nothing has to
+be remembered: a session that reconnects finds its prepared transactions in ``pg_prepared_xacts``.
 """
 
 import datetime as dt
@@ -23,7 +22,7 @@ PREFIX = "pos_settle_"
 MOST_AT_ONCE = 3
 HELD_SECONDS = (10, 60)
 
-#: With both passes, more than 64 kB of decoded changes.
+#: Payments that make a transaction of over 64 kB of decoded changes, which is streamed.
 MANY_PAYMENTS = 320
 
 SETTLE: LiteralString = (
@@ -42,15 +41,17 @@ class Prepared:
 
     @property
     def due(self) -> bool:
+        """Return whether the transaction has been held long enough."""
         return self.held_seconds >= random.Random(f"{self.gid} {self.xid}").uniform(*HELD_SECONDS)
 
     @property
     def bank_agrees(self) -> bool:
+        """Return whether the transaction is to be committed."""
         return random.Random(f"{self.xid} {self.gid}").random() < 0.75
 
 
 def read_prepared(conn: psycopg.Connection) -> list[Prepared]:
-    """Ours alone: other prepared transactions are none of our business."""
+    """Return the prepared transactions of this workload, the oldest first."""
     rows = conn.execute(
         "SELECT gid, transaction::text, extract(epoch FROM clock_timestamp() - prepared)::float8"
         " FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s)"
@@ -61,17 +62,14 @@ def read_prepared(conn: psycopg.Connection) -> list[Prepared]:
 
 
 def finish(conn: psycopg.Connection, gid: str, *, commit: bool) -> None:
-    """COMMIT PREPARED or ROLLBACK PREPARED; one that is already gone is no error."""
+    """Run COMMIT PREPARED or ROLLBACK PREPARED; a transaction that is gone is no error."""
     end = "COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}"
     with suppress(errors.UndefinedObject):
         conn.execute(sql.SQL(end).format(sql.Literal(gid)))
 
 
 def resolve_left_over(conn: psycopg.Connection) -> int:
-    """Roll back what an earlier run left prepared: nobody remembers what the bank said.
-
-    Returns how many there were.
-    """
+    """Roll back the prepared transactions of an earlier run, and return their number."""
     left_over = read_prepared(conn)
     for prepared in left_over:
         finish(conn, prepared.gid, commit=False)
@@ -79,7 +77,7 @@ def resolve_left_over(conn: psycopg.Connection) -> int:
 
 
 def resolve_left_over_if_alone(conn: psycopg.Connection) -> int | None:
-    """The same, unless a running workload still knows them: then None."""
+    """Call ``resolve_left_over``, unless a workload runs: then return None."""
     row = conn.execute("SELECT pg_try_advisory_lock(%s)", (ADVISORY_LOCK,)).fetchone()
     if row is None or not row[0]:
         return None
@@ -90,12 +88,12 @@ def resolve_left_over_if_alone(conn: psycopg.Connection) -> int | None:
 
 
 def be_the_only_one(session: Session) -> None:
-    """The settling session holds the workload's lock: there is one workload a database."""
+    """Take the workload's lock, so that only one workload runs on a database."""
     session.execute("SELECT pg_advisory_lock(%s)", (ADVISORY_LOCK,))
 
 
 def leave_nothing_behind(session: Session) -> None:
-    """What the settling session does on stopping: nobody will decide these any more."""
+    """Roll back all prepared transactions when the workload stops."""
     if session.conn.info.transaction_status != TransactionStatus.IDLE:
         session.conn.rollback()
     resolve_left_over(session.conn)
@@ -104,7 +102,7 @@ def leave_nothing_behind(session: Session) -> None:
 def prepare_settlement(session: Session, *, payments: int, slip: bool = False) -> str:
     """Settle payments up to PREPARE TRANSACTION, and return the gid.
 
-    ``slip`` settles some more inside a savepoint and rolls that back.
+    ``slip`` settles some more inside a savepoint and rolls it back.
     """
     gid = _next_gid(session.conn)
     session.execute("BEGIN")
@@ -133,7 +131,7 @@ def prepare_settlement(session: Session, *, payments: int, slip: bool = False) -
 
 
 def _next_gid(conn: psycopg.Connection) -> str:
-    """``pos_settle_20261120_07``: the day and a number that comes round at 100."""
+    """Return a free gid such as ``pos_settle_20261120_07``: day, and a number below 100."""
     row = conn.execute(
         "SELECT pg_sequence_last_value(pg_get_serial_sequence('settlements', 'id')::regclass)"
     ).fetchone()
@@ -146,6 +144,7 @@ def _next_gid(conn: psycopg.Connection) -> str:
 
 @timed(session="shop settle", every_seconds=16, shows="prepared, held, later decided")
 def settle_payments(session: Session) -> None:
+    """Prepare a settlement, unless there are enough."""
     if len(read_prepared(session.conn)) >= MOST_AT_ONCE:
         return
     rng = session.rng
@@ -157,6 +156,7 @@ def settle_payments(session: Session) -> None:
 
 @timed(session="shop settle", every_seconds=1, shows="a prepared one committed or rolled back")
 def hear_from_bank(session: Session) -> None:
+    """Commit or roll back the settlements that are due."""
     for prepared in read_prepared(session.conn):
         if prepared.due:
             finish(session.conn, prepared.gid, commit=prepared.bank_agrees)

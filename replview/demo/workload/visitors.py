@@ -1,4 +1,4 @@
-"""Visitors: they sign up, log in, fill carts and look at pages."""
+"""This module runs visitors, who sign up, log in, fill carts and view pages."""
 
 from psycopg.types.json import Jsonb
 
@@ -13,7 +13,7 @@ REFERRERS = ("https://search.example/?q=tea", "https://news.example/", None, Non
 
 @paced(weight=3, shows="an insert of many types: uuid, domain, jsonb, text[], date, inet")
 def sign_up(session: Session) -> None:
-    """A run repeated with the same seed invents the same customer: no conflict."""
+    """Insert a customer; a seed that was used before gives the same one, which is ignored."""
     customer = material.new_customer(session.rng, session.material)
     session.claim("/account/new")
     session.execute(
@@ -27,6 +27,7 @@ def sign_up(session: Session) -> None:
 
 @paced(weight=4, shows="a single-row update under DEFAULT")
 def log_in(session: Session) -> None:
+    """Update the last address of a customer."""
     customer_id, _ = any_customer(session)
     session.claim("/login")
     session.execute(
@@ -37,6 +38,7 @@ def log_in(session: Session) -> None:
 
 @paced(weight=7, shows="an insert under INDEX")
 def open_cart(session: Session) -> None:
+    """Insert a cart."""
     session.execute(
         "INSERT INTO carts (token, items) VALUES (%s, %s) ON CONFLICT DO NOTHING",
         (material.random_uuid(session.rng), _cart_items(session)),
@@ -45,6 +47,7 @@ def open_cart(session: Session) -> None:
 
 @paced(weight=5, shows="an update under INDEX")
 def fill_cart(session: Session) -> None:
+    """Change the items of the newest cart."""
     customer_id, _ = any_customer(session)
     session.claim("/cart")
     session.execute(
@@ -56,6 +59,7 @@ def fill_cart(session: Session) -> None:
 
 @paced(weight=1, shows="a key change under INDEX: the old key's columns are those of the index")
 def renew_cart_token(session: Session) -> None:
+    """Change the token of the newest cart, which is its replica identity."""
     session.claim("/login")
     session.execute(
         "UPDATE carts SET token = %s WHERE id ="
@@ -66,6 +70,7 @@ def renew_cart_token(session: Session) -> None:
 
 @paced(weight=1.5, shows="deletes under INDEX: the index's columns are sent")
 def drop_carts(session: Session) -> None:
+    """Delete up to six of the oldest carts."""
     session.claim("/jobs/carts", actor="cart sweeper")
     session.execute(
         "DELETE FROM carts WHERE id IN"
@@ -76,6 +81,7 @@ def drop_carts(session: Session) -> None:
 
 @paced(weight=8, shows="inserts into a table without a key, without an actor")
 def view_pages(session: Session) -> None:
+    """Insert one to three page views."""
     rng = session.rng
     visitor = material.random_uuid(rng)
     views = rng.randint(1, 3)
