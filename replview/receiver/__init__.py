@@ -1,1 +1,1 @@
-"""The process that reads a slot: from the wire, through the decoder, into the store."""
+"""The receiver reads a slot: it takes frames from the wire, decodes them and stores the changes."""

@@ -1,18 +1,18 @@
-"""Who changed something, as a logical message tells.
+"""Find out who changed something, from the logical messages of a transaction.
 
-The convention: a transactional message with the prefix ``replview`` (an application's own word:
-*claimed*) or ``replview.stamp`` (written by replview's trigger in the database: *stamped*) whose
-content is a JSON object with a string ``actor`` and any context.
+A transactional message counts if its content is a JSON object with a string ``actor`` and any
+context. With the prefix ``replview`` an application wrote it and the actor is *claimed*; with
+``replview.stamp`` replview's trigger in the database wrote it and the actor is *stamped*.
 
 Any role that may run ``pg_logical_emit_message()`` may write either, and PostgreSQL lets every role
-unless somebody revoked it (``catalog.plan.actor_stamp`` tells what a stamp is worth then). A false
-stamp in a transaction that the trigger stamps too stands beside the true one. Two stamps that
-differ are evidence of that, or of a session that changed its name under way: the actor is then
-*claimed*, and what both said is kept.
+run it unless somebody revoked that (``catalog.plan.actor_stamp`` says how far to trust a stamp
+then). A transaction with a false stamp has two stamps if the trigger stamps it too. Two stamps that
+differ prove that, or a session that changed its name in between: the actor is then *claimed*, and
+both stamps are kept.
 
-A claim counts from its message on, until the next one; before the first one counts what the stamp
-says. In a stream a message bears the xid of the whole transaction, so that an abort does not say
-whether a claim was in the subtransaction: that is concluded from the changes beside it.
+A claim holds from its message to the next claim; before the first claim, the stamp holds. In a
+stream a message has the xid of the whole transaction, so an abort does not say whether a claim was
+in the subtransaction: that is concluded from the changes beside the claim.
 """
 
 from collections.abc import Sequence
@@ -25,27 +25,28 @@ from decoder.messages import LogicalMessage
 from replview.store.write.copy_rows import Claim, TransactionRow
 
 CLAIM, STAMP = "replview", "replview.stamp"
-#: Prefix → how well the actor is known.
+#: Prefix → grade of the actor.
 GRADES = {CLAIM: "claimed", STAMP: "stamped"}
-#: Keys of the context that only stamps write: the first one whole, actor and all; and, where stamps
-#: disagree, what the others said.
+#: Keys of the context that only stamps write: the first stamp, whole; and further stamps that
+#: differ.
 STAMP_KEY, OTHERS_KEY = "stamp", "other_stamps"
 #: A longer message is stored like any other, but not read as an actor.
 MAX_CONTENT_BYTES = 64 * 1024
-#: What a transaction's messages add to its context beyond this is not kept there.
+#: Limit of a transaction's context; a message that would exceed it adds nothing.
 MAX_CONTEXT_BYTES = 64 * 1024
 MAX_ACTOR_CHARACTERS = 200
-#: A stamp of the trigger has some 200 bytes; what is longer is none.
+#: The trigger's stamps have some 200 bytes; a longer message is not accepted as a stamp.
 _MAX_STAMP_BYTES = 4096
 _MAX_OTHERS = 3
-#: Of more claims the first ones and the last one are kept.
+#: Beyond this number, only the first claims and the last one are kept.
 MAX_CLAIMS = 50
 
 
 def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
-    """Take the actor and context from a message, if it follows the convention; ``seq``: its own.
+    """Add the actor and context of a message to its transaction, if it follows the convention.
 
-    A stamp never replaces what the application claimed: it is then in the context, under ``stamp``.
+    ``seq`` is the message's number in the transaction. A stamp never replaces what the application
+    claimed: it only goes into the context, under ``stamp``.
     """
     if message.prefix not in GRADES:
         return
@@ -59,7 +60,7 @@ def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
     for key in (STAMP_KEY, OTHERS_KEY):
         document.pop(key, None)
     claimed = {key: value for key, value in document.items() if key[:1] != "$"}
-    # What is ours stays, however much else is said.
+    # A claim whose context would exceed the limit leaves the context, and a stamp in it, as it is.
     context = {**(row.context or {}), **claimed}
     if context and _can_be_kept(context):
         row.context = context
@@ -70,7 +71,7 @@ def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
 def _add_claim(row: TransactionRow, claim: Claim) -> None:
     claims = row.claims = row.claims or []
     if [claim.actor] * 2 == [each.actor for each in claims[-2:]]:
-        # Of those that say the same one after the other the first and the last are kept.
+        # Keep only the first and the last of a run of claims that name the same actor.
         claims[-2].repeated = True
         claims.pop()
     elif len(claims) >= MAX_CLAIMS:
@@ -81,7 +82,7 @@ def _add_claim(row: TransactionRow, claim: Claim) -> None:
 
 
 def note_neighbours(row: TransactionRow, changes: Sequence[Change]) -> None:
-    """Keep of which subtransactions the changes beside each claim of a stream are."""
+    """Record the subtransactions of the changes before and after each claim in a stream."""
     if asked := [claim for claim in row.claims or () if None in (claim.before, claim.after)]:
         sent = [(change.seq, change.subxid or 0) for change in changes if change.relation]
         for claim in asked:
@@ -95,11 +96,12 @@ def note_neighbours(row: TransactionRow, changes: Sequence[Change]) -> None:
 
 
 def take_claims_back(row: TransactionRow, subxid: int, last_seq: int) -> None:
-    """A subtransaction rolled back after the change ``last_seq``, with the claims in it.
+    """Remove the claims of a subtransaction that rolled back after the change ``last_seq``.
 
-    While it lasts, all changes are its own or of subtransactions within it, whose xids are higher.
-    So a claim behind a change of such an xid was in it, one before any other change was not, and
-    of the rest nobody can tell.
+    While a subtransaction lasts, all changes are its own or of subtransactions nested in it, whose
+    xids are higher. So a claim that follows a change of such an xid was in it, and a claim that
+    precedes a change of any other xid was not. Any other claim is marked as uncertain
+    (``perhaps``).
     """
     for claim in [each for each in row.claims or () if each.seq <= last_seq and each.actor]:
         if (claim.before or 0) < subxid:
@@ -125,7 +127,7 @@ def _take_context_back(row: TransactionRow, gone: Claim) -> None:
 
 
 def settle_actors(row: TransactionRow) -> None:
-    """Say whose the changes are, from the claims that count by now."""
+    """Set the actors of a transaction's changes, from the stamp and the claims that are left."""
     claims, context = row.claims or [], row.context or {}
     entries: list[dict[str, Any]] = []
     if not claims or claims[0].preceded:
@@ -145,7 +147,7 @@ def settle_actors(row: TransactionRow) -> None:
 
 
 def _document(message: LogicalMessage) -> dict[str, Any] | None:
-    """The content, if it is a JSON object that JSONB can keep."""
+    """Return the content of a message if it is a JSON object that JSONB can store, else None."""
     # JSONB refuses \u0000, and a message must never be able to stop the receiver.
     if (
         len(message.content) > MAX_CONTENT_BYTES
@@ -180,7 +182,7 @@ def _stamp(row: TransactionRow, document: dict[str, Any]) -> None:
 
 
 def _can_be_kept(context: dict[str, object], limit_bytes: int = MAX_CONTEXT_BYTES) -> bool:
-    """Short enough; and orjson reads documents that are too deep for it to write."""
+    """Return whether a context is short enough, and not nested too deeply for orjson to write."""
     try:
         return len(orjson.dumps(context)) <= limit_bytes
     except TypeError:

@@ -1,12 +1,12 @@
-"""How a receiver connects to a source: its address with what we add, and the text's encoding."""
+"""This module builds the connection strings of a receiver, and chooses the encoding of its text."""
 
 from typing import Any
 
 from django.conf import settings
 from psycopg import conninfo as libpq
 
-#: Single-byte encodings in which some bytes stand for nothing, by PostgreSQL's name, with Python's
-#: codec; byte for byte the two agree (PostgreSQL 18, Python 3.11).
+#: Single-byte encodings with unassigned bytes: PostgreSQL's name → Python's codec. The two agree on
+#: every byte (PostgreSQL 18, Python 3.11).
 WITH_HOLES = {
     "LATIN3": "iso8859-3",
     "ISO_8859_6": "iso8859-6",
@@ -14,8 +14,8 @@ WITH_HOLES = {
     "ISO_8859_8": "iso8859-8",
     **{f"WIN{page}": f"cp{page}" for page in (874, *range(1250, 1256), 1257, 1258)},
 }
-#: The other encodings a database can have, by PostgreSQL's name, with Python's codec. What is not
-#: here Python cannot read (EUC_TW, EUC_JIS_2004 as PostgreSQL has them, MULE_INTERNAL).
+#: The other encodings of a database: PostgreSQL's name → Python's codec. Python cannot read the
+#: ones that are missing here (EUC_TW, PostgreSQL's EUC_JIS_2004, MULE_INTERNAL).
 _OTHERS = {
     "UTF8": "utf-8",
     "SQL_ASCII": "utf-8",
@@ -34,7 +34,8 @@ _OTHERS = {
         )
     },
 }
-#: The session's own settings shape text output, not the writer's.
+#: Settings that fix the text form of values: the output plugin uses those of the walsender's
+#: session, not those of the session that wrote the row.
 TEXT_SETTINGS = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -42,15 +43,15 @@ TEXT_SETTINGS = {
     "bytea_output": "hex",
     "timezone": "UTC",
 }
-#: Of a connection on which we only read: they notice a host that is gone.
+#: Keepalive settings for a connection that only reads, so that it detects a host that is gone.
 PROBES: dict[str, Any] = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 3}
 
 
 def encodings_for(server_encoding: str | None) -> tuple[str, str]:
-    """``client_encoding``, and Python's name of it.
+    """Return the ``client_encoding`` to ask for, and Python's name of it.
 
-    UTF8, unless the server could then meet a byte that it can store but not convert: that would
-    end the stream at this change every time. We mark such values instead.
+    It is UTF8, unless the database may hold a byte that the server cannot convert: such a byte
+    would end the stream at the same change every time. The decoder marks such values instead.
     """
     if server_encoding == "SQL_ASCII":
         return "SQL_ASCII", "utf-8"
@@ -60,20 +61,25 @@ def encodings_for(server_encoding: str | None) -> tuple[str, str]:
 
 
 def codec_of(server_encoding: str) -> str:
-    """Python's codec for text as a database has it. Raises ``LookupError`` where there is none."""
+    """Return Python's codec for text in a database's encoding.
+
+    Raises ``LookupError`` if it has none.
+    """
     return {**_OTHERS, **WITH_HOLES}[server_encoding]
 
 
 def given_up_after(conninfo: str) -> dict[str, Any]:
-    """Connection parameters by which a host that vanished without a word is given up, unless the
-    DSN has its own: what we sent, status updates too, was not acknowledged for 20 s.
+    """Return connection parameters that detect a host which vanished without closing its end.
+
+    The connection fails when what was sent, status updates included, is not acknowledged for 20 s,
+    unless the DSN has its own ``tcp_user_timeout``.
     """
     given = libpq.conninfo_to_dict(conninfo)
     return {"tcp_user_timeout": given.get("tcp_user_timeout", 20_000)}
 
 
 def replication_conninfo(conninfo: str, *, client_encoding: str) -> str:
-    """The address of a walsender session. Raises ``psycopg.ProgrammingError``."""
+    """Return the connection string of a walsender session. Raises ``psycopg.ProgrammingError``."""
     # A vanished host must free its slot soon, hence the short timeout.
     timeout = {"wal_sender_timeout": f"{round(settings.WALSENDER_TIMEOUT_SECONDS * 1000)}ms"}
     wanted = {**TEXT_SETTINGS, **timeout, "client_encoding": client_encoding}
@@ -90,10 +96,11 @@ def replication_conninfo(conninfo: str, *, client_encoding: str) -> str:
 
 
 def polling_conninfo(conninfo: str) -> str:
-    """The address of an ordinary connection that reads a slot through SQL functions.
+    """Return the connection string of an ordinary connection that polls a slot with SQL functions.
 
-    Nothing that a pooler would refuse. Such a connection is silent while the server decodes, so
-    probes must notice a host that is gone. Raises ``psycopg.ProgrammingError``.
+    It contains nothing that a pooler would refuse. Such a connection is silent while the server
+    decodes, so keepalive probes must detect a host that is gone. Raises
+    ``psycopg.ProgrammingError``.
     """
     given = libpq.conninfo_to_dict(conninfo)
     return libpq.make_conninfo(

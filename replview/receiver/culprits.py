@@ -1,4 +1,4 @@
-"""Which change of a batch the store refuses: found by trying, without storing anything."""
+"""Find the change of a batch that the store refuses, by trial inserts that are rolled back."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,22 +23,24 @@ from replview.store.write.partitions import TransactionIds
 
 #: Bytes of an XLogData frame before the message.
 _HEADER_BYTES = 25
-#: SQLSTATE classes that blame what is stored rather than the state of the store: data exception,
-#: integrity constraint violation, program limit exceeded, a check of the user's own.
+#: SQLSTATE classes that blame the data rather than the state of the store: data exception,
+#: integrity constraint violation, program limit exceeded, PL/pgSQL error, WITH CHECK OPTION
+#: violation.
 _ABOUT_DATA = ("22", "23", "54", "P0", "44")
-#: One row of ``change``: of a transaction, or a message outside any.
+#: One row of the table ``change``: a change of a transaction, or (without one) a standalone
+#: message.
 _Row = tuple[OpenTransaction | None, Change | StandaloneMessage]
 
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """What cannot be stored, and why; never a value."""
+    """A message that cannot be stored, and the cause, which never quotes a value."""
 
     cause: str
     lsn: int | None
     relation: str
     tag: str
-    #: The message as it came, without the CopyData header.
+    #: The message as received, without the XLogData header.
     raw: bytes
     xid: int | None = None
     gid: str | None = None
@@ -54,7 +56,7 @@ class Unstorable(Exception):
 
 
 def blames_data(error: Exception) -> bool:
-    """Whether the failure may be of one value, and not of the store as a whole."""
+    """Return whether a failure may be due to one value, not to the state of the store."""
     if isinstance(error, psycopg.Error):
         return bool(error.sqlstate) and str(error.sqlstate).startswith(_ABOUT_DATA)
     return True
@@ -77,7 +79,7 @@ def undecodable(error: ProtocolError) -> Culprit:
 
 
 class Trial:
-    """Tries changes against the store; everything is rolled back."""
+    """A trial stores changes in transactions that are always rolled back."""
 
     def __init__(self, connection: psycopg.Connection[Any], plans: TablePlans) -> None:
         self._connection = connection
@@ -87,10 +89,10 @@ class Trial:
     def find(
         self, events: Iterable[Event], frames: Sequence[bytes], *, in_stream: bool
     ) -> Culprit | None:
-        """The first change of a batch that is refused on its own; None if none is.
+        """Return the first change of a batch that the store refuses; None if there is none.
 
-        ``frames`` are those the events were made of; ``in_stream``: they begin inside a stream
-        block. Raises ``psycopg.Error`` when the store is away.
+        ``frames`` are the frames that the events were decoded from; ``in_stream`` says whether they
+        begin inside a stream block. Raises ``psycopg.Error`` when the store cannot be reached.
         """
         events = list(events)
         changes = [row for event in events for row in _rows_of(event)]
@@ -105,7 +107,7 @@ class Trial:
         transaction, change = changes[index]
         relation, lsn, tag = None, 0, "M"
         if isinstance(change, StandaloneMessage):
-            # Where its decision to leave it out looks for it.
+            # ``quarantine.Skips.for_message`` finds a standalone message by this position.
             lsn = change.message.lsn
         else:
             relation, lsn, tag = change.relation, change.lsn, change.op
@@ -122,7 +124,7 @@ class Trial:
         )
 
     def _first_refused(self, changes: Sequence[_Row]) -> tuple[int, str] | None:
-        """Index and cause of the first refused change, by halving."""
+        """Return index and cause of the first refused change (found by bisection), or None."""
         if self._refusal(changes) is None:
             return None
         low, high = 0, len(changes)
@@ -136,8 +138,9 @@ class Trial:
         return None if cause is None else (low, cause)
 
     def _refusal(self, changes: Sequence[_Row]) -> str | None:
-        """Why these cannot be stored; None if they can. Names the kind of error, never a value."""
-        # Made beforehand: their identifiers are asked of the connection that copies.
+        """Return why changes cannot be stored (kind of error, never a value); None if they can."""
+        # Build the rows first: allocating their identifiers uses the connection that is about to
+        # copy.
         transactions = {id(transaction): transaction for transaction, _ in changes}
         rows = {key: self._row(transaction) for key, transaction in transactions.items()}
         try:
@@ -162,7 +165,7 @@ class Trial:
         return None
 
     def _row(self, transaction: OpenTransaction | None) -> TransactionRow:
-        """A row that is counted on instead of the real one."""
+        """Return a provisional row for a transaction, in place of the one that receiving stores."""
         identifier = self._ids.next(self._connection)
         if transaction is None:
             return TransactionRow(identifier, 0, now_us(), None, "message")
@@ -176,7 +179,7 @@ def _rows_of(event: Event) -> list[_Row]:
 
 
 def _message_of(frames: Sequence[bytes], index: int, wanted: str, *, in_stream: bool) -> bytes:
-    """The message that the change number ``index`` (from 0) of these frames came in."""
+    """Return the message that contains the change number ``index`` (from 0) of these frames."""
     number = -1
     for frame in frames:
         payload = frame[_HEADER_BYTES:]

@@ -1,4 +1,7 @@
-"""Which incarnation of the slot a session records into: LSNs compare only within one."""
+"""This module decides which incarnation of a slot a session records into.
+
+LSNs compare only within one incarnation.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +14,7 @@ from replview.catalog.slots import SlotFacts
 from replview.store.write import incarnations
 from replview.store.write.lease import Lease
 
-#: By reason, what is missing between two incarnations.
+#: Reason of a new incarnation → sentence about what is missing between it and the former one.
 GAPS = {
     "temporary": "The connection was lost and with it the temporary slot: what was committed until "
     "the new one began was not seen.",
@@ -32,25 +35,25 @@ GAPS = {
 
 @dataclass(frozen=True, slots=True)
 class SystemIdentity:
-    """Which cluster it is, and where it stands: what IDENTIFY_SYSTEM says."""
+    """The cluster and position of a server, as IDENTIFY_SYSTEM reports them."""
 
-    #: Empty where the server does not tell (SQL on some services).
+    #: Empty where the server does not report it (SQL on some services).
     system_identifier: str
     timeline: int
     xlog_position: LSN
 
 
-#: Where the server's present timeline left an earlier one; None where it does not tell.
+#: Returns where the server's current timeline forked off an earlier one; None where it is unknown.
 ForkReader = Callable[[int], LSN | None]
 
 
 @dataclass(frozen=True, slots=True)
 class NewIncarnation:
-    """Why the current incarnation cannot go on, and where the next begins."""
+    """The reason why the current incarnation cannot go on, and where the next one begins."""
 
     reason: str
     started: LSN
-    #: Up to where the former one and the new one tell the same history; None: nowhere known.
+    #: Position up to which the former and the new incarnation share their history; None: unknown.
     shared_until: LSN | None = None
 
 
@@ -61,8 +64,10 @@ def temporary_incarnation(
     identity: SystemIdentity,
     started: LSN,
 ) -> incarnations.Incarnation:
-    """Begin a new incarnation for a temporary slot: each of its connections is one, and the time
-    between two is a gap.
+    """Begin a new incarnation for a temporary slot.
+
+    Such a slot exists for one connection only: each connection has its own incarnation, with a gap
+    in between.
     """
     same = slot.system_identifier == identity.system_identifier
     new = NewIncarnation("temporary", started, started if same else None)
@@ -79,8 +84,9 @@ def incarnation_of(
     in_recovery: bool,
     fork_of: ForkReader = lambda timeline: None,
 ) -> incarnations.Incarnation:
-    """Return the slot's current incarnation, or begin a new one where LSNs no longer compare, or
-    where history was skipped. Raises ``Fenced``.
+    """Return the slot's current incarnation, or begin a new one. Raises ``Fenced``.
+
+    A new one begins where LSNs no longer compare, or where the source skipped history.
     """
     confirmed = facts.confirmed_flush_lsn or LSN(0)
     new = new_incarnation(slot, identity, confirmed, in_recovery=in_recovery, fork_of=fork_of)
@@ -98,7 +104,7 @@ def _begin(
     identity: SystemIdentity,
     new: NewIncarnation,
 ) -> incarnations.Incarnation:
-    """A new incarnation, and what is between it and the former one: never a silent hole."""
+    """Begin a new incarnation, and log the gap between it and the former one."""
     with store.transaction():
         incarnation = incarnations.begin(
             store,
@@ -108,7 +114,8 @@ def _begin(
             timeline=identity.timeline,
             started_lsn=new.started,
             reason=new.reason,
-            # What was prepared in the same cluster may still end, and will then be told here.
+            # Transactions prepared in the same cluster may still end: the new incarnation receives
+            # that.
             keep_prepared_until=new.shared_until,
         )
         if slot.incarnation_id is not None:
@@ -123,7 +130,7 @@ def _say_what_is_between(
     incarnation: incarnations.Incarnation,
     new: NewIncarnation,
 ) -> None:
-    """The events of a new incarnation: a failover that lost nothing, a fork, a gap."""
+    """Log the events of a new incarnation: a failover without loss, a fork, a gap."""
     detail = {"from_lsn": str(slot.checkpoint_lsn or ""), "to_lsn": str(new.started)}
     if new.reason == "failover":
         assert slot.incarnation_id is not None
@@ -160,7 +167,7 @@ def new_incarnation(
     in_recovery: bool,
     fork_of: ForkReader,
 ) -> NewIncarnation | None:
-    """Why the current incarnation cannot go on; None if it can. Changes nothing."""
+    """Return why the current incarnation cannot go on; None if it can. Changes nothing."""
     if slot.incarnation_id is None:
         return NewIncarnation("created" if slot.owned else "adopted", confirmed)
     if slot.system_identifier != identity.system_identifier:
@@ -176,7 +183,7 @@ def new_incarnation(
         return None
     if confirmed > checkpoint:
         return NewIncarnation("advanced", confirmed, checkpoint)
-    # The server would silently skip all up to our position. A standby may only be behind for now.
+    # The server would silently skip everything up to the checkpoint. A standby may just be behind.
     if identity.xlog_position < checkpoint and not in_recovery:
         return NewIncarnation("rewound", confirmed)
     return None

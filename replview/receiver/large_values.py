@@ -1,10 +1,9 @@
-"""Values that are too large to be held: read in pieces, kept aside in pieces, or only named.
+"""Receive values that are too large for memory: read and store them in pieces, or note their hash.
 
-libpq holds a message until all of it has come: that is the one copy of it that there is. From there
-it is read in pieces. A large value goes into a file without a name until the store takes it from
-there, in pieces again; in its place the decoder is given a word that no source can know, and what
-it made of that is exchanged for the value. Of a value that is larger still, only its size and its
-SHA-256 are kept.
+libpq holds a whole message until it is complete, and that is the only copy in memory. This module
+reads it in pieces. A large value goes into an unnamed file, from which the store takes it in
+pieces; the decoder gets a random placeholder word instead, which is replaced by the value
+afterwards. Of a value above ``VALUE_LIMIT_BYTES`` only the size and the SHA-256 are kept.
 """
 
 import codecs
@@ -25,25 +24,25 @@ from decoder.reader import ProtocolError
 from replview.receiver.storing.table_plans import Aside
 
 _MIB = 1024 * 1024
-#: Shorter ones stay with their row, however long that is.
+#: Values up to this size stay in their row, however long the row is.
 SHORT_BYTES = 32 * 1024
-#: A message longer than this leaves libpq with a buffer that is worth getting rid of.
+#: A message longer than this leaves libpq with an input buffer that is worth freeing.
 SWOLLEN_BYTES = 8 * _MIB
 _READ_BYTES = 4 * _MIB
-#: Of an XLogData frame, and the tag of the message in it.
+#: Bytes of the XLogData header and the message's tag.
 _HEAD_BYTES = 25 + 1
-#: Types whose binary form is their text; bytea, whose text is its bytes in hexadecimal digits.
+#: Oids of the types whose binary form equals their text. bytea's text is its bytes in hexadecimal.
 _TEXTS = (18, 19, 25, 114, 142, 1042, 1043)
 _BYTEA = 17
 
 
 def too_large(size_bytes: int, sha256: str) -> orjson.Fragment:
-    """What stands in the record for a value that is not kept."""
+    """Return the JSON that the record has in place of a value that is too large to keep."""
     return orjson.Fragment(orjson.dumps({"$too_large": size_bytes, "$sha256": sha256}))
 
 
 class LargeValue(Aside):
-    """A value to be kept aside, in a file until then."""
+    """A large value that the store keeps apart from its row; until then it is in a file."""
 
     __slots__ = ("_is_hex", "_spooled")
 
@@ -53,7 +52,7 @@ class LargeValue(Aside):
         self._is_hex = is_hex
 
     def pieces(self) -> Iterator[str]:
-        """Its text from the beginning, in pieces of at most 4 million characters."""
+        """Yield the value's text, in pieces of at most 4 million characters."""
         decode = codecs.getincrementaldecoder(self._spooled.encoding)().decode
         if self._is_hex:
             yield "\\x"
@@ -62,11 +61,11 @@ class LargeValue(Aside):
 
 
 class LargeMessage(LogicalMessage):
-    """A logical message whose content is elsewhere."""
+    """A logical message whose content is kept apart from it."""
 
     __slots__ = ("stands_for",)
 
-    #: What the record has in the place of its content.
+    #: The JSON value that the record has in place of the content.
     stands_for: object
 
     def __init__(self, message: LogicalMessage, stands_for: object) -> None:
@@ -78,7 +77,7 @@ class LargeMessage(LogicalMessage):
 
 
 class Spooled:
-    """A large value as it comes in, and the word that stands for it until the row is decoded."""
+    """A large value in a file, and the word that stands for it until its row is decoded."""
 
     def __init__(self, size_bytes: int, *, is_binary: bool, encoding: str) -> None:
         self.word = f"$large:{secrets.token_hex(16)}"
@@ -91,13 +90,14 @@ class Spooled:
         self._is_text = True
         self._file: IO[bytes] | None = None
         if size_bytes <= settings.VALUE_LIMIT_BYTES:
-            # In a container the system's folder for temporary files is its memory.
+            # Use the data folder: in a container the system's temporary folder may be in memory.
             folder = settings.DATA_DIR if settings.DATA_DIR.is_dir() else None
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-            # Nobody else knows when the last one has read it.
+            # Close the file with its last reference: several readers may share it.
             weakref.finalize(self, self._file.close)
 
     def write(self, piece: memoryview) -> None:
+        """Add a piece of the value to its hash and, unless it is too large to keep, to its file."""
         self._hash.update(piece)
         if self._file is None:
             return
@@ -112,15 +112,17 @@ class Spooled:
                 self._is_text = "\0" not in text
 
     def read(self, size: int) -> Iterator[bytes]:
-        """The bytes of a value that is kept, so many at a time."""
+        """Yield the bytes of a value that is kept, in pieces of ``size`` bytes."""
         assert self._file is not None
         self._file.seek(0)
         while piece := self._file.read(size):
             yield piece
 
     def value(self, type_oid: int) -> object:
-        """What the row holds in its place: where it is kept, or that it is not. Bytes that are no
-        text, or a binary form that only its type could read, are not kept.
+        """Return what the row holds instead of the value: a reference to the file, or its hash.
+
+        Size and hash alone are kept of bytes that are not text, and of a binary form that only its
+        type could read.
         """
         if self._file is None:
             return too_large(self.size_bytes, self._hash.hexdigest())
@@ -132,16 +134,20 @@ class Spooled:
 
 
 class Pieces:
-    """The bytes of one message, of which one piece is there at a time."""
+    """The bytes of one message, of which one piece is in memory at a time."""
 
     def __init__(self, first: memoryview, fetch: Callable[[], memoryview]) -> None:
-        """``fetch``: the next piece, of no bytes at the message's end; the former is gone then."""
+        """Begin with the piece ``first``.
+
+        ``fetch`` returns the next piece, which is empty at the message's end; it invalidates the
+        one before.
+        """
         self._piece, self._at = first, 0
         self._fetch = fetch
         self.size_bytes = len(first)
 
     def pass_on(self, size: int, write: Callable[[memoryview], object]) -> None:
-        """Give so many bytes to ``write``. Raises ``ProtocolError`` where there are fewer."""
+        """Pass ``size`` bytes to ``write``. Raises ``ProtocolError`` where there are fewer."""
         while size:
             if self._at == len(self._piece):
                 self._next()
@@ -153,26 +159,32 @@ class Pieces:
             size -= len(chunk)
 
     def take(self, size: int, out: bytearray) -> bytes:
-        """Append so many bytes to ``out``, and return them."""
+        """Append ``size`` bytes to ``out``, and return them."""
         began = len(out)
         self.pass_on(size, out.extend)
         return bytes(out[began:])
 
     def name(self, out: bytearray, most_bytes: int) -> None:
-        """Append what comes up to a zero byte, and that. Raises ``ProtocolError`` without one."""
+        """Append a zero-terminated string to ``out``.
+
+        Raises ``ProtocolError`` if its end is missing.
+        """
         while len(out) <= most_bytes:
             left = self._piece[self._at :]
             end = bytes(left).find(b"\0") + 1
             self.take(end or len(left), out)
             if end:
                 return
-            # Of the next piece, of which there must be one.
+            # The string goes on in the next piece, which must have a byte.
             if self.take(1, out) == b"\0":
                 return
         raise ProtocolError("CopyData", len(out), f"a name of at most {most_bytes} bytes")
 
     def rest(self, out: bytearray, most_bytes: int) -> None:
-        """Append all that is left to ``out``. Raises ``ProtocolError`` where it grows too long."""
+        """Append all bytes that are left to ``out``.
+
+        Raises ``ProtocolError`` above ``most_bytes``.
+        """
         while self._piece:
             out += self._piece[self._at :]
             if len(out) > most_bytes:
@@ -180,18 +192,20 @@ class Pieces:
             self._next()
 
     def end(self) -> None:
-        """Raises ``ProtocolError`` where the message goes on."""
+        """Raise ``ProtocolError`` if bytes are left."""
         if self._at < len(self._piece):
             raise ProtocolError("CopyData", self.size_bytes, "the end of the message")
 
     def _next(self) -> None:
+        """Fetch the next piece."""
         self._piece, self._at = self._fetch(), 0
         self.size_bytes += len(self._piece)
 
 
 def read_large(pieces: Pieces, *, in_stream: bool, encoding: str) -> tuple[bytes, list[Spooled]]:
-    """Read a large XLogData frame: the same frame with words in the place of large values, and
-    those. ``in_stream``: whether it stands inside a stream block. Raises ``ProtocolError``.
+    """Return a large XLogData frame with words in place of its large values, and those values.
+
+    ``in_stream`` says whether the frame is inside a stream block. Raises ``ProtocolError``.
     """
     out = bytearray()
     tag = pieces.take(_HEAD_BYTES, out)[-1:]
@@ -215,7 +229,7 @@ def read_large(pieces: Pieces, *, in_stream: bool, encoding: str) -> tuple[bytes
 
 
 class _Reading:
-    """One message on its way from pieces to the frame that is decoded."""
+    """One message that is being read from pieces into the frame for the decoder."""
 
     def __init__(self, pieces: Pieces, out: bytearray, encoding: str) -> None:
         self._pieces, self._out, self._encoding = pieces, out, encoding
@@ -228,16 +242,16 @@ class _Reading:
                 continue
             begins = len(self._out)
             if self._value(is_binary=kind == b"b", encoding=self._encoding):
-                self._out[begins - 1] = ord("t")  # as a word is, whatever it stands for
+                self._out[begins - 1] = ord("t")  # the word is text, whatever the value's format
 
     def message(self) -> None:
         self._pieces.take(1 + 8, self._out)
         self._pieces.name(self._out, settings.VALUE_LIMIT_BYTES)
-        # In the database's encoding: what is no UTF-8 is kept as bytes.
+        # The content is in the database's encoding; content that is not UTF-8 is kept as bytes.
         self._value(is_binary=False, encoding="utf-8")
 
     def _value(self, *, is_binary: bool, encoding: str) -> bool:
-        """A length, and so many bytes; whether a word stands for them now."""
+        """Copy a length and its value; return True if a word was written in the value's place."""
         pieces, out = self._pieces, self._out
         size = int.from_bytes(pieces.take(4, out), "big", signed=True)
         if size < 0:
@@ -255,7 +269,7 @@ class _Reading:
 
 
 def put_back(events: Sequence[Event], spooled: Sequence[Spooled]) -> list[Event]:
-    """The events with each value in the place of its word."""
+    """Return the events with each word replaced by its value."""
     words = {one.word: one for one in spooled}
     left = sum(one.size_bytes - len(one.word) for one in spooled)
     changed: list[Event] = []

@@ -1,7 +1,8 @@
-"""Which columns a receiver must not keep: the slot's own rules, and the mask rules of its source.
+"""This module decides which columns a receiver must not store.
 
-Mask rules may be made and removed at any time. What a store transaction writes is masked by the
-rules that stood when it began, so nobody has to restart a receiver.
+They come from the slot's own column rules and the mask rules of its source. Mask rules may be
+created and removed at any time: a store transaction applies the rules that held when it began, so
+no receiver needs a restart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from replview.store.read import mask_rules
 #: ``{"schema.table": {"column": "drop" | "mask"}}``.
 ColumnRules = Mapping[str, Mapping[str, str]]
 
-#: SQL for a text that is another one once a rule was made or removed; none is ever changed.
+#: SQL for a text that changes whenever a mask rule is created or removed; no rule is ever altered.
 MARK = "(SELECT count(*) || ':' || coalesce(max(id), 0) FROM mask_rule)"
 
 _RULES = """
@@ -24,7 +25,7 @@ _RULES = """
         ON m."when" = 'ingest' AND coalesce(m.source_id, s.source_id) = s.source_id
     WHERE s.id = %s ORDER BY m.id
 """
-# All names of the tables of a slot that had this one.
+# All names, past and present, of the tables of a slot that once had a given name.
 _NAMES_OF = """
     SELECT schema, "table" FROM relation_version WHERE relation_id IN (
         SELECT v.relation_id FROM relation_version v JOIN relation r ON r.id = v.relation_id
@@ -33,20 +34,18 @@ _NAMES_OF = """
 
 
 class MaskRules:
-    """The rules of one slot, as last read."""
+    """The column rules and mask rules of one slot, as last read."""
 
     def __init__(self, slot_id: int, column_rules: ColumnRules) -> None:
         self._slot_id = slot_id
         self._own = column_rules
         self._source_id = 0
         self._rules: tuple[mask_rules.Rule, ...] = ()
-        #: ``MARK`` as of the rules; None: not read yet.
+        #: ``MARK`` when the rules were read; None: not read yet.
         self._mark: str | None = None
 
     def read(self, connection: psycopg.Connection[Any], mark: str | None = None) -> bool:
-        """Read the rules anew, unless ``mark`` says that they are unchanged. Returns whether they
-        differ from those before.
-        """
+        """Read the rules unless ``mark`` shows that they are unchanged; return if they changed."""
         if mark is None:
             row = connection.execute(f"SELECT {MARK}").fetchone()
             mark = None if row is None else str(row[0])
@@ -61,7 +60,7 @@ class MaskRules:
     def of_table(
         self, schema: str, table: str, columns: Sequence[mask_rules.NamedColumn]
     ) -> dict[str, str]:
-        """``{column: "drop" | "mask"}``; a column that the slot drops is dropped."""
+        """Return ``{column: "drop" | "mask"}`` for a table; the slot's own rules come first."""
         rules = dict.fromkeys(
             mask_rules.masked_by(self._rules, self._source_id, schema, table, columns), "mask"
         )
@@ -70,7 +69,10 @@ class MaskRules:
     def of_names(
         self, names: Iterable[tuple[str, str]], columns: Sequence[mask_rules.NamedColumn]
     ) -> dict[str, str]:
-        """The same of a table that has had all these names: a rule for one of them holds."""
+        """Return ``{column: "drop" | "mask"}`` for a table that has had all these names.
+
+        A rule for any of the names applies, and "drop" outranks "mask".
+        """
         found: dict[str, str] = {}
         for schema, table in names:
             of_name = self.of_table(schema, table, columns)
@@ -81,8 +83,10 @@ class MaskRules:
 def withholds_raw(
     connection: psycopg.Connection[Any], slot_id: int, column_rules: ColumnRules, name: str
 ) -> bool:
-    """Whether a message about the table ``name`` must not be kept as it came: some column of it may
-    be masked, at ingest or on display. Empty: nobody knows which table it is about.
+    """Return whether a raw message about the table ``name`` must not be stored.
+
+    That is so if a rule may mask or drop one of its columns, at ingest or on display. If ``name``
+    is empty the table is unknown, and any rule of the slot or its source counts.
     """
     sql = """
         SELECT s.source_id, m.id, m.source_id, m.table_pattern, m.column_pattern, m.type_pattern,

@@ -1,8 +1,9 @@
-"""A look into an idle slot: what waits in it, without moving it, bounded in changes and time.
+"""Peek into an idle slot: list what waits in it, within limits, without moving it.
 
-The server decodes all that was asked for before it gives the first row. So it is asked for ever
-more WAL, four times as much each time, until all is seen or a bound is met: when the time is over,
-what the last look found is told. It costs a third more than one look would.
+The server decodes all the WAL that was asked for before it returns the first row. So this module
+asks for growing stretches of WAL, each four times as long as the last, until it has seen everything
+or meets a limit; when the time is over, the better of the last two results is returned. That costs
+a third more than a single query.
 """
 
 import time
@@ -25,17 +26,17 @@ from replview.receiver.sessions import slot_functions as functions
 from replview.receiver.sessions.simple_queries import SimpleQueries
 from replview.receiver.source_catalog import NamedTables, SourceCatalog
 
-#: Where the WAL is flushed to the middle of a record, its rest mostly is within this.
+#: Seconds to wait for the rest of a record when the flushed WAL ends at a page boundary.
 _PAGE_SECONDS = 1.0
-#: The first look's WAL, counted from where decoding must begin.
+#: Bytes of WAL that the first query covers, counted from where decoding must begin.
 FIRST_BYTES = 32 * 1024 * 1024
 _MORE_TIMES = 4
-#: Rows are counted by the server, changes by us; a change alone in its transaction takes four.
+#: The server limits rows, this module changes. A change alone in its transaction takes four rows.
 _ROWS_FOR_A_CHANGE = 4
 _ROWS_MORE = 1_000
 _READ_ROWS, _READ_BYTES = 2_000, 2 * 1024 * 1024
 _TABLES_OF_ALL = "publications mean nothing to it: every table of the database is here"
-#: What a plugin leaves out, in sentences.
+#: Plugin → what its output does not contain.
 _CANNOT_TELL = {
     "test_decoding": (
         "the replica identity and the primary key of a table",
@@ -64,10 +65,10 @@ def peek(
     max_changes: int,
     max_seconds: float,
 ) -> dict[str, object]:
-    """What waits in the slot. ``options``: ``{"publications": […]}`` for pgoutput,
-    ``{"format_version": 1}`` for wal2json.
+    """Return what waits in the slot. Raises ``SourceProblem``.
 
-    Raises ``SourceProblem``. The slot is not moved, and never made a two-phase one.
+    ``options`` is ``{"publications": […]}`` for pgoutput, ``{"format_version": 1}`` for wal2json.
+    The slot is not moved, and never switched to two-phase decoding.
     """
     started = time.monotonic()
     publications = [str(name) for name in options.get("publications", ())]
@@ -105,7 +106,7 @@ class _Looking:
     options: Mapping[str, Any]
 
     def look(self, publications: list[str], max_changes: int, deadline: float) -> Findings:
-        """Ever further into the WAL, until everything is seen or a bound is met."""
+        """Read ever further into the WAL, until everything is seen or a limit is met."""
         server = self._settled(publications, deadline)
         stream = choose(
             self.connection.info.server_version, publications, {}, slot_two_phase=False, owned=False
@@ -114,7 +115,7 @@ class _Looking:
         from_lsn = server.slot_lsn("confirmed_flush_lsn")
         end = server.position
         if end % functions.WAL_PAGE_BYTES == 0:
-            # It may end within a record, for whose rest the server would wait.
+            # The WAL may end within a record, and the server would wait for the rest of it.
             end = max(LSN(end - functions.WAL_PAGE_BYTES), from_lsn)
         reach = FIRST_BYTES
         unknown = list(_CANNOT_TELL.get(self.plugin, ()))
@@ -127,7 +128,8 @@ class _Looking:
             wanted = functions.peek(self.slot, arguments, upto_lsn=upto, upto_changes=limit)
             if not self._read(wanted, stream, found, max_changes, limit, deadline):
                 best.stop("seconds")
-                # The rows of the look that was cut off tell more than none at all.
+                # Return the result that has more changes: the cut-off query may have seen more than
+                # the last one.
                 if found.changes > best.changes:
                     found.stop("seconds")
                     return found
@@ -138,8 +140,10 @@ class _Looking:
             reach *= _MORE_TIMES
 
     def _settled(self, publications: list[str], deadline: float) -> functions.ServerState:
-        """The slot, once the WAL does not end with a page: there it may end within a record, which
-        is flushed a moment later. Where it stays there, the last page is left out, and said to be.
+        """Return the server's state once its flushed WAL does not end at a page boundary.
+
+        There it may end within a record, whose rest is flushed a moment later. If it stays there,
+        ``look`` leaves out the last page, and the result is not complete.
         """
         until = min(deadline, time.monotonic() + _PAGE_SECONDS)
         server = self._check(publications, deadline)
@@ -149,7 +153,10 @@ class _Looking:
         return server
 
     def _check(self, publications: list[str], deadline: float) -> functions.ServerState:
-        """What would fail, or tell nothing without a word, before it is tried."""
+        """Return the server's state.
+
+        Raises ``SourceProblem`` where reading would fail or yield nothing.
+        """
         asked = [
             functions.state_query(self.slot),
             sql.SQL("SELECT pubname FROM pg_catalog.pg_publication"),
@@ -179,7 +186,7 @@ class _Looking:
         limit: int,
         deadline: float,
     ) -> bool:
-        """Run one peek into ``found``; False when the time was over before its end."""
+        """Run one query and add its rows to ``found``; return False if the time ran out first."""
         server_encoding = self.connection.info.parameter_status("server_encoding") or "UTF8"
         client_encoding, encoding = encodings_for(server_encoding)
         if self.plugin != "pgoutput":

@@ -1,4 +1,4 @@
-"""What a look into a slot found: transactions, sizes, tables, and the first changes as JSON."""
+"""Findings of a peek into a slot are transactions, sizes, tables, and the first changes as JSON."""
 
 import base64
 import datetime as dt
@@ -26,16 +26,16 @@ from decoder.scalars import LSN, datetime_from_us
 from replview.receiver.actors import note_actor, note_neighbours, settle_actors, take_claims_back
 from replview.store.write.copy_rows import TransactionRow
 
-#: A longer value is cut, and says so.
+#: A longer value is cut, with a note of its length.
 VALUE_CHARACTERS = 500
 _OP_NAMES = {"I": "insert", "U": "update", "D": "delete", "T": "truncate", "M": "message"}
-#: How many transactions are listed, and changes shown.
+#: Number of transactions that are listed, and of changes that are shown.
 LISTED, SHOWN = 100, 50
 _OPERATIONS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
 
 
 def change_record(transaction: OpenTransaction, change: Change) -> dict[str, object]:
-    """One change of a transaction, in the one JSON form of a change; what is not known is null."""
+    """Return one change of a transaction in the JSON form of a change; what is unknown is null."""
     commit_us = transaction.commit_time_us
     record = _record(change.op)
     record |= {
@@ -73,7 +73,7 @@ def change_record(transaction: OpenTransaction, change: Change) -> dict[str, obj
 
 
 def utc_text(moment: dt.datetime | None) -> str | None:
-    """``2026-11-20T07:57:11.369827Z``."""
+    """Return a time as ``2026-11-20T07:57:11.369827Z``."""
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -98,7 +98,10 @@ def _message(message: LogicalMessage) -> dict[str, object]:
 
 
 def _key(relation: Relation, old: Any, new: Any) -> dict[str, Any] | None:
-    """The identity's columns, before the change if they were sent; under FULL nobody told."""
+    """Return the key columns, before the change if they were sent; None where the key is unknown.
+
+    Under the replica identity FULL the stream does not say which columns are the key.
+    """
     if relation.replica_identity in ("FULL", "NOTHING") or not relation.key_indexes:
         return None
     key = {}
@@ -135,29 +138,31 @@ def _lsn(value: int | None) -> str | None:
 
 
 class _Naming(TransactionRow):
-    """What messages say of who did it, taken as a receiver takes it."""
+    """The actors of one transaction, derived from its messages just as a receiver derives them."""
 
     def __init__(self, xid: int | None = None) -> None:
         super().__init__(id=0, incarnation_id=0, received_at_us=0, xid=xid, state="")
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """From which change on (``seq``) it is whose (``actor``), and its ``grade``."""
+        """Return who made the changes: each ``actor`` and ``grade``, from the change ``seq`` on."""
         if self.claims is not None:
             settle_actors(self)
         return self.actors or [{"seq": 0, "actor": self.actor, "grade": self.actor_grade}]
 
     def name(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record of a change with whose it is."""
+        """Return the record of a change with its actor added."""
         part = next(part for part in reversed(self.parts) if part["seq"] <= record["seq"])
         return record | {"actor": part["actor"], "actor_grade": part["grade"]}
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
+    """A transaction that waits in the slot."""
+
     xid: int | None
     gid: str | None
-    #: ``streaming``, ``prepared``, ``committed`` or ``rolled back``; empty: aborted.
+    #: ``streaming``, ``prepared``, ``committed`` or ``rolled back``; empty when aborted.
     state: str
     commit_lsn: int | None = None
     commit_time_us: int | None = None
@@ -165,13 +170,13 @@ class Waiting:
     size_bytes: int = 0
     #: Table → counts by operation.
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: Subtransaction → table and operation → changes, to take an aborted one away again.
+    #: Subtransaction → table and operation → changes, to subtract the ones of an aborted one.
     subxids: dict[int, dict[tuple[str, str], int]] = field(default_factory=dict)
     naming: _Naming = field(default_factory=_Naming)
 
 
 class Findings:
-    """Counts events as they come."""
+    """Counts and samples of the events that a peek has read."""
 
     def __init__(
         self, from_lsn: LSN, until_lsn: LSN, unknown: list[str], *, complete: bool = False
@@ -182,11 +187,11 @@ class Findings:
         self._from_lsn, self._until_lsn = from_lsn, until_lsn
         self._unknown = unknown
         self._waiting: list[Waiting] = []
-        #: What was shown of each transaction: an aborted one is taken out again.
+        #: Changes to show, with their transaction: those of an aborted one are removed again.
         self._shown: list[tuple[OpenTransaction | None, Change | None, dict[str, Any]]] = []
 
     def take(self, events: Iterable[Event], max_changes: int) -> bool:
-        """Count events; whether there are as many changes as were asked for."""
+        """Count events; return True once ``max_changes`` changes are counted."""
         for event in events:
             if isinstance(event, ChangeRun):
                 left = max_changes - self.changes
@@ -205,17 +210,18 @@ class Findings:
         return self.changes >= max_changes
 
     def end(self, open_streams: Iterable[OpenTransaction]) -> None:
-        """Note that the peek ended; transactions that are open now are open on the source."""
+        """Mark transactions as open on the source that are still open at the end of the peek."""
         for transaction in open_streams:
             waiting: Waiting | None = transaction.tag
             if waiting is not None:
                 waiting.state = "streaming"
 
     def stop(self, bound: str) -> None:
-        """Take note that the peek was cut off: by its limit in ``changes`` or in ``seconds``."""
+        """Record that the peek was cut off by its limit in ``changes`` or in ``seconds``."""
         self.stopped_by, self.complete = bound, False
 
     def result(self, plugin: str, *, seconds: float) -> dict[str, object]:
+        """Return the findings as the JSON document of a peek."""
         waiting = [item for item in self._waiting if item.state]
         committed = [item for item in waiting if item.state == "committed"]
         times = [item.commit_time_us for item in committed if item.commit_time_us is not None]
@@ -251,7 +257,7 @@ class Findings:
     def _run(self, event: ChangeRun, left: int) -> None:
         transaction, changes, size_bytes = event
         waiting = self._of(transaction)
-        # A share of the run's bytes, where it is not counted whole.
+        # A run that is cut at the limit counts with a proportional share of its bytes.
         waiting.size_bytes += size_bytes * min(left, len(changes)) // len(changes)
         taken, naming = changes[:left], waiting.naming
         for change in taken:
@@ -280,7 +286,8 @@ class Findings:
     def _of(self, transaction: OpenTransaction) -> Waiting:
         waiting: Waiting | None = transaction.tag
         if waiting is None:
-            # A streamed one is open until its end is seen; others are sent once they ended.
+            # A streamed transaction is open until its end is read; others are sent after they
+            # ended.
             state = {"streamed": "streaming", "prepared": "prepared"}.get(
                 transaction.kind, "committed"
             )
@@ -315,14 +322,15 @@ class Findings:
                 waiting.state = "rolled back"
             return
         if not found:
-            # Prepared before what waits here: only its end does.
+            # The transaction was prepared before the slot's position: only its COMMIT PREPARED
+            # waits here.
             found = [Waiting(event.xid, event.gid, "prepared")]
             self._waiting += found
         found[-1].state, found[-1].commit_lsn = "committed", event.commit_lsn
         found[-1].commit_time_us = event.commit_time_us
 
     def _take_back(self, transaction: OpenTransaction, subxid: int | None) -> None:
-        """An aborted transaction (or a part of it) does not wait for anybody."""
+        """Subtract an aborted transaction, or one of its subtransactions, from the findings."""
         waiting = self._of(transaction)
         if subxid is None:
             self.changes -= waiting.changes

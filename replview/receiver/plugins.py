@@ -1,7 +1,7 @@
-"""What each output plugin needs of a receiver: its options, and how its frames become events.
+"""This module has what differs by output plugin: the options, and the decoder of its frames.
 
-Besides pgoutput, ``test_decoding`` and ``wal2json`` can be read, where such a slot was adopted.
-They write text, in the database's own encoding, and name tables without their oids.
+Besides pgoutput, a slot of ``test_decoding`` or ``wal2json`` can be adopted. These plugins write
+text in the database's own encoding, and name tables without their oids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,8 @@ from replview.receiver.source_catalog import NamedTables
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
+    """The pgoutput options of one stream."""
+
     proto_version: int
     streaming: Literal["off", "on", "parallel"]
     binary: bool
@@ -30,7 +32,7 @@ class StreamOptions:
     publications: tuple[str, ...]
 
     def as_arguments(self) -> dict[str, str]:
-        """The options as START_REPLICATION takes them; those the server lacks are left out."""
+        """Return the options of START_REPLICATION, without the ones that are off or unsupported."""
         arguments = {
             "proto_version": str(self.proto_version),
             "publication_names": ",".join(map(quoted, self.publications)),
@@ -53,11 +55,10 @@ def choose(
     slot_two_phase: bool,
     owned: bool,
 ) -> StreamOptions:
-    """Return the best options that the server supports, unless ``wanted`` (``slot.options``) says
-    otherwise.
+    """Return the best options that the server supports, with ``wanted`` (``slot.options``) applied.
 
-    ``two_phase`` is set only for a slot that was created with it: it would switch another slot to
-    two-phase for good.
+    ``two_phase`` is set only for a slot that was created with it: it would switch any other slot to
+    two-phase decoding for good.
     """
     major = server_version // 10000
     best = 4 if major >= 16 else 3 if major == 15 else 2 if major == 14 else 1
@@ -83,11 +84,11 @@ def _is_on(value: object) -> bool:
 
 
 class TextDecoder:
-    """Decodes frames of a plugin that writes text; has the methods of pgoutput's ``Assembler``."""
+    """A decoder for a plugin that writes text; it has the methods of pgoutput's ``Assembler``."""
 
-    #: Whether the last frame was inside a stream block.
+    #: True when the last frame was inside a stream block; these plugins do not stream.
     in_stream = False
-    #: Nothing is left out of the frames of these plugins.
+    #: Set by the session, and without effect here: only pgoutput's frames are filtered.
     keeps_empty = False
 
     def __init__(self, assembler: PluginCollector, encoding: str, tables: NamedTables) -> None:
@@ -97,21 +98,23 @@ class TextDecoder:
 
     @property
     def in_transaction(self) -> bool:
+        """Return whether the last frame left a transaction open."""
         return self._assembler.in_transaction
 
     @property
     def passed_lsn(self) -> int:
-        """Where the last transaction ended: these plugins send begin and end of empty ones, too."""
+        """Return where the last transaction ended; these plugins also send empty transactions."""
         return self._assembler.last_end_lsn or 0
 
     @property
     def open_streams(self) -> Sequence[OpenTransaction]:
-        """Always empty."""
+        """Return the open streamed transactions: always none."""
         return self._assembler.open_streams
 
     def feed(self, frames: Sequence[bytes]) -> list[Event]:
-        r"""Return the events that the frames make; bytes that are no text in the encoding become
-        ``\xff``. Raises ``ProtocolError``.
+        r"""Return the events that the frames contain. Raises ``ProtocolError``.
+
+        Bytes that are invalid in the encoding become ``\xff``.
         """
         encoding = self._encoding
         rows = [
@@ -129,14 +132,17 @@ class TextDecoder:
         return events
 
 
-#: Frames in, events out; one for each session or peek.
+#: A decoder turns frames into events; each session and each peek has its own.
 Decoder = Assembler | TextDecoder
 
 
 def plugin_arguments(
     plugin: str, options: StreamOptions, wanted: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return the plugin's options by name as the server takes them, of ``slot.options``."""
+    """Return the plugin's options as the server takes them, by name.
+
+    ``wanted`` is ``slot.options``.
+    """
     if plugin == "test_decoding":
         return dict(TEST_DECODING_OPTIONS)
     if plugin == "wal2json":
@@ -145,7 +151,7 @@ def plugin_arguments(
 
 
 def format_version(wanted: Mapping[str, object]) -> FormatVersion:
-    """wal2json's, 2 unless asked otherwise."""
+    """Return the format version of wal2json: 2 unless the options say 1."""
     return 1 if str(wanted.get("format_version", 2)) == "1" else 2
 
 
@@ -158,7 +164,7 @@ def new_decoder(
     tables: NamedTables,
     user_types: Mapping[int, UserType],
 ) -> Decoder:
-    """Make the decoder for a session, or a peek, that begins."""
+    """Return a new decoder for a session or a peek."""
     columns_of = tables.columns_of
     if plugin == "test_decoding":
         return TextDecoder(TestDecodingAssembler(columns_of=columns_of), encoding, tables)

@@ -1,5 +1,4 @@
-"""What went wrong with a slot or a baseline: a named state with cause and remedy, and when to try
-again.
+"""Name what went wrong with a slot or a baseline, with cause, remedy, and the pause before a retry.
 
 The SQL in remedies is shown to people and never run from here.
 """
@@ -21,16 +20,16 @@ _BY_ITSELF = "Nothing to do: replview connects again by itself"
 _SET_LOGICAL = "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
 _ASK_AGAIN = "Ask for the baseline again"
 
-#: Code → cause and remedy, with places for the facts of ``trouble``.
+#: Code → cause and remedy, as formats for the facts of ``trouble()``.
 TROUBLES = {
     "restarting": ("the server is stopping or restarting", _BY_ITSELF),
-    # The server, or a pooler before it, hung up.
+    # The server, or a pooler in front of it, closed the connection.
     "cut_off": (
         "the server ended our connection (a restart, pg_terminate_backend, or the slot was "
         "invalidated)",
         _BY_ITSELF,
     ),
-    # The server was asked for a keepalive and sent none.
+    # The server did not answer a request for a keepalive.
     "silent": (
         "the server does not answer any more (its host, or the network before it, is gone)",
         _BY_ITSELF,
@@ -41,14 +40,14 @@ TROUBLES = {
         "Find out what stands between replview and the server, and whether the address leads to "
         "one server alone: nothing of it was stored or confirmed",
     ),
-    # libpq holds a message until all of it has come.
+    # libpq buffers a message until it is complete.
     "endless_message": (
         "the server sent more than 1 GiB of one message, which PostgreSQL never does, and did not "
         "end it",
         "Find out what stands between replview and the server: the connection was given up, and "
         "nothing of it was stored or confirmed",
     ),
-    # The same address leads to another server, or to another timeline.
+    # The address now leads to another server, or to another timeline.
     "other_server": (
         "the connection leads to another server than before (a failover, or a pooler that was "
         "pointed elsewhere)",
@@ -63,12 +62,12 @@ TROUBLES = {
         "replview itself failed ({kind})",
         "See the worker's log, and please report it; nothing was lost or confirmed",
     ),
-    # The text of such an error may quote a value.
+    # The text of such an error may quote a value, so only its SQLSTATE is shown.
     "stream_failed": (
         "the server could not send the stream (SQLSTATE {sqlstate})",
         "See the server's log, which names the cause; replview tries again",
     ),
-    # The newest minor releases have a list of what may be an output plugin.
+    # The newest minor releases have a list of allowed output plugins (output_plugin_libraries).
     "plugin_refused": (
         "the server does not allow the output plugin of the slot {slot}",
         "Add it to the list: ALTER SYSTEM SET output_plugin_libraries = pgoutput, …, then SELECT "
@@ -88,7 +87,7 @@ TROUBLES = {
         "On PostgreSQL 16 and earlier re-creating it does not help for changes made while it was "
         "missing: remove the slot here and add it again",
     ),
-    # Every one is kept: somebody alters it all the time, or the server is none.
+    # Each version of a table's shape is stored; many mean constant ALTER TABLE, or a rogue server.
     "too_many_versions": (
         "the table {table} has had more than {versions:,} shapes, which is all that is kept of one",
         "Find out who alters it all the time, and leave it out of the publication, or raise "
@@ -99,7 +98,7 @@ TROUBLES = {
         "the server cannot start the slot {slot} in its present state",
         "See its log; replview tries again",
     ),
-    # Only one session at a time can read a slot, and it is not ours.
+    # Only one session at a time can read a slot.
     "slot_in_use": (
         "another session is reading the slot {slot}",
         "Stop the other reader, or end it: SELECT pg_terminate_backend(active_pid) FROM "
@@ -110,13 +109,13 @@ TROUBLES = {
         "Remove it here (replview slot remove) and add it again; the changes in between are not "
         "to be had",
     ),
-    # It stands beyond what we confirmed.
+    # The slot's position is beyond the one that was confirmed from here.
     "slot_consumed": (
         "somebody else advanced the slot {slot} beyond what was stored here",
         "A slot has one reader: find the other one (a script with pg_logical_slot_get_changes, "
         "another replview) and stop it, or give it a slot of its own",
     ),
-    # It was invalidated: the WAL it needs is gone.
+    # The slot was invalidated: the WAL it needs is gone.
     "slot_lost": (
         "the slot {slot} is lost{why}: the server has removed WAL it needed",
         "Run SELECT pg_drop_replication_slot('{slot}'), remove it here and add it again; the "
@@ -126,17 +125,17 @@ TROUBLES = {
         "all of the server's {setting} are in use",
         "Drop what is unused, or ALTER SYSTEM SET {setting} = <more> and restart the server",
     ),
-    # What keeps a baseline from being read.
+    # The problems from here on keep a baseline from being read.
     "standby": (
         "the source is a standby, whose snapshots cannot be tied to a position of the WAL",
         "Add the primary as a source with a slot of its own, and take the baseline there",
     ),
-    # Its stream tells other columns and texts than the catalog would.
+    # Another plugin's stream has other columns and texts than a baseline would have.
     "other_plugin": (
         "the slot speaks {plugin}, and a baseline is read as pgoutput would send its rows",
         "Add a slot of pgoutput for this source",
     ),
-    # Its positions do not compare with those of the record.
+    # The source's positions do not compare with those of the record.
     "other_cluster": (
         "the source is another cluster, or on another timeline, than the slot's record is of",
         "Once the slot is received from it, a new record begins: ask again then",
@@ -147,15 +146,15 @@ TROUBLES = {
         _ASK_AGAIN,
     ),
     "no_such_table": ("there is no table {table} any more", "Name another"),
-    # None of its later changes would come.
+    # The slot would not receive later changes of the table.
     "not_published": ("{table} is not published to this slot (publications: {names})", "{remedy}"),
     "locked": (
         "{table} is locked by another session (ALTER TABLE, TRUNCATE, VACUUM FULL …)",
         f"{_ASK_AGAIN} when that has ended",
     ),
-    # The snapshot does not see its rows.
+    # The snapshot cannot see the table's rows.
     "moved": ("{table} was truncated, rewritten or repartitioned at this very moment", _ASK_AGAIN),
-    # Decoding needs no right to read, a baseline does.
+    # Logical decoding needs no SELECT privilege, a baseline does.
     "may_not_read": (
         "role {role} may receive the changes of {table}, but not read it",
         "GRANT USAGE ON SCHEMA {quoted_schema} TO {quoted_role}; "
@@ -166,7 +165,7 @@ TROUBLES = {
         "not know it",
         "ALTER ROLE {quoted_role} BYPASSRLS",
     ),
-    # Making a slot waits for whatever runs.
+    # Creating a slot waits for all transactions that are running.
     "waited": (
         "transactions that were open on the server (running, or prepared) did not end within "
         "{span}, and a consistent snapshot waits for them",
@@ -174,13 +173,13 @@ TROUBLES = {
         "pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start; "
         "SELECT gid, prepared FROM pg_prepared_xacts ORDER BY prepared",
     ),
-    # Changes are numbered by 32 bits within a transaction.
+    # Changes have 32-bit numbers within a transaction.
     "too_many_rows": (
         "the table has more than 2,147,483,647 rows, which one baseline cannot hold",
         "Take baselines of its partitions, or narrow the publication by a row filter",
     ),
 }
-#: Troubles that nothing but a person mends: tried again seldom.
+#: Problems that only a person can solve: a retry follows every 30 seconds.
 _LASTING = {
     "slot_lost",
     "slot_missing",
@@ -195,13 +194,14 @@ _LASTING = {
     "plugin_refused",
     "plugin_missing",
 }
-#: Ordinary interruptions: tried again at once, then with growing pauses.
+#: Ordinary interruptions: the first retry follows at once, the next after growing pauses.
 _PASSING = {"restarting", "cut_off", "slot_in_use", "starting_up", "other_server", "silent"}
 
 
 def trouble(code: str, **facts: object) -> SourceProblem:
-    """Return the problem of this code; ``facts`` (names, positions, versions; never a value of a
-    row) fill the places in its sentences.
+    """Return the problem of this code, with ``facts`` filled into its sentences.
+
+    Facts are names, positions and versions, never a value of a row.
     """
     cause, remedy = TROUBLES[code]
     return SourceProblem(code, cause.format(**facts), remedy.format(**facts))
@@ -241,13 +241,13 @@ def name_trouble(
 
 
 def where_it_failed(error: Exception) -> str:
-    """Where in our code, for the log. The error's own text may hold a value and is left out."""
+    """Return the traceback for the log, without the error's own text, which may quote a value."""
     where = "".join(traceback.format_tb(error.__traceback__)[-6:])
     return f"{type(error).__name__} in\n{where}"
 
 
 def pause_seconds(code: str, attempt: int) -> float:
-    """How many seconds to wait before attempt number ``attempt`` (from 1) after this problem."""
+    """Return the seconds to wait before attempt number ``attempt`` (from 1) after this problem."""
     if code in _LASTING:
         return 30.0
     if code in _PASSING:
@@ -278,7 +278,7 @@ def _by_sqlstate(error: psycopg.Error, slot: str, publications: list[str]) -> So
 
 
 def _of_output_plugin(error: psycopg.Error, text: str) -> str | None:
-    """What the slot's output plugin cannot do there: be loaded, or write what was asked for."""
+    """Return the code of an output plugin's problem: it cannot be loaded, or not write binary."""
     if "may not be used as an output plugin" in text:
         return "plugin_refused"
     if isinstance(error, errors.UndefinedFile):
@@ -297,15 +297,17 @@ def _prerequisite(text: str, slot: str) -> SourceProblem:
 
 
 def lost(slot: str, reason: str | None = None) -> SourceProblem:
+    """Return the problem of an invalidated slot, with PostgreSQL's reason if it gives one."""
     return trouble("slot_lost", slot=slot, why=f" ({reason})" if reason else "")
 
 
 def no_logical(wal_level: str) -> SourceProblem:
+    """Return the problem of a server whose ``wal_level`` is not logical."""
     return trouble("wal_level", level=f"{wal_level}, not logical")
 
 
 def unpublished(schema: str, table: str, publications: Sequence[str]) -> SourceProblem:
-    """A baseline's table is in none of the slot's publications."""
+    """Return the problem of a baseline's table that none of the slot's publications contains."""
     remedy = "Receive the slot with a publication"
     if publications:
         remedy = f"ALTER PUBLICATION {quoted(publications[0])} ADD TABLE {quoted(schema, table)}"
@@ -314,7 +316,7 @@ def unpublished(schema: str, table: str, publications: Sequence[str]) -> SourceP
 
 
 def refused(error: Exception, schema: str, table: str, role: str) -> SourceProblem | None:
-    """Errors of reading a baseline that mean something of their own there."""
+    """Return the problem behind an error that has its own meaning for a baseline, else None."""
     name = f"{schema}.{table}"
     if isinstance(error, errors.InsufficientPrivilege):
         code = "row_security" if "row-level security" in str(error) else "may_not_read"

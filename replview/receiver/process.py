@@ -1,8 +1,8 @@
-"""A receiver's process: its memory, and a thread that nothing keeps from being left.
+"""This module tunes the memory of a receiver's process, and runs the receiver in a thread.
 
-A host that does not answer, a store that is locked, a network that swallows packets: a thread that
-waits for one of them cannot be interrupted. Told to stop, it gets a few seconds; then it is left to
-itself, its lease is given back for it, and the raised epoch keeps it from writing.
+A thread that waits for a host that does not answer, a locked store or a network that drops packets
+cannot be interrupted. When told to stop, it gets a few seconds; after that it is abandoned, its
+lease is released on its behalf, and the raised epoch keeps it from writing.
 """
 
 import ctypes
@@ -22,15 +22,15 @@ from replview.store.write import lease as leases
 from replview.store.write.incarnations import log_event
 from replview.store.write.lease import Lease
 
-#: Objects made before the garbage collector looks at the youngest.
+#: Number of new objects after which Python's garbage collector runs.
 _COLLECT_AFTER = 200_000
 #: glibc's names for ``mallopt`` (malloc.h).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _TRIM_BYTES = 64 * 1024 * 1024
 _PAD_BYTES = 4 * 1024 * 1024
-#: A receiver at work has less than this.
+#: Resident memory from which giving memory back is worthwhile; a receiver at work has less.
 _MUCH_BYTES = 150_000_000
-#: Receivers of one process do this for each other, and no more often.
+#: Seconds between two attempts to give memory back, for all receivers of the process together.
 _GIVE_BACK_SECONDS = 10.0
 _given_back_at = 0.0
 #: Larger blocks (a value of many megabytes) still go back to the system when freed.
@@ -38,7 +38,7 @@ _MMAP_BYTES = 16 * 1024 * 1024
 
 
 def prepare_for_batches() -> None:
-    """Keep what a batch freed for the next, and do not look for cycles where there are none.
+    """Set Python's and glibc's memory management up for large batches.
 
     A batch makes some hundred thousand objects and frees them again, several times a second.
     Python's default would go through all objects after every 700 made; glibc's would give memory
@@ -49,16 +49,14 @@ def prepare_for_batches() -> None:
     gc.set_threshold(_COLLECT_AFTER, 20, 100)
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:  # musl has none
+        if mallopt is not None:  # musl does not have it
             mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
             mallopt(_M_TOP_PAD, _PAD_BYTES)
             mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
 def give_back_memory() -> None:
-    """Have the system take back what is not in use, where that is much: after a flood, and in a
-    quiet moment.
-    """
+    """Return unused memory to the operating system, if the process holds much of it."""
     global _given_back_at
     now = time.monotonic()
     if now - _given_back_at < _GIVE_BACK_SECONDS or resident_bytes() < _MUCH_BYTES:
@@ -71,7 +69,7 @@ def give_back_memory() -> None:
 
 
 def resident_bytes() -> int:
-    """What this process holds of the machine's memory; 0 where the system does not say."""
+    """Return the resident memory of this process; 0 where the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
@@ -81,15 +79,18 @@ def resident_bytes() -> int:
 
 log = logging.getLogger(__name__)
 
-#: How long a receiver has to end by itself once it was told to stop.
+#: Seconds that a receiver has to end by itself after it was told to stop.
 END_SECONDS = 3.5
-#: How long giving its lease back may take.
+#: Seconds that releasing its lease may take.
 RELEASE_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 
 
 def run_until_stopped(run: Callable[[], None], stop: threading.Event) -> bool:
-    """Run to the end, which ``stop`` asks for; False if that took too long. Raises what it does."""
+    """Call ``run`` in a thread; return False if it goes on too long after ``stop`` was set.
+
+    Raises what ``run`` raises.
+    """
     raised: list[BaseException] = []
 
     def guarded() -> None:
@@ -109,7 +110,7 @@ def run_until_stopped(run: Callable[[], None], stop: threading.Event) -> bool:
 
 
 def release_in_time(lease: Lease) -> None:
-    """Give the lease back, unless the store takes too long; then it runs out by itself."""
+    """Release the lease, unless the store takes too long; the lease then expires by itself."""
 
     def release() -> None:
         with suppress(psycopg.Error), connect_store("replview receiver") as store:
@@ -122,9 +123,7 @@ def release_in_time(lease: Lease) -> None:
 
 
 def let_go(store: psycopg.Connection[object], lease: Lease) -> None:
-    """Release a slot's lease for a receiver that does not end by itself, and say so in the slot's
-    log. Does nothing where the lease was lost already.
-    """
+    """Release a slot's lease, and log that the receiver stopped, unless the lease was lost."""
     with store.transaction():
         if leases.release(store, lease):
             log_event(store, lease.slot_id, "stopped", "Receiver stopped, as asked.")

@@ -1,7 +1,7 @@
-"""What cannot be stored stops its slot: kept with its message until somebody decides about it.
+"""A change that cannot be stored stops its slot, and is kept until somebody decides about it.
 
-Nothing is skipped by itself and nothing is tried over and over: the source keeps what was not
-confirmed, and the decision (try again, or leave the transaction out) is somebody's by name.
+Nothing is skipped automatically and nothing is retried forever: the source keeps what was not
+confirmed, and the decision (try again, or leave the transaction out) is recorded with a name.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from replview.store.write import lease as leases
 from replview.store.write.incarnations import SlotRow, log_event
 from replview.store.write.lease import Lease
 
-#: More of a message than this is not kept.
+#: A longer message is truncated to this size.
 _RAW_LIMIT_BYTES = 64 * 1024 * 1024
 _REMEDY = (
     "Mend the cause and try again, or leave the transaction out of the record: both on the slot's "
@@ -31,23 +31,23 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """One decision to leave something out that has not had its effect yet."""
+    """A decision to leave something out of the record that was not carried out yet."""
 
     quarantine_id: int
-    #: None: a message outside any transaction, known by its ``lsn``.
+    #: None for a message outside any transaction, which ``lsn`` identifies.
     xid: int | None
-    #: Where its commit or prepare is; None where the stream had not sent it.
+    #: Position of the commit or prepare; None where the stream had not sent it.
     final_lsn: int | None
     lsn: int | None
     by: str
 
     def context(self) -> dict[str, object]:
-        """What is noted of the decision in the ``context`` of the transaction that was left out."""
+        """Return the note of the decision for the ``context`` of the transaction left out."""
         return {"$skipped": {"quarantine": self.quarantine_id, "by": self.by}}
 
 
 class Skips:
-    """The decisions to leave something out that a session carries out; nearly always none."""
+    """The decisions to leave something out that a session must carry out; nearly always none."""
 
     def __init__(self, skips: Iterable[Skip] = ()) -> None:
         self._skips = list(skips)
@@ -56,9 +56,10 @@ class Skips:
         return bool(self._skips)
 
     def for_transaction(self, xid: int, final_lsn: int | None) -> Skip | None:
-        """Return the decision about this transaction, or None. The xid alone does not identify it,
-        since xids wrap around: the position of its commit or prepare must be the same, too, where
-        it is known.
+        """Return the decision about this transaction, or None.
+
+        The xid alone does not identify a transaction, since xids wrap around: where both positions
+        of its commit or prepare are known, they must be equal too.
         """
         for skip in self._skips:
             both_known = skip.final_lsn is not None and final_lsn is not None
@@ -73,18 +74,20 @@ class Skips:
 
 
 class Before:
-    """Cuts a stream off at a certain transaction, or at a certain message outside any."""
+    """The point in a stream where a session must stop: just before one transaction or message."""
 
     def __init__(self, xid: int | None, final_lsn: int | None, lsn: int | None = None) -> None:
-        """``xid`` and ``final_lsn`` (of its commit or prepare) identify a transaction; ``lsn`` a
-        message, where there is no ``xid``.
+        """Set the point before which to stop.
+
+        ``xid`` and ``final_lsn`` (the position of commit or prepare) identify a transaction.
+        Without an ``xid``, ``lsn`` identifies a message outside any transaction.
         """
         self._there = Skips([Skip(0, xid, final_lsn, lsn, "")])
-        #: It has begun: what follows is not for this session.
+        #: True once the transaction or message was received: the session must not store it.
         self.reached = False
 
     def cut(self, frames: list[bytes]) -> list[bytes]:
-        """Return the frames before it, and set ``reached`` when it is among them."""
+        """Return the frames before the point, and set ``reached`` if it is among them."""
         for index, frame in enumerate(frames):
             if self._is_there(frame):
                 self.reached = True
@@ -99,8 +102,9 @@ class Before:
 
 
 def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> TransactionFilter:
-    """Make the filter that drops the rows of these transactions before they are decoded, since they
-    may not be decodable.
+    """Return a filter that drops the rows of the transactions in ``skips``.
+
+    It works on frames, since the rows may not be decodable.
     """
 
     def wanted(xid: int, final_lsn: int | None) -> bool:
@@ -110,7 +114,7 @@ def left_out_of(skips: Skips, streaming: Streaming, encoding: str) -> Transactio
 
 
 def read_skips(store: psycopg.Connection[Any], slot_id: int) -> Skips:
-    """Read the decisions of a slot to leave something out that have not been carried out yet."""
+    """Return the slot's decisions to leave something out that were not carried out yet."""
     rows = store.execute(
         "SELECT id, xid, final_lsn::text, lsn::text, decided_by FROM quarantine "
         "WHERE slot_id = %s AND decision = 'skip' AND settled_at IS NULL",
@@ -123,8 +127,9 @@ def read_skips(store: psycopg.Connection[Any], slot_id: int) -> Skips:
 
 
 def settle(store: psycopg.Connection[Any], quarantine_ids: Iterable[int]) -> None:
-    """Note that decisions were carried out, by their identifiers. It runs inside the store
-    transaction that carries them out.
+    """Mark decisions, by their identifiers, as carried out.
+
+    Call it inside the store transaction that carries them out.
     """
     store.execute(
         "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = ANY(%s)",
@@ -138,7 +143,7 @@ def _position(text: str | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a slot waits for: a change that could not be stored, and what was decided about it."""
+    """A quarantined change that its slot waits for, and the decision about it."""
 
     id: int
     cause: str
@@ -149,15 +154,14 @@ class Waiting:
 
     @property
     def trouble(self) -> SourceProblem:
+        """Return the problem to show while the slot waits."""
         return SourceProblem("quarantined", self.cause, self.remedy)
 
 
 def quarantine(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, culprit: Culprit
 ) -> None:
-    """Keep what stopped the slot, with its raw message where that may be kept, and write a line
-    into the slot's log. Raises ``Fenced``.
-    """
+    """Store the culprit, with its raw message if that is allowed, and log it. Raises ``Fenced``."""
     where = f", at {LSN(culprit.lsn)}" if culprit.lsn else ""
     of = f" (transaction {culprit.xid}{where})" if culprit.xid is not None else where
     cause = f"{culprit.cause}{of}"
@@ -194,11 +198,10 @@ def quarantine(
 
 
 def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
-    """Return what the slot must wait for; also a decision to try again that was not carried out
-    yet. None: it may be received.
+    """Return the quarantined change that the slot must wait for; None if it may be received.
 
-    A decision to leave something out does not hold the slot up: it is carried out while receiving
-    (``read_skips``).
+    A decision to try again that was not carried out yet is returned too. A decision to leave
+    something out does not hold the slot up: it is carried out while receiving (``read_skips``).
     """
     row = store.execute(
         "SELECT id, cause, remedy, decision, decided_by FROM quarantine "
@@ -209,7 +212,7 @@ def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
 
 
 def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: Waiting) -> None:
-    """Carry out the decision to receive it once more, and write a line into the slot's log."""
+    """Carry out the decision to receive the change again, and write a line into the slot's log."""
     with store.transaction():
         store.execute(
             "UPDATE quarantine SET settled_at = clock_timestamp() WHERE id = %s", [found.id]
@@ -223,7 +226,7 @@ def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: Waiting) -> 
 
 
 def read_incarnation(store: psycopg.Connection[Any], slot: SlotRow) -> tuple[int, int]:
-    """The slot's present incarnation and its last commit_seq."""
+    """Return the slot's current incarnation and its last commit_seq."""
     row = store.execute(
         "SELECT i.id, i.commit_seq FROM slot s JOIN slot_incarnation i ON i.id = s.incarnation_id "
         "WHERE s.id = %s",

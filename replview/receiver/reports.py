@@ -1,4 +1,4 @@
-"""What a receiver says of itself: the slot's state for the pages, and lines in its log."""
+"""A receiver reports the slot's state for the pages, and writes lines into the slot's log."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from replview.store.write import lease as leases
 from replview.store.write.incarnations import Incarnation, SlotRow, log_event
 from replview.store.write.lease import Lease
 
-#: It is told so often, however many batches there are.
+#: Seconds between two reports of a receiver's facts, however many batches there are.
 _TELL_SECONDS = 1.0
 _STATM = Path("/proc/self/statm")
 
@@ -23,8 +23,9 @@ _STATM = Path("/proc/self/statm")
 def say_streaming(
     store: psycopg.Connection[Any], lease: Lease, incarnation: Incarnation, *, again: bool
 ) -> str:
-    """Note that the stream has begun, in the slot's row and its log. Returns the state that is
-    desired of the slot (``running``, ``stopped``, ``removing``). Raises ``Fenced``.
+    """Record that the stream has begun, in the slot's row and its log. Raises ``Fenced``.
+
+    Returns the state that is desired of the slot (``running``, ``stopped``, ``removing``).
     """
     desired = leases.beat(
         store,
@@ -59,8 +60,9 @@ def say_trouble(
     *,
     retry_seconds: float | None = None,
 ) -> str:
-    """Note in the slot's row what is wrong, and that it is tried again in ``retry_seconds``.
-    Returns the state that is desired of the slot. Raises ``Fenced``.
+    """Record in the slot's row what is wrong, and when the next attempt is. Raises ``Fenced``.
+
+    Returns the state that is desired of the slot. ``retry_seconds`` is None if no retry is planned.
     """
     remedy = trouble.remedy
     if trouble.field == "interface":
@@ -86,6 +88,7 @@ def say_trouble(
 def log_trouble(
     store: psycopg.Connection[Any], lease: Lease, kind: str, trouble: SourceProblem
 ) -> None:
+    """Write the cause of a problem into the slot's log."""
     cause = f"{trouble.cause[:1].upper()}{trouble.cause[1:]}."
     log_event(store, lease.slot_id, kind, cause, detail={"code": trouble.code})
 
@@ -101,7 +104,7 @@ def say_taken_over(store: psycopg.Connection[Any], lease: Lease) -> None:
 
 
 def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: float) -> None:
-    """Write into the slot's log that the store could not be reached, and nothing be written."""
+    """Write into the slot's log for how long the store could not be reached."""
     log_event(
         store,
         lease.slot_id,
@@ -113,7 +116,7 @@ def say_store_was_away(store: psycopg.Connection[Any], lease: Lease, seconds: fl
 
 
 def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, object]:
-    """Which slot, and where in its WAL the session began: never anything of what flows through."""
+    """Return the slot and the session's first position for log lines: no data that it receives."""
     return {
         "slot_id": slot.id,
         "slot": slot.name,
@@ -124,14 +127,14 @@ def facts_for_logs(slot: SlotRow, lease: Lease, began: LSN | None) -> dict[str, 
 
 
 class ReceiverFacts:
-    """What one receiver reports about itself in ``slot.receiver_facts``."""
+    """The figures that one receiver reports about itself in ``slot.receiver_facts``."""
 
     def __init__(self) -> None:
         self._batch: dict[str, float] = {}
         self._told_at = 0.0
 
     def stored(self, portion: Portion, seconds: float) -> None:
-        """Note how long a store transaction took; one without a change is not counted."""
+        """Record how long a store transaction took; one without changes does not count."""
         if portion.changes:
             self._batch = {
                 "batch_changes": portion.changes,
@@ -149,7 +152,7 @@ class ReceiverFacts:
 
 
 def _memory_bytes() -> int | None:
-    """What the process holds in memory; it may receive other slots too. None where unknown."""
+    """Return the resident memory of the process (maybe of several receivers); None if unknown."""
     try:
         pages = int(_STATM.read_text().split()[1])
     except (OSError, ValueError, IndexError):

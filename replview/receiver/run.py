@@ -1,8 +1,8 @@
-"""Receiving a slot: take the lease, run sessions until told to stop, name what goes wrong.
+"""Receive a slot: take its lease, run sessions until told to stop, and report problems.
 
-A session ends in one of four ways: we are told to stop; another receiver took the slot over; the
-store failed; the source failed. In the last two it starts anew from the stored checkpoint, after a
-pause during which the lease is kept.
+A session ends in one of four ways: the receiver is told to stop; another receiver took the slot
+over; the store failed; the source failed. In the last two cases a new session starts from the
+stored checkpoint, after a pause during which the lease is kept.
 """
 
 import logging
@@ -31,7 +31,7 @@ from replview.store.write.lease import Fenced, Lease
 
 log = logging.getLogger(__name__)
 
-#: The source's connection string with its password, looked up anew for each session.
+#: Returns the connection string of a source, with its password; called anew for each session.
 ConninfoReader = Callable[[int], str]
 
 
@@ -43,9 +43,9 @@ def receive(
     conninfo_of: ConninfoReader,
     listeners: Listeners | None = None,
 ) -> bool:
-    """Receive one slot until ``stop`` is set or somebody else takes it.
+    """Receive one slot until ``stop`` is set or another receiver takes it over.
 
-    Returns False at once if the slot is not wanted or another receiver holds its lease.
+    Returns False at once if the slot is not to be received or another receiver holds its lease.
     """
     process.prepare_for_batches()
     store = connect_store("replview receiver")
@@ -72,7 +72,7 @@ def receive(
 
 
 class Receiver:
-    """Receives one slot under one lease."""
+    """A receiver reads one slot under one lease."""
 
     def __init__(
         self,
@@ -87,23 +87,21 @@ class Receiver:
         self._stop = stop
         self._conninfo_of = conninfo_of
         self._listeners = listeners
-        #: Which slot it is and how far it is, for logs in JSON.
+        #: Adds the slot, its epoch and position to log records, for logs in JSON.
         self._log = logging.LoggerAdapter(log, {"slot_id": lease.slot_id, "epoch": lease.epoch})
         self._attempt = 0
-        #: Sessions in a row that were given up because the server did not answer.
+        #: Number of sessions in a row that were given up because the server did not answer.
         self._silences = 0
         self._last_code = ""
-        #: The message that the last session could not decode, and where it was.
+        #: Position and bytes of the message that the last session could not decode.
         self._undecoded: tuple[int | None, bytes] | None = None
-        #: The next session reads up to here only.
+        #: Point at which the next session stops; None: it has no end.
         self._before: Before | None = None
-        #: The lease was given back.
+        #: True once the lease is released.
         self.let_go = False
 
     def run(self) -> None:
-        """Run sessions one after another until ``stop`` is set or the lease is lost; then close the
-        connection to the store.
-        """
+        """Run sessions until ``stop`` is set or the lease is lost; then disconnect the store."""
         try:
             self._run()
         finally:
@@ -139,7 +137,7 @@ class Receiver:
             self._pause(trouble)
 
     def _await_decision(self, found: Waiting) -> None:
-        """Something cannot be stored: hold the slot still until somebody decides about it."""
+        """Hold the slot until somebody decides about the change that could not be stored."""
         self._obey(reports.say_trouble(self._store, self._lease, "failed", found.trouble))
         self._listeners.slot_changed(self._lease.slot_id)
         while not self._stop.wait(settings.HEARTBEAT_SECONDS):
@@ -149,8 +147,10 @@ class Receiver:
                 return
 
     def _stream(self, slot: SlotRow, before: Before | None) -> SourceProblem | None:
-        """Until told to stop, up to a transaction, or to what ended it. Every connection to the
-        source is closed then: a stream that nobody reads would keep the slot from everybody else.
+        """Run one session until its end; return the problem that ended it, if any.
+
+        Every connection to the source is closed afterwards: an idle session would keep the slot
+        from other readers.
         """
         conninfo = ""
         opened: OpenSession | None = None
@@ -193,11 +193,11 @@ class Receiver:
         self._listeners.slot_changed(slot.id)
 
     def _quarantine(self, slot: SlotRow, culprit: Culprit) -> None:
-        """Keep apart what cannot be stored; the next session stops just before it."""
+        """Quarantine what cannot be stored, and let the next session stop just before it."""
         quarantine(self._store, self._lease, slot, culprit)
         known = culprit.xid is not None or culprit.tag == "M"
         if known and slot.plugin == "pgoutput":
-            # What stood before it in the same batch is still to be stored.
+            # Changes before it in the same batch are still to be stored.
             self._before = Before(culprit.xid, culprit.final_lsn, culprit.lsn)
 
     def _trouble(self, error: Exception, slot: SlotRow, conninfo: str) -> SourceProblem:
@@ -210,7 +210,10 @@ class Receiver:
         return trouble
 
     def _culprit(self, error: Exception) -> Culprit | None:
-        """What cannot be stored; a message that does not decode is asked for once more before."""
+        """Return what cannot be stored, or None if the error means something else.
+
+        A message that cannot be decoded counts only once it was received a second time.
+        """
         if isinstance(error, Unstorable):
             return error.culprit
         if not isinstance(error, ProtocolError) or error.frame is None:
@@ -242,13 +245,13 @@ class Receiver:
             self._stop.set()
 
     def _recover_store(self, error: Exception) -> bool:
-        """After a failure of the store: connect to it again. False when told to stop meanwhile."""
+        """Connect to the store again after it failed; return False if told to stop meanwhile."""
         cause = error.__cause__ or error
         self._log.warning(
             "slot %s: the store failed (%s)", self._lease.slot_id, type(cause).__name__
         )
         self._store.close()
-        # Longer each time until something was stored: connecting may work where writing does not.
+        # The pause grows until something was stored: connecting may work where writing does not.
         self._attempt += 1
         pause = pause_seconds("restarting", self._attempt)
         lost_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a session must ask of the source's catalog, because no stream tells it."""
+"""A session asks the source's catalog for facts that the stream does not contain."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,31 +32,29 @@ from replview.catalog.tables import PRIMARY_KEY, NamedTable, read_named_table
 from replview.receiver.connecting import given_up_after
 
 Answer = TypeVar("Answer")
-#: Of built-in types with their modifiers, whose names are asked for once.
+#: Number of built-in types (with modifiers) whose names are cached.
 _MOST_TYPES = 10_000
-#: A source that takes longer for one question has frozen.
+#: Seconds after which a query to the source's catalog is cancelled.
 _ANSWER_SECONDS = 20.0
-#: The same of its position, for which a batch waits: tried twice and connected anew in between, it
-#: takes less than the time after which a lease is lost.
+#: Seconds for the query of the server's position, which a batch waits for: two attempts with a new
+#: connection in between take less than the time after which a lease expires.
 _POSITION_SECONDS = 1.5
 _POSITION_CONNECT_SECONDS = 2
 
 
 class SourceCatalog:
-    """An ordinary connection to the source, opened when first asked, for what no stream tells."""
+    """An ordinary connection to the source's catalog, opened at the first query."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = libpq.make_conninfo(conninfo, **given_up_after(conninfo))
         self._connection: psycopg.Connection[Any] | None = None
-        #: Names of types that stay what they are: most tables have no others.
+        #: Names of built-in types, which never change: most tables have no others.
         self._built_in: dict[tuple[int, int], str] = {}
 
     def connection(
         self, connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS
     ) -> psycopg.Connection[Any]:
-        """Return the connection; it is opened when first asked for, and again where it was lost.
-        Raises ``psycopg.Error``.
-        """
+        """Return the connection, opened anew if it was lost. Raises ``psycopg.Error``."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(
                 self._conninfo, connect_timeout_seconds=connect_timeout_seconds
@@ -64,8 +62,9 @@ class SourceCatalog:
         return self._connection
 
     def facts(self, slot_name: str) -> tuple[ServerFacts, SlotFacts | None]:
-        """Return what is known of the server, and of the slot of this name; None where there is no
-        such slot. Raises ``psycopg.Error``.
+        """Return the facts of the server, and of the slot. Raises ``psycopg.Error``.
+
+        The slot's facts are None if the server has no slot of this name.
         """
         connection = self.connection()
         with cut_after(_ANSWER_SECONDS, connection):
@@ -73,9 +72,10 @@ class SourceCatalog:
             return read_server_facts(connection), slots[0] if slots else None
 
     def primary_key(self, relation_oid: int, xid: int | None) -> Sequence[str] | None:
-        """The table's primary key now; None where the catalog cannot be asked. One that was made
-        later than its table, by a transaction that began after this one, is none: what it was here
-        nobody knows any more.
+        """Return the table's current primary key; None where the catalog cannot be queried.
+
+        It is empty if the key was added after the table was created, by a transaction that began
+        after ``xid``: which key the table had at ``xid`` is then unknown.
         """
         found = self._ask(lambda connection: PRIMARY_KEY.rows(connection, relation_oid))
         if found and xid is not None and found[0]["xid"] != found[0]["created"]:
@@ -84,7 +84,7 @@ class SourceCatalog:
         return None if found is None else [row["name"] for row in found]
 
     def columns_made(self, relation_oid: int, by: int | None) -> ColumnsMade | None:
-        """As ``catalog.stream_shape`` has it; None where the catalog cannot be asked."""
+        """Return how the table's columns were made; None where the catalog cannot be queried."""
         return self._ask(lambda connection: columns_made(connection, relation_oid, by))
 
     def altered_tables(
@@ -96,14 +96,14 @@ class SourceCatalog:
         return self._ask(lambda connection: altered_tables(connection, oids, marks))
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:
-        """The table of this name now. Raises ``psycopg.Error`` where nobody can say."""
+        """Return the table that has this name now. Raises ``psycopg.Error``."""
         try:
             return read_named_table(self.connection(), schema, table)
         except psycopg.OperationalError:
             return read_named_table(self.connection(), schema, table)
 
     def type_names(self, wanted: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
-        """Types as SQL writes them; empty where the catalog cannot be asked."""
+        """Return the names of types in SQL; empty where the catalog cannot be queried."""
         known = self._built_in
         if asked := [pair for pair in wanted if pair not in known]:
             found = self._ask(lambda connection: format_types(connection, asked)) or {}
@@ -115,13 +115,13 @@ class SourceCatalog:
         return {pair: known[pair] for pair in wanted if pair in known} | found
 
     def type_bases(self, oids: Sequence[int]) -> Mapping[int, dict[str, Any]]:
-        """What types that are not built in are over; empty where the catalog cannot be asked."""
+        """Return the base types of types that are not built in; empty where the query fails."""
         if all(oid < FIRST_MADE_OID for oid in oids):
             return {}
         return self._ask(lambda connection: type_bases(connection, oids)) or {}
 
     def published_tables(self, publications: Sequence[str]) -> int | None:
-        """How many tables these publish; None where the catalog cannot be asked."""
+        """Return how many tables are published; None where the catalog cannot be queried."""
 
         def count(connection: psycopg.Connection[Any]) -> int:
             found = [p for p in read_publications(connection) if p.name in publications]
@@ -130,7 +130,7 @@ class SourceCatalog:
         return self._ask(count)
 
     def position(self) -> LSN | None:
-        """How far the server's WAL goes; None where the catalog does not tell in about 5 s."""
+        """Return the server's current WAL position; None where it does not answer in about 5 s."""
         return self._ask(read_position, _POSITION_SECONDS, _POSITION_CONNECT_SECONDS)
 
     def _ask(
@@ -139,7 +139,10 @@ class SourceCatalog:
         seconds: float = _ANSWER_SECONDS,
         connect_timeout_seconds: int = CONNECT_TIMEOUT_SECONDS,
     ) -> Answer | None:
-        """Ask once more if the connection was lost: idle for long, it may have been for long."""
+        """Run a query, and once more if the connection was lost; None if that failed too.
+
+        The connection is idle for long stretches, so its loss shows only at the next query.
+        """
         for _ in range(2):
             with suppress(psycopg.Error):
                 connection = self.connection(connect_timeout_seconds)
@@ -150,23 +153,25 @@ class SourceCatalog:
         return None
 
     def user_types(self) -> dict[int, UserType]:
+        """Return the source's user-defined types by oid. Raises ``psycopg.Error``."""
         rows = read_user_types(self.connection())
         return {row.oid: UserType(row.kind, row.over_oid) for row in rows}
 
     def close(self) -> None:
+        """Close the connection, if it was opened."""
         if self._connection is not None:
             self._connection.close()
 
 
-#: Asks the catalog; raises ``psycopg.Error`` where it cannot be asked.
+#: Reads a table by schema and name; raises ``psycopg.Error`` where the catalog cannot be queried.
 TableReader = Callable[[str, str], NamedTable | None]
 
 
 class NamedTables:
-    """The tables of one session that are known by name alone, asked for once for each shape.
+    """The tables of a session whose plugin names them without oid, queried once for each shape.
 
-    A plugin that writes text tells of a table only its name, and of a type only how it is written.
-    The catalog may have gone on since; what it does not have any more stays unknown.
+    A plugin that writes text sends of a table only its name, and of a type only its name in SQL.
+    The catalog may have changed since; what it no longer has stays unknown.
     """
 
     def __init__(self, read: TableReader) -> None:
@@ -174,20 +179,20 @@ class NamedTables:
         self._tables: dict[tuple[str, str], NamedTable | None] = {}
 
     def columns_of(self, schema: str, table: str) -> Sequence[Column] | None:
-        """A table's columns now, as ``decoder.plugins.shapes.ColumnsOf`` wants them."""
+        """Return a table's current columns, in the form of ``decoder.plugins.shapes.ColumnsOf``."""
         self._tables[schema, table] = found = self._read(schema, table)
         if found is None:
             return None
         return [Column(c.name, c.type_oid, c.typmod, c.is_key, c.type_name) for c in found.columns]
 
     def learn(self, relation: Relation) -> None:
-        """Ask for the table of a shape that is new; the writer asks nothing."""
+        """Query the table of a new shape now, so that the writer need not query the source."""
         if relation.oid == 0:
             name = relation.namespace, relation.name
             self._tables[name] = self._read(*name)
 
     def oid_of(self, relation: Relation) -> int:
-        """The table's oid; for one that is gone a negative number, always the same for a name."""
+        """Return the table's oid; for a table that is gone, a negative hash of its name."""
         if relation.oid:
             return relation.oid
         found = self._tables.get((relation.namespace, relation.name))
@@ -197,7 +202,7 @@ class NamedTables:
         return -1 - int.from_bytes(hashlib.sha256(name).digest()[:4], "big")
 
     def column_of(self, relation: Relation, column: Column) -> Column:
-        """The column with its type's oid, where the catalog has one that reads alike."""
+        """Return the column with its type's oid, if the catalog has one of that name and type."""
         found = self._tables.get((relation.namespace, relation.name))
         if column.type_name is None or found is None:
             return column
@@ -210,6 +215,6 @@ class NamedTables:
         return column
 
     def primary_key(self, relation: Relation) -> Sequence[str]:
-        """The table's primary key now, in the order of its columns in the table."""
+        """Return the table's current primary key, in the order of the table's columns."""
         found = self._tables.get((relation.namespace, relation.name))
         return [] if found is None else [column.name for column in found.columns if column.is_key]

@@ -1,1 +1,1 @@
-"""A table's rows as of one position of the WAL, read and stored."""
+"""A baseline is the rows of a table as of one position of the WAL, read and stored."""

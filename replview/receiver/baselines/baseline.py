@@ -1,7 +1,7 @@
-"""Reading one baseline: a table's rows as of one position, stored in pieces, then made visible.
+"""Read one baseline: a table's rows as of one position, stored in pieces, then made visible.
 
-Memory holds a piece of rows at a time. What ends it before its end leaves nothing that counts: the
-hidden rows are discarded, and the table is read anew where it is asked for again.
+Memory holds one piece of rows at a time. If reading is interrupted, the hidden rows are discarded,
+and the table is read from the beginning when the baseline is requested again.
 """
 
 import re
@@ -24,15 +24,15 @@ from replview.receiver.sessions.pump import StoreFailed
 if TYPE_CHECKING:
     from replview.store.models import Baseline
 
-#: Rows and bytes of one piece, which is one store transaction.
+#: Rows and bytes of one piece, which is stored in one store transaction.
 _PIECE_ROWS = 5000
 _PIECE_BYTES = 4 * 1024 * 1024
-#: With a rate limit, pieces of about this many seconds.
+#: Seconds that a piece takes to read when the rate is limited.
 _PIECE_SECONDS = 0.5
 _MOST_ROWS = (1 << 31) - 1
 _TURN_SECONDS = 0.25
-# Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that we ask for, a byte
-# below 128 is that ASCII character.
+# Source: PostgreSQL documentation, COPY, "Text Format". In every encoding that is used here, a byte
+# below 128 is the same character as in ASCII.
 _ESCAPES = {
     b"b": b"\b",
     b"f": b"\f",
@@ -47,11 +47,13 @@ _NULL = b"\\N"
 
 
 class Stopped(Exception):
-    """This worker is told to stop: another reads the table anew."""
+    """This worker is told to stop: another one reads the table from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
+    """The result of a baseline: the number of rows, and its position in WAL and history."""
+
     rows: int
     lsn: LSN
     commit_seq: int
@@ -59,11 +61,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a baseline must know of its slot."""
+    """The facts of the slot that reading a baseline needs."""
 
     publications: list[str]
     column_rules: dict[str, dict[str, str]]
-    #: Of the incarnation whose record it goes into.
+    #: Cluster and timeline of the incarnation that the baseline belongs to.
     system_identifier: str
     timeline: int
 
@@ -112,13 +114,13 @@ def _read(
 
 
 def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, tick: Any) -> None:
-    """All rows, no faster than asked for."""
+    """Store all rows of the table, no faster than the rate limit."""
     columns = snapshot.relation.columns
     parser = RowParser(tuple(column.type_oid for column in columns), snapshot.encoding)
     pace = _Pace(tick, writer.rows_per_second)
 
     def piece_rows() -> int:
-        """Small pieces at a low rate, so that it is a rate and not a stutter."""
+        """Return the rows of the next piece: few at a low rate, so that rows come evenly."""
         rate = writer.rows_per_second
         return _PIECE_ROWS if rate is None else max(1, min(_PIECE_ROWS, int(rate * _PIECE_SECONDS)))
 
@@ -131,7 +133,7 @@ def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, ti
 
 
 class _Pace:
-    """Waits so that no more rows a second are read than was asked for."""
+    """A rate limit: it waits so that no more rows a second are read than requested."""
 
     def __init__(self, tick: Any, rate: int | None) -> None:
         self._tick = tick
@@ -140,7 +142,7 @@ class _Pace:
 
     def keep(self, rows: int, rate: int | None) -> None:
         """Wait until ``rows`` rows may have been read at this rate."""
-        if rate != self._rate:  # another from now on
+        if rate != self._rate:  # the rate was changed
             self._rate, self._from = rate, (time.monotonic(), rows)
         if rate is None:
             return
@@ -166,7 +168,7 @@ def _wanted(claim: "Baseline", store: psycopg.Connection[Any]) -> Wanted:
 
 
 def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -> SourceProblem:
-    """What went wrong, never with a value of the source."""
+    """Return the problem behind an error, without any value of the source."""
     role = ""
     if isinstance(error, psycopg.Error):
         role = str(psycopg.conninfo.conninfo_to_dict(conninfo).get("user") or "")
@@ -177,16 +179,19 @@ def _named(error: Exception, claim: "Baseline", wanted: Wanted, conninfo: str) -
 
 
 class RowParser:
-    """Rows of ``COPY … TO STDOUT`` in text format → the values a stream would have brought."""
+    """A parser of ``COPY … TO STDOUT`` in text format: it yields values as the stream has them."""
 
     def __init__(self, type_oids: tuple[int, ...], encoding: str) -> None:
-        """``encoding`` is Python's name of the session's."""
+        """Set the column types, and ``encoding``: Python's name of the session's encoding."""
         self._type_oids = type_oids
         self._encoding = encoding
         self._values = ValueDecoder(encoding)
 
     def parse(self, line: bytes) -> list[Value]:
-        """The values of one line, in column order. Raises ``ValueError`` if there are others."""
+        """Return a line's values in column order.
+
+        Raises ``ValueError`` if their number is wrong.
+        """
         if not self._type_oids:
             return []
         line = line[:-1]  # its line feed

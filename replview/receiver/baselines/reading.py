@@ -1,8 +1,9 @@
-"""A table's rows as of one position of the WAL, read on a walsender's session.
+"""Read a table's rows as of one position of the WAL, on a walsender's session.
 
-A temporary slot is made for its snapshot and dropped as soon as the transaction has it: the
-snapshot holds exactly what committed before the slot's consistent point. It is how PostgreSQL's own
-subscriptions copy a table (tablesync.c); on the same session, text comes out as in the stream.
+A temporary slot is created for its snapshot, and dropped as soon as the transaction uses that: the
+snapshot contains exactly what committed before the slot's consistent point. PostgreSQL's own
+subscriptions copy a table in the same way (tablesync.c). Since the session is a walsender's, text
+has the same form as in the stream.
 """
 
 import secrets
@@ -35,15 +36,15 @@ from replview.receiver.problems import no_logical, refused, trouble, unpublished
 from replview.receiver.sessions.simple_queries import SimpleQueries
 from replview.runtime.failpoints import Point, failpoint
 
-#: A source that takes longer for a question of its catalog has frozen.
+#: Seconds after which a query to the source's catalog is cancelled.
 _ANSWER_SECONDS = 60.0
-#: Making a slot waits, several times over, for the transactions that are open then to end; no
-#: longer than this in all. Meanwhile the slot holds WAL and the catalog's xmin.
+#: Seconds that creating the slot may take: it waits, several times, for open transactions to end.
+#: Meanwhile the slot holds back WAL and the catalog's xmin.
 WAIT_SECONDS = 300.0
-#: DDL that holds the table, or waits for it, is waited for no longer.
+#: Milliseconds to wait for the table's lock, behind DDL that holds it or waits for it.
 _LOCK_MS = 5000
 _TURN_SECONDS = 0.25
-#: Nothing the role's own settings could cut a long read off with, or leave rows out silently.
+#: Settings that override the role's own, which could end a long read or silently omit rows.
 _SETTINGS = (
     "SET statement_timeout = 0",
     "SET lock_timeout = 0",
@@ -51,30 +52,32 @@ _SETTINGS = (
     "SET row_security = off",
 )
 
-#: Called about four times a second while something is waited for; raises to end it.
+#: Called about four times a second during waits; it raises an exception to end the wait.
 Tick = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """A table's shape, and the position and query to read its rows with."""
+
     lsn: LSN
-    #: When it was taken, by the source's clock: microseconds since 2000-01-01 UTC.
+    #: When the snapshot was taken, by the source's clock: microseconds since 2000-01-01 UTC.
     taken_at_us: int
     relation: Relation
-    #: Primary key, names of types and what they are over, as ``TablePlans`` asks for them.
+    #: Primary key, names of types and their base types, as ``TablePlans`` needs them.
     primary_key: Sequence[str]
     type_names: dict[tuple[int, int], str]
     type_bases: dict[int, dict[str, Any]]
     columns_made: ColumnsMade
-    #: By the server's statistics; None: they do not tell.
+    #: Estimate of the server's statistics; None: there is none.
     estimated_rows: int | None
-    #: Python's name of the encoding that rows arrive in.
+    #: Python's name of the encoding of the rows.
     encoding: str
     query: bytes
 
 
 class SnapshotReader:
-    """One walsender session that reads one table."""
+    """A walsender session that reads one table."""
 
     def __init__(self, conninfo: str, tick: Tick) -> None:
         """Connect to the source as a walsender session. Raises ``psycopg.Error``."""
@@ -84,14 +87,15 @@ class SnapshotReader:
             libpq.make_conninfo(replication_conninfo(conninfo, client_encoding="UTF8"), **PROBES),
             autocommit=True,
             prepare_threshold=None,
-            # Only the simple protocol exists on such a connection.
+            # Such a connection has only the simple query protocol.
             cursor_factory=psycopg.ClientCursor,
         )
         self._queries = SimpleQueries(self.connection)
 
     def identify(self) -> tuple[str, int]:
-        """Return the system identifier and the timeline. Raises ``SourceProblem`` where no snapshot
-        can be taken, and ``psycopg.Error``.
+        """Return the system identifier and the timeline. Raises ``psycopg.Error``.
+
+        Raises ``SourceProblem`` where no snapshot can be taken.
         """
         with cut_after(_ANSWER_SECONDS, self.connection):
             row = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
@@ -141,7 +145,7 @@ class SnapshotReader:
     def rows(
         self, snapshot: Snapshot, max_rows: Callable[[], int], max_bytes: int
     ) -> Iterator[list[bytes]]:
-        """The table's rows, a piece at a time; nothing is read ahead of what is asked for.
+        """Yield the table's rows in pieces; nothing is read before the next piece is requested.
 
         Raises ``psycopg.Error``, and what ``tick`` raises.
         """
@@ -162,9 +166,7 @@ class SnapshotReader:
             yield piece
 
     def close(self) -> None:
-        """Close the connection. A read that has not ended is cancelled first, so that the server
-        stops at once.
-        """
+        """Close the connection, after cancelling a query that is still running on the server."""
         if self._queries.running:
             self._queries.cancel()
         self.connection.close()
@@ -176,7 +178,7 @@ class SnapshotReader:
             raise no_logical(server.wal_level)
 
     def _take_snapshot(self) -> LSN:
-        """A transaction that sees what committed before the position returned, and no more."""
+        """Begin a transaction that sees exactly what committed before the position it returns."""
         name = quoted(f"replview_baseline_{secrets.token_hex(6)}")
         option = "(SNAPSHOT 'use')"
         if self.connection.info.server_version < 150000:
@@ -185,14 +187,14 @@ class SnapshotReader:
         with cut_after(_ANSWER_SECONDS, self.connection):
             self.connection.execute("BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ")
         ((row,),) = self._run(create.encode(), WAIT_SECONDS)
-        # Gone at once: it would hold WAL for as long as the table is read.
+        # Drop the slot at once: it would retain WAL for as long as the table is read.
         with cut_after(_ANSWER_SECONDS, self.connection):
             self.connection.execute(f"DROP_REPLICATION_SLOT {name}".encode())
         assert row[1] is not None
         return LSN.parse(row[1].decode())
 
     def _run(self, query: bytes, seconds: float) -> list[list[tuple[bytes | None, ...]]]:
-        """Run one that may wait for others, ticking; cancelled when the time is over."""
+        """Run a query that may wait for other sessions, ticking; cancel it after ``seconds``."""
         deadline = time.monotonic() + seconds
         self._queries.send(query)
         while self._queries.running:
@@ -215,7 +217,7 @@ class SnapshotReader:
         return found
 
     def _lock(self, schema: str, table: str, shape: StreamShape) -> None:
-        """Against DDL until the rows are read; readers and writers go on."""
+        """Lock the table against DDL until the rows are read; reads and writes go on."""
         only = sql.SQL("" if shape.partitioned else "ONLY ")
         self.connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}".encode())
         try:
@@ -233,7 +235,7 @@ class SnapshotReader:
             raise known or error from None
 
     def _set_encoding(self) -> str:
-        """As the stream's session has it; Python's name of it."""
+        """Set the encoding that the stream's session has, and return Python's name of it."""
         server_encoding = self.connection.info.parameter_status("server_encoding")
         client, encoding = encodings_for(server_encoding)
         if client != "UTF8":
@@ -242,7 +244,7 @@ class SnapshotReader:
 
 
 def _relation(published: Published, shape: StreamShape) -> Relation:
-    """As the stream's Relation message would say it."""
+    """Return the table's shape as the stream's Relation message would describe it."""
     return Relation(
         oid=published.table.oid,
         namespace=published.table.schema,
@@ -253,10 +255,10 @@ def _relation(published: Published, shape: StreamShape) -> Relation:
 
 
 def _copy(published: Published, shape: StreamShape) -> sql.Composable:
-    """The rows that an INSERT would have been published of, column by column.
+    """Return the COPY query of exactly those rows and columns whose INSERT is published.
 
-    A row filter is the server's own writing of an expression it has checked and stored
-    (``pg_get_expr``), for which there is no other form; tablesync.c sends it back in the same way.
+    A row filter is the server's own text of an expression that it has checked and stored
+    (``pg_get_expr``), and has no other form; tablesync.c sends it back in the same way.
     """
     table = published.table
     filters = [published.filters[op] for op in "IUD" if op in published.filters]

@@ -1,7 +1,7 @@
-"""A baseline's rows into the store: hidden while they come, then in one step at their place.
+"""Store a baseline's rows: hidden while they arrive, then given their place in history at once.
 
-Each store transaction begins with an UPDATE of the baseline's row, which changes nothing where the
-baseline was cancelled, given back or taken over: then ``Lost``, and nothing of it is stored.
+Each store transaction begins with an UPDATE of the baseline's row, which changes nothing if the
+baseline was cancelled, given back or taken over: then ``Lost`` is raised and nothing is stored.
 """
 
 import time
@@ -35,7 +35,7 @@ _BEGIN = """
     UPDATE baseline SET lsn = %s, transaction_id = %s, estimated_rows = %s WHERE id = %s
 """
 _DONE = "UPDATE baseline SET state = 'done', finished_at = clock_timestamp() WHERE id = %s"
-#: The slot row's lock, under which places in history are given out.
+#: Takes the slot row's lock, under which commit_seq is assigned.
 _LOCK_SLOT = """
     UPDATE slot SET outside_writes = outside_writes + 1,
            transactions_stored = transactions_stored + 1,
@@ -48,20 +48,20 @@ _PLACE = (
     "UPDATE slot_incarnation SET commit_seq = commit_seq + 1, "
     "last_hour = greatest(last_hour, %s) WHERE id = %s RETURNING commit_seq"
 )
-#: Heartbeats between pieces.
+#: Seconds between two heartbeats.
 _BEAT_SECONDS = 1.0
 
 
 class Lost(Exception):
-    """The baseline is not ours any more: cancelled, given back, or its slot is being removed."""
+    """The worker has lost the baseline: it was cancelled, given back, or its slot removed."""
 
 
 class IncarnationEnded(Exception):
-    """The slot has begun a new incarnation: the rows have no place in it."""
+    """The slot has begun a new incarnation, in which the rows have no place."""
 
 
 class BaselineWriter:
-    """Writes what is read for one baseline, whose row is claimed until somebody takes it away."""
+    """A writer of one baseline's rows, while the baseline's row is claimed by this worker."""
 
     def __init__(self, store: psycopg.Connection[Any], claim: "Baseline") -> None:
         self._store = store
@@ -70,9 +70,9 @@ class BaselineWriter:
         self._snapshot: Snapshot | None = None
         self._plans: TablePlans | None = None
         self._last_beat = 0.0
-        #: How many are stored.
+        #: Number of rows stored.
         self.rows = 0
-        #: The rate asked for, which may change meanwhile; None: as fast as it goes.
+        #: Limit of rows a second, which may change meanwhile; None: no limit.
         self.rows_per_second = claim.rows_per_second
 
     def beat(self) -> None:
@@ -83,8 +83,9 @@ class BaselineWriter:
     def begin(
         self, snapshot: Snapshot, *, system_identifier: str, column_rules: dict[str, dict[str, str]]
     ) -> None:
-        """Store the table's shape and a hidden transaction for its rows. Raises ``Lost``,
-        ``IncarnationEnded``.
+        """Store the table's shape, and a hidden transaction that its rows will belong to.
+
+        Raises ``Lost``, ``IncarnationEnded``.
         """
         claim = self._claim
         assert claim.incarnation_id is not None
@@ -109,7 +110,7 @@ class BaselineWriter:
             plan, _ = self._plans.make(
                 self._store, snapshot.relation, lsn=snapshot.lsn, xid=None, in_force=False
             )
-            # The table is touched though it may be empty.
+            # The transaction concerns the table even if the table is empty.
             row.relations[plan.relation_id] = [0, 0, 0, 0]
             insert_rows(self._store, [row])
             self._store.execute(
@@ -118,7 +119,7 @@ class BaselineWriter:
         self._row, self._snapshot = row, snapshot
 
     def write(self, rows: Sequence[list[Value]], size_bytes: int) -> None:
-        """Store some more rows. Raises ``Lost``."""
+        """Store more rows. Raises ``Lost``."""
         assert self._row is not None
         assert self._snapshot is not None
         assert self._plans is not None
@@ -137,10 +138,11 @@ class BaselineWriter:
         self._row.size_bytes += size_bytes
 
     def finish(self) -> int:
-        """Give the rows their place in history; returns it. Raises ``Lost``, ``IncarnationEnded``.
+        """Give the rows their place in history, and return its commit_seq.
 
-        One store transaction, under the slot row's lock: a receiver that writes waits for it, or
-        it for the receiver, and the receiver then reads its place anew.
+        Raises ``Lost``, ``IncarnationEnded``. It is one store transaction under the slot row's
+        lock, so that either a receiver waits for it or it waits for the receiver; the receiver
+        reads its commit_seq again afterwards.
         """
         assert self._row is not None
         claim, row = self._claim, self._row
@@ -164,7 +166,7 @@ class BaselineWriter:
         return row.commit_seq
 
     def _fence(self, more: int = 0) -> None:
-        """Still ours? Locks the baseline's row until the store transaction ends."""
+        """Check that the baseline is still claimed, and lock its row. Raises ``Lost``."""
         found = self._store.execute(
             _FENCE,
             {"rows": self.rows + more, "id": self._claim.pk, "started_at": self._claim.started_at},
@@ -175,7 +177,7 @@ class BaselineWriter:
         self._last_beat = time.monotonic()
 
     def _lock_slot_for_shape(self) -> None:
-        """Shapes are stored under the slot row's lock; held shortly."""
+        """Lock the slot's row, under which shapes are stored. Raises ``IncarnationEnded``."""
         found = self._store.execute(
             "SELECT id FROM slot WHERE id = %s AND incarnation_id = %s AND desired <> 'removing' "
             "FOR NO KEY UPDATE",
@@ -201,7 +203,7 @@ class BaselineWriter:
 
 
 def _hidden_row(identifier: int, incarnation_id: int, snapshot: Snapshot) -> TransactionRow:
-    """The transaction that holds the rows: nothing shows it until it has a place in history."""
+    """Return the transaction that holds the rows; no page shows it before it has its commit_seq."""
     row = TransactionRow(
         id=identifier,
         incarnation_id=incarnation_id,

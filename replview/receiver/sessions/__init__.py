@@ -1,1 +1,1 @@
-"""Sessions with a source: a walsender's stream, or SQL functions polled."""
+"""A session reads a slot of a source: as a walsender's stream, or by polling SQL functions."""

@@ -1,4 +1,4 @@
-"""Opening a session: who the server is, whether the slot can be read, where to start."""
+"""Open a session: identify the server, check the slot, find the position to start from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,41 +23,41 @@ from replview.receiver.source_catalog import NamedTables, SourceCatalog
 from replview.store.write.incarnations import Incarnation, SlotRow
 from replview.store.write.lease import Lease
 
-#: One connection that gives the changes of one slot, without ever blocking for long. What it gives
-#: comes in portions: at the beginning of each, the server sends relations, types and unfinished
-#: streams anew. A walsender's session is a single one.
+#: One connection that returns the changes of one slot, without ever blocking for long. Changes come
+#: in portions: at the beginning of each, the server sends relations, types and open streams anew. A
+#: walsender's session is a single portion.
 Session = PollingSession | ReplicationSession
-#: Oldest server whose pgoutput this reads.
+#: Oldest server version whose pgoutput can be decoded.
 OLDEST_VERSION = 100000
-#: A source that takes longer to say who it is, or to start a stream, has frozen.
+#: Seconds after which a source that does not identify itself or start a stream is given up.
 _ANSWER_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class OpenSession:
-    """A started stream and what is needed to decode and store it."""
+    """A started stream, and what is needed to decode and store it."""
 
     session: Session
     options: StreamOptions
     incarnation: Incarnation
     system_identifier: str
-    #: Python's name of the encoding that text arrives in.
+    #: Python's name of the encoding of received text.
     encoding: str
     source: SourceCatalog
     plugin: str
     #: ``slot.options``.
     wanted: Mapping[str, object]
-    #: Tables of plugins that tell no oids.
+    #: Tables of plugins that do not send oids.
     tables: NamedTables
-    #: Nothing beyond it is stored.
+    #: The end of the server's WAL: nothing beyond it is stored.
     wal_end: WalEnd
-    #: What types that are not built in are made of; needed to read a binary stream.
+    #: User-defined types by oid, which decoding a binary stream needs.
     user_types: Mapping[int, UserType] = field(default_factory=dict)
-    #: Some transaction was stored: the next trouble is a new one.
+    #: True once a transaction was stored: the pauses after problems begin anew then.
     made_progress: bool = False
 
     def new_decoder(self) -> Decoder:
-        """Make the decoder for a stream, or a portion of it, that begins."""
+        """Return a new decoder for the stream, or for a portion of it."""
         return new_decoder(
             self.plugin,
             self.options,
@@ -68,6 +68,7 @@ class OpenSession:
         )
 
     def close(self) -> None:
+        """Close all connections to the source."""
         self.session.close()
         self.source.close()
 
@@ -75,14 +76,14 @@ class OpenSession:
 def open_session(
     store: psycopg.Connection[Any], lease: Lease, slot: SlotRow, conninfo: str
 ) -> OpenSession:
-    """Connect and stream from where the store ends. Raises ``psycopg.Error``, ``SourceProblem``."""
+    """Stream from the stored checkpoint. Raises ``psycopg.Error``, ``SourceProblem``."""
     catalog = SourceCatalog(conninfo)
     session: Session | None = None
     try:
         server, facts = catalog.facts(slot.name)
         _check(server, facts, slot)
         client_encoding, encoding = _encodings(server, slot)
-        # A temporary slot lives and dies with a walsender's session.
+        # A temporary slot exists as long as the walsender's session that created it.
         polled = slot.interface == "sql" and not slot.temporary
         session_class = PollingSession if polled else ReplicationSession
         session = session_class(conninfo, client_encoding=client_encoding)
@@ -117,13 +118,13 @@ def open_session(
 def _encodings(server: ServerFacts, slot: SlotRow) -> tuple[str, str]:
     client_encoding, encoding = encodings_for(server.encoding)
     if slot.plugin != "pgoutput":
-        # It writes in the database's encoding, whatever the session's is.
+        # The other plugins write in the database's encoding, whatever the session's is.
         encoding = codec_of(server.encoding)
     return client_encoding, encoding
 
 
 def _identify(session: Session, slot: SlotRow) -> SystemIdentity:
-    """A server that does not tell its identifier is taken for the one it was."""
+    """Return the server's identity; one that hides its identifier counts as the known server."""
     with cut_after(_ANSWER_SECONDS, session.connection):
         identity = session.identify()
     known = identity.system_identifier or slot.system_identifier or "unknown"
@@ -144,7 +145,7 @@ def _start(
     incarnation: Incarnation,
     options: StreamOptions,
 ) -> Mapping[int, UserType]:
-    """Have the server stream from where the store ends; the types that a binary stream needs."""
+    """Start the stream at the stored checkpoint; return the types that a binary stream needs."""
     binary = options.binary and slot.plugin == "pgoutput"
     user_types = catalog.user_types() if binary else {}
     arguments = plugin_arguments(slot.plugin, options, slot.options)
@@ -154,7 +155,7 @@ def _start(
 
 
 def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
-    """Name what would fail anyway, before the server says it in its own words."""
+    """Raise ``SourceProblem`` for what would fail anyway, with a clearer text than the server's."""
     if server.version < OLDEST_VERSION:
         raise SourceProblem(
             "unsupported",
@@ -184,10 +185,10 @@ def _check(server: ServerFacts, facts: SlotFacts | None, slot: SlotRow) -> None:
 
 
 def _free(catalog: SourceCatalog, slot: SlotRow, facts: SlotFacts | None) -> SlotFacts:
-    """The slot once nobody reads it: until then it may be moved, and look like another one."""
+    """Return the slot's facts once no session reads it: until then its position may change."""
     assert facts is not None
     if facts.active:
-        # It may have been our own last session, just closed.
+        # The reader may have been the receiver's previous session, which has just closed.
         _, facts = catalog.facts(slot.name)
     if facts is None or facts.active:
         raise trouble("slot_in_use", slot=slot.name)
@@ -201,7 +202,7 @@ def _note_source(
     identity: SystemIdentity,
     published_tables: int | None,
 ) -> None:
-    """Keep what the source is, and how many tables are published: an empty page says it looked."""
+    """Store the server's facts, and the number of published tables, for the pages."""
     store.execute(
         """
         UPDATE source SET server_version = %s, system_identifier = %s, timeline = %s,

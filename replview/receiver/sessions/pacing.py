@@ -1,9 +1,9 @@
-"""When to confirm, when to ask for a keepalive, when to poll: policy, without any I/O.
+"""This module decides when to confirm, request a keepalive, or poll; it does no I/O.
 
-Only what the store committed is ever confirmed; positions only move forward. An idle walsender says
-nothing as long as we speak, so silence alone tells nothing: it is asked. (TCP does not tell either
-where a proxy or a load balancer goes on acknowledging what nobody reads.) A peek costs the server
-decoding from ``restart_lsn`` on, whatever it gives.
+Only what the store committed is ever confirmed, and positions only move forward. An idle walsender
+sends nothing while it receives status updates, so its silence alone means nothing, and an answer is
+requested. (TCP does not help where a proxy or load balancer acknowledges what nobody reads.) A peek
+makes the server decode from ``restart_lsn`` on, however little it returns.
 """
 
 import time
@@ -16,41 +16,41 @@ from replview.receiver.sessions.slot_functions import WAL_PAGE_BYTES
 
 #: Confirm progress at most this often: each status update makes the server write its slot.
 PROGRESS_SECONDS = 0.1
-#: Tell the server that we live at least this often (wal_sender_timeout is 10 s).
+#: Send a status update at least this often (wal_sender_timeout is 10 s).
 ALIVE_SECONDS = 3.0
-#: What a server's WAL may have grown while its catalog cannot be asked.
+#: Bytes that a server's WAL may have grown while its catalog cannot be queried.
 _GROWN_BYTES = 1 << 30
-#: So long it is not asked again then: it would hold up every batch.
+#: Seconds until it is queried again in that case, since each attempt delays every batch.
 _ASK_AGAIN_SECONDS = 30.0
-#: After so long without a word the next status update asks for one.
+#: Seconds of silence after which the next status update requests an answer.
 ASK_SECONDS = 2.5
-#: A server that is busy with something very large may not answer for long, and would never come to
-#: its end if each session gave up as soon as the one before.
+#: Longest wait for an answer. A server that decodes something very large may be silent for long,
+#: and would never finish if every session gave up as soon as the one before.
 _LONGEST_ANSWER_SECONDS = 640.0
-#: After something new, look again this soon; then less and less often.
+#: Seconds to the next state query after something new; the pause grows to the longest.
 SHORTEST_SECONDS = 0.25
 LONGEST_SECONDS = 1.0
-#: A peek keeps the server busy no more than half of the time; a fifth, while it decodes open
-#: transactions each time anew. But nobody waits longer than this for a commit.
+#: Longest pause between peeks. A peek may take half of the server's time, or a fifth if it decodes
+#: open transactions again and again, but no commit waits longer than this.
 _PAUSE_SECONDS = 5.0
-#: While a streamed transaction is open, it is asked for (and stored) anew no more often than this,
-#: and a fifth of the time at most.
+#: Least seconds between two full peeks while a streamed transaction is open: each sends, and
+#: stores, that transaction again from its beginning. Full peeks may take a fifth of the time.
 FULL_SECONDS = 2.0
 FULL_PAUSES = 4.0
 _LONGEST_FULL_SECONDS = 60.0
-#: How long the last page of WAL is left alone where it may end within a record.
+#: Seconds for which the last page of WAL is not read if it may end within a record.
 _PAGE_SECONDS = 3.0
-#: Changes in one peek, at first and at most. The server keeps them in a temporary file.
+#: Limits of changes in one peek, first and largest. The server spools them to a temporary file.
 FIRST_CHANGES = 50_000
 MOST_CHANGES = 1_000_000
-#: The same of full peeks, whose limit cuts open transactions too.
+#: Limits for full peeks, where the limit also cuts open transactions.
 FIRST_STREAMED_CHANGES = 1_000_000
 MOST_STREAMED_CHANGES = 100_000_000
 
 
 @dataclass(slots=True)
 class Feedback:
-    """What was stored, what was reported to the server, and when."""
+    """The position that was stored, the position that was confirmed to the server, and when."""
 
     #: Everything that ends at or before this is in the store.
     stored_lsn: int
@@ -58,49 +58,49 @@ class Feedback:
     reported_at: float = 0.0
 
     def stored(self, lsn: int) -> None:
-        """Take note that the store has committed everything up to ``lsn``."""
+        """Record that the store has committed everything up to ``lsn``."""
         self.stored_lsn = max(self.stored_lsn, lsn)
 
     def is_due(self, now: float, *, reply_requested: bool) -> bool:
-        """Whether a status update is to be sent at ``now`` (seconds, monotonic)."""
+        """Return whether a status update must be sent at ``now`` (seconds, monotonic)."""
         since = now - self.reported_at
         progress = self.stored_lsn > self.confirmed_lsn and since >= PROGRESS_SECONDS
         return reply_requested or progress or since >= ALIVE_SECONDS
 
     def reported(self, now: float) -> None:
-        """Take note that a status update with ``stored_lsn`` was sent at ``now``."""
+        """Record that a status update with ``stored_lsn`` was sent at ``now``."""
         self.confirmed_lsn = self.stored_lsn
         self.reported_at = now
 
     def seconds_to_next(self, now: float) -> float:
-        """How many seconds there are until a status update is due, if nothing else happens."""
+        """Return the seconds until a status update is due, if nothing else happens."""
         limit = PROGRESS_SECONDS if self.stored_lsn > self.confirmed_lsn else ALIVE_SECONDS
         return max(0.0, self.reported_at + limit - now)
 
 
 def idle_position(keepalive_lsn: int, stored_lsn: int, *, pending: bool) -> int | None:
-    """Return the keepalive's position where it may be confirmed: nothing received is unstored, and
-    it is ahead of what is stored. So an idle slot retains no WAL. Else None.
+    """Return the keepalive's position if it may be confirmed, so that an idle slot retains no WAL.
 
-    ``pending``: something received is not stored yet, or a transaction is half received. An open
-    stream does not count: the server sends it whole again.
+    None if it may not: ``pending`` says that something received is not stored, or a transaction is
+    half received. An open stream does not count: the server sends it again from its beginning.
     """
     return keepalive_lsn if not pending and keepalive_lsn > stored_lsn else None
 
 
 @dataclass(slots=True)
 class WalEnd:
-    """How far the server's WAL goes. A position of the stream beyond it is false: once stored and
-    confirmed, nothing that comes would be taken for new.
+    """The end of the server's WAL, beyond which a position of the stream is false.
+
+    A false position, once stored and confirmed, would make all later changes look old.
     """
 
-    #: As the server last said.
+    #: Position that the server last reported.
     known_lsn: int
     ask: Callable[[], LSN | None]
     _asks_at: float = 0.0
 
     def check(self, lsn: int) -> None:
-        """Raise ``SourceProblem`` where a position that the stream told lies beyond it."""
+        """Raise ``SourceProblem`` if a position of the stream is beyond the end of WAL."""
         may_have = self.known_lsn + _GROWN_BYTES
         if lsn <= self.known_lsn or (lsn <= may_have and time.monotonic() < self._asks_at):
             return
@@ -115,20 +115,22 @@ class WalEnd:
 
 @dataclass(slots=True)
 class Silence:
-    """When the server was last heard of, and since when it owes an answer; monotonic seconds."""
+    """The time of the last sign of life, and of the first unanswered request; monotonic seconds."""
 
     heard_at: float
-    #: One who does not answer for so long is gone: the server itself waits no longer for us.
+    #: Seconds after which a server that does not answer is given up.
     answer_seconds: float
     _asked_at: float | None = None
 
     def heard(self, now: float) -> None:
+        """Record a sign of life of the server at ``now``."""
         self.heard_at = now
         self._asked_at = None
 
     def asks(self, now: float) -> bool:
-        """Whether the status update that is sent at ``now`` is to request an answer: after
-        ``ASK_SECONDS`` of silence.
+        """Return whether the status update at ``now`` must request an answer.
+
+        That is so after ``ASK_SECONDS`` of silence.
         """
         if now - self.heard_at < ASK_SECONDS:
             return False
@@ -137,26 +139,27 @@ class Silence:
         return True
 
     def is_over_long(self, now: float) -> bool:
-        """Whether an answer has not come for so long that the connection is to be given up."""
+        """Return whether the connection must be given up, since an answer is overdue."""
         return self._asked_at is not None and now - self._asked_at >= self.answer_seconds
 
 
 def patience_seconds(timeout_seconds: float, given_up: int) -> float:
-    """How long to wait for an answer where ``given_up`` sessions in a row were given up for the
-    server's silence: twice as long each time.
+    """Return how long to wait for an answer: twice as long after each session that was given up.
+
+    ``given_up`` is the number of sessions in a row that were given up for the server's silence.
     """
     return min(timeout_seconds * 2.0**given_up, _LONGEST_ANSWER_SECONDS)
 
 
 class Pacing:
-    """When one polling session asks the server again, and for how much."""
+    """The schedule of a polling session: when it queries the server, and for how many changes."""
 
     def __init__(self) -> None:
-        #: Light peeks, and full ones: how many changes to ask for. They grow while that is too
-        #: few: each peek of a backlog decodes anew.
+        #: Changes to ask for in light peeks and in full peeks. The numbers grow while they are too
+        #: small, since each peek of a backlog decodes from the beginning.
         self._most_light = FIRST_CHANGES
         self._most_full = FIRST_STREAMED_CHANGES
-        #: There was more than the last peek could take. As at the beginning, for all we know.
+        #: True when more waits than the last peek could return, and at the beginning.
         self._backlog = True
         self._light = True
         self._next_at = 0.0
@@ -169,19 +172,19 @@ class Pacing:
         self._page_ended_at = 0.0
 
     def seconds_to_next(self) -> float:
-        """How many seconds there are until the next state query is due."""
+        """Return the seconds until the next state query is due."""
         return max(0.0, self._next_at - time.monotonic())
 
     def is_light(self, open_streams: bool) -> bool:
-        """Whether the next peek leaves out what has not ended.
+        """Return whether the next peek must omit transactions that have not ended.
 
-        A light one is cut between transactions only, so a backlog is worked off with those: a
-        full one could be cut within the same large transaction every time.
+        A light peek is cut between transactions only, so a backlog is read by light peeks: a full
+        one might be cut within the same large transaction every time.
         """
         return self._backlog or (open_streams and time.monotonic() < self._full_at)
 
     def begin(self, *, light: bool) -> int:
-        """Take note that a peek begins, and return how many changes to ask for."""
+        """Record that a peek begins, and return how many changes to ask for."""
         self._began_at = time.monotonic()
         self._decoded_at = None
         self._light = light
@@ -189,13 +192,14 @@ class Pacing:
         return self._most_light if light else self._most_full
 
     def first_row(self) -> None:
-        """Note that the peek's first row came: everything is decoded, and only sent now."""
+        """Record that the peek's first row came: decoding is over, and the rest is transfer."""
         self._decoded_at = self._decoded_at or time.monotonic()
 
     def over(self, *, complete: bool, open_streams: bool) -> None:
-        """Take note that a peek was read to its end, and work out when the next one is due.
-        ``complete``: it was not cut off at its limit. ``open_streams``: it sent transactions that
-        have not ended.
+        """Record that a peek was read to its end, and schedule the next one.
+
+        ``complete`` says that the peek was not cut off at its limit, ``open_streams`` that it sent
+        transactions that have not ended.
         """
         now = time.monotonic()
         decoding = (self._decoded_at or now) - self._began_at
@@ -215,7 +219,7 @@ class Pacing:
             self._most_light = min(MOST_CHANGES, self._most_light * 2)
 
     def stored(self) -> None:
-        """Take note that everything read is stored: what a full peek costs is known only now."""
+        """Record that everything read is stored: the cost of a full peek includes storing it."""
         if self._full_began_at is not None:
             now = time.monotonic()
             cost = (now - self._full_began_at) * FULL_PAUSES
@@ -223,20 +227,20 @@ class Pacing:
             self._full_began_at = None
 
     def nothing_new(self) -> None:
-        """Note that the server is where it was: the next state query is due a little later."""
+        """Record that the server's position is unchanged, and schedule the next state query."""
         self._next_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(self._pause_seconds * 1.2, LONGEST_SECONDS)
 
     def later(self, seconds: float) -> None:
-        """Have the next state query wait for so many seconds."""
+        """Postpone the next state query by ``seconds``."""
         self._next_at = time.monotonic() + seconds
 
     def reach(self, position: LSN) -> LSN:
-        """Return the position up to which to peek, where the WAL is flushed up to ``position``.
+        """Return the position up to which to peek if the WAL is flushed up to ``position``.
 
-        A position at the end of a page most likely lies within a record, for whose rest the server
-        would wait, perhaps for long. So the last page is left for later; but not for ever, since a
-        commit may end there by chance.
+        A position at the end of a page most likely lies within a record, and the server would wait
+        for its rest, perhaps for long. So the last page is left for later; but not for ever, since
+        a commit may end there by chance.
         """
         now = time.monotonic()
         if position != self._page_end:

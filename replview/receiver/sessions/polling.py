@@ -1,12 +1,14 @@
-"""The SQL interface: a slot read through PostgreSQL's functions over an ordinary connection.
+"""Read a slot through PostgreSQL's SQL functions, over an ordinary connection.
 
-For servers and poolers that refuse replication connections. A *state query* says how far the WAL is
-and that the slot is still as we left it; if there is anything new, a *peek* gives it as one portion
-of frames, and once that is stored the slot is advanced. Peeking excludes nobody: that only one
-receiver stores is the epoch's work, and that nobody else moves the slot is looked for each time.
+This is for servers and poolers that refuse replication connections. A *state query* returns the WAL
+position and shows that nobody else moved the slot; if there is anything new, a *peek* returns one
+portion of frames, and once those are stored the slot is advanced. Peeking excludes no other
+session: the epoch ensures that only one receiver stores, and the state query detects that somebody
+else moved the slot.
 
 Each peek decodes from ``restart_lsn`` on and sends open streamed transactions from their beginning.
-So a long open one is asked for seldom: in between, a *light* peek leaves it out on the server.
+So a transaction that stays open for long is read seldom: in between, a *light* peek makes the
+server omit it.
 """
 
 import time
@@ -28,18 +30,19 @@ from replview.receiver.sessions.simple_queries import SimpleQueries
 from replview.receiver.sessions.slot_functions import ServerState, check_left_alone
 from replview.receiver.sessions.walsender import forked_at
 
-#: What the catalog must answer in; how long closing waits for a cancelled peek, and for an advance.
+#: Seconds to wait for a query of the catalog; and, in ``close``, for a cancelled peek and an
+#: advance.
 _ANSWER_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
-#: Another session may look into the slot for a moment: tried so often before it is in use.
+#: Another session may peek for a moment: this many attempts are made before the slot is in use.
 _BUSY_TRIES = 10
 _BUSY_SECONDS = 0.25
 _Rows = list[tuple[bytes | None, ...]]
 
 
 class PollingSession:
-    """One ordinary connection that peeks and advances, from connecting to closing."""
+    """An ordinary connection that peeks and advances one slot."""
 
-    #: As in ``ReplicationSession``; but rows of a query come whole, however large.
+    #: ``ReplicationSession`` has these attributes too; rows of a query are never read in pieces.
     in_stream: bool | None = None
     spooled: Sequence[Spooled] = ()
 
@@ -50,54 +53,55 @@ class PollingSession:
         )
         self._queries = SimpleQueries(self.connection)
         self._client_encoding = client_encoding
-        #: The server can notice that its client is gone.
+        #: True when the server can detect that its client is gone.
         self._on_linux = False
         self._timeline = 0
         self._slot = ""
         self._options: dict[str, str] = {}
         self._open_xids: Collection[int] = ()
         self._pacing = Pacing()
-        #: What runs: ``state``, ``peek`` or nothing.
+        #: Running query: ``state``, ``peek`` or empty.
         self._step = ""
-        #: The peek that runs told that the slot is still as we left it.
+        #: True when the slot's state in the running peek was checked.
         self._checked = False
-        #: How far the peek goes, how many changes it takes at most, and how many came.
+        #: End of the peek, its limit of changes, its rows so far, and attempts at a busy slot.
         self._upto = LSN(0)
         self._most = self._rows = self._busy_tries = 0
         self._light = False
-        #: Everything before it has been peeked; and what is still open, too.
+        #: Positions up to which transactions that ended, and all transactions, were read.
         self._peeked_lsn = LSN(0)
         self._fully_peeked_lsn = LSN(0)
         self._stored_lsn = 0
-        #: What the slot was last advanced to, and what the state query that runs advances it to.
+        #: Position that the slot was advanced to, and the one that the running query advances it
+        #: to.
         self._advanced_lsn = self._advancing_lsn = 0
         self._settled = True
-        #: The server's position as last heard.
+        #: Last known position of the server.
         self.server_lsn = LSN(0)
-        #: Everything before it that is for us has been read.
+        #: Position up to which everything for this slot was read.
         self.keepalive_lsn = LSN(0)
-        #: The server wants to hear from us at once.
+        #: True when the server wants an answer at once.
         self.reply_requested = False
-        #: Counts portions that are over; the frames of one ``read`` are of one portion.
+        #: Number of portions that are over; frames of one ``read`` belong to one portion.
         self.portions_read = 0
-        #: Of the open streamed transactions told to ``settled``: those that the source, asked apart
-        #: from the stream, says have aborted.
+        #: Open streamed transactions that a state query reports as aborted.
         self.aborted_xids: frozenset[int] = frozenset()
 
     @property
     def server_version(self) -> int:
-        """``server_version_num``, for instance 180004."""
+        """Return ``server_version_num``, for instance 180004."""
         return self.connection.info.server_version
 
     def identify(self) -> SystemIdentity:
-        """Return what IDENTIFY_SYSTEM would say, from the catalog. Some services keep the system
-        identifier secret: then it is empty.
+        """Return what IDENTIFY_SYSTEM would report, from the catalog.
+
+        The system identifier is empty on services that keep it secret.
         """
         server = functions.parse_state(self._ask(functions.state_query(""))[0][0])
         identifier = ""
         with suppress(errors.InsufficientPrivilege):
             asked = sql.SQL("SELECT system_identifier FROM pg_catalog.pg_control_system()")
-            # The function gives a signed number, IDENTIFY_SYSTEM an unsigned one.
+            # The function returns a signed number, IDENTIFY_SYSTEM an unsigned one.
             identifier = str(int(self._ask(asked)[0][0][0] or 0) % (1 << 64))
         version = self._ask(sql.SQL("SELECT pg_catalog.version()"))[0][0][0] or b""
         self._on_linux = b"linux" in version.lower()
@@ -105,9 +109,9 @@ class PollingSession:
         return SystemIdentity(identifier, server.timeline, server.position)
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
-        """Return the position at which the server's ``timeline`` forked off the earlier timeline
-        ``left``; None where that is not known. It reads the timeline's history file, which needs
-        the role pg_read_server_files.
+        """Return the position at which ``timeline`` forked off the earlier timeline ``left``.
+
+        None where that is unknown. Reading the history file needs the role pg_read_server_files.
         """
         name = sql.Literal(f"pg_wal/{timeline:08X}.history")
         try:
@@ -117,34 +121,34 @@ class PollingSession:
         return forked_at((rows[0][0] or b"").decode(errors="replace"), left)
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
-        """Peek at one record with the plugin's ``options``, so that what is wrong with the slot or
-        the options shows here. Raises ``SourceProblem``, ``psycopg.Error``.
+        """Peek at one record, to detect problems of the slot or the plugin's options early.
+
+        Raises ``SourceProblem``, ``psycopg.Error``.
         """
         self._slot, self._options = slot, dict(options)
         self._stored_lsn = lsn
         server = functions.parse_state(self._ask(functions.state_query(slot))[0][0])
         self._check(server)
-        # Decodes one record, from where it must begin anyway.
+        # This decodes a single record, at the position where decoding must begin anyway.
         begin = server.slot_lsn("restart_lsn")
         self._ask(functions.peek(slot, self._options, upto_lsn=begin, upto_changes=1))
         self.server_lsn = server.position
 
     def add_waker(self, descriptor: int) -> None:
-        """Have ``wait`` return when this descriptor becomes readable, too."""
+        """Make ``wait`` return when this descriptor becomes readable, too."""
         self._queries.watch(descriptor)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait until something can be read, or the next query is due, or a waker wakes us, or
-        ``timeout_seconds`` are over. Returns whether a waker woke us.
-        """
+        """Wait for data, the next query's time, a waker, or the timeout; return if a waker woke."""
         if not self._queries.running and self._settled:
             timeout_seconds = min(timeout_seconds, self._pacing.seconds_to_next())
         return self._queries.wait(timeout_seconds)
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """Return the frames that have arrived, and begin the next state query or peek when it is
-        due; never blocks. Raises ``SourceProblem`` where the slot is gone, was moved, or is read by
-        others for too long, and ``psycopg.Error``.
+        """Return the frames that have arrived, and start the next query if it is due; never block.
+
+        Raises ``psycopg.Error``, and ``SourceProblem`` where the slot is gone, was moved, or is
+        read by another session for too long.
         """
         try:
             rows = self._queries.read(max_frames, max_bytes)
@@ -172,15 +176,14 @@ class PollingSession:
         return frames
 
     def is_swollen(self) -> bool:
-        """Never: its connection does not hold what a peek gave."""
+        """Return False: the connection does not keep what a peek returned."""
         return False
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
-        """Take note that everything read so far is stored, so that the slot may be advanced and the
-        next peek begin.
+        """Record that everything read so far is stored; the slot may advance and a new peek begin.
 
-        ``stored_lsn``: up to where the store has everything. ``open_xids``: streamed transactions
-        whose end is still to come, whose outcome the next state query asks for.
+        ``stored_lsn`` is the position up to which the store has everything. ``open_xids`` are
+        streamed transactions that have not ended: the next state query asks for their outcome.
         """
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self._open_xids = open_xids
@@ -189,16 +192,12 @@ class PollingSession:
             self._pacing.stored()
 
     def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
-        """Take note that everything up to ``stored_lsn`` is stored: the next state query advances
-        the slot to it.
-        """
+        """Record that everything up to ``stored_lsn`` is stored; the next query advances to it."""
         self._stored_lsn = max(self._stored_lsn, stored_lsn)
         self.reply_requested = False
 
     def close(self) -> None:
-        """Cancel the query that runs, advance the slot to what is stored, and close the connection.
-        Raises nothing.
-        """
+        """Cancel the running query, advance the slot, and close the connection. Raises nothing."""
         try:
             if self._queries.running:
                 self.connection.cancel_safe(timeout=_CLOSE_SECONDS)
@@ -207,12 +206,12 @@ class PollingSession:
             if self._stored_lsn > self._advanced_lsn and self._slot:
                 self._ask(self._advance(), seconds=_CLOSE_SECONDS)
         except psycopg.Error:
-            pass  # the connection is gone, or the server slow: the next session advances it
+            pass  # the connection is gone or slow: the next session advances the slot
         finally:
             self.connection.close()
 
     def _go_on(self) -> None:
-        """What ran has ended: take it in, and begin what comes next if it is time."""
+        """Process the query that has ended, and start the next one if it is due."""
         ended, self._step = self._step, ""
         if ended == "state":
             server = functions.parse_state(self._queries.results[-1][0])
@@ -231,7 +230,7 @@ class PollingSession:
             self._ask_state()
 
     def _ask_state(self) -> None:
-        """The cheap question: is there anything new, and is the slot as we left it?"""
+        """Start the cheap state query, and advance the slot with it if more was stored."""
         asked: list[sql.Composable] = []
         if self._stored_lsn > self._advanced_lsn:
             self._advancing_lsn = self._stored_lsn
@@ -239,7 +238,7 @@ class PollingSession:
         self._send("state", [*asked, functions.state_query(self._slot, self._open_xids)])
 
     def _begin_peek(self, server: ServerState, light: bool) -> None:
-        """Everything up to where the server is, or as much of it as one portion takes."""
+        """Start a peek at everything up to the server's position, limited to one portion."""
         self._rows = 0
         self._checked = False
         self._light = light and "streaming" in self._options
@@ -265,8 +264,8 @@ class PollingSession:
         self.server_lsn = max(self.server_lsn, self._upto)
         if complete:
             self._peeked_lsn = max(self._peeked_lsn, self._upto)
-            # Beyond this the server would not send open transactions again before they grow: not
-            # to be confirmed before they were seen up to it.
+            # A position up to which open transactions were not read must not be confirmed: the
+            # server sends them again only once they grow.
             if self._fully_peeked_lsn == self._upto:
                 self.keepalive_lsn = self._upto
         self._pacing.over(complete=complete, open_streams=bool(self._open_xids))
@@ -275,7 +274,7 @@ class PollingSession:
         check_left_alone(server, self._slot, timeline=self._timeline, stored_lsn=self._stored_lsn)
 
     def _try_later(self) -> None:
-        """The slot is being read by another session, perhaps for a moment only."""
+        """Postpone the query, since another session reads the slot. Raises ``SourceProblem``."""
         self._step = ""
         self._busy_tries += 1
         if self._busy_tries > _BUSY_TRIES:
@@ -287,7 +286,7 @@ class PollingSession:
 
     def _send(self, step: str, statements: list[sql.Composable]) -> None:
         self._step = step
-        # The comment is for those who look into pg_stat_activity.
+        # The comment is for readers of pg_stat_activity.
         self._queries.send(f"/* replview: {step} */ ".encode() + functions.query_string(statements))
 
     def _ask(self, *statements: sql.Composable, seconds: float = _ANSWER_SECONDS) -> list[_Rows]:

@@ -1,7 +1,7 @@
-"""A session from beginning to end: frames → events → batches, and feedback to the server.
+"""Run a session from beginning to end: frames → events → batches, and feedback to the server.
 
-Batches adapt by themselves: while the writer is idle, whatever has arrived goes at once, so a lone
-transaction is stored within milliseconds; while it writes, the next batch grows up to its limits.
+Batches adapt to the load: while the writer is idle, whatever has arrived is passed on at once, so a
+lone transaction is stored within milliseconds; while it writes, the next batch grows to its limits.
 """
 
 import threading
@@ -31,40 +31,42 @@ from replview.store.write.incarnations import SlotRow, log_event
 from replview.store.write.lease import Lease
 from replview.store.write.shapes import StoredShape
 
-#: A batch grows no further than this. Up to three are held at once (read, waiting, written), and a
-#: row of many small values takes ten times its bytes as Python objects.
+#: Limits of a batch. Up to three are in memory at once (read, waiting, written), and a row of many
+#: small values takes ten times its bytes as Python objects.
 BATCH_FRAMES = 10_000
 BATCH_BYTES = 2 * 1024 * 1024
-#: Frames decoded at a time.
+#: Number of frames that are decoded at a time.
 READ_FRAMES = 2_000
-#: How long stopping waits for the store to take what it was handed.
+#: Seconds that stopping waits for the store to take the batches that were handed over.
 FINISH_SECONDS = 2.0
 
 
-#: Told after each store transaction: slot, incarnation, last commit_seq, whether an open one moved.
+#: Called after each store transaction with slot, incarnation, last commit_seq, and True if an open
+#: transaction changed.
 CommitListener = Callable[[int, int, int, bool], None]
-#: Told when the slot's state or log changed.
+#: Called when the slot's state or log changed.
 SlotListener = Callable[[int], None]
 
 
 @dataclass(slots=True)
 class Listeners:
-    """Functions that a receiver calls once something is stored; it knows nothing of Channels."""
+    """Functions that a receiver calls once something is stored.
+
+    They keep the receiver independent of Channels.
+    """
 
     committed: CommitListener = lambda slot_id, incarnation_id, commit_seq, open_changed: None
     slot_changed: SlotListener = lambda slot_id: None
-    #: A Relation message came: something that decides what is published may have changed.
+    #: Called after a Relation message: what is published may have changed.
     relation_came: SlotListener = lambda slot_id: None
 
 
 class StoreFailed(Exception):
-    """Our own store failed, not the source: a session starts anew from its checkpoint."""
+    """The store failed, not the source: a new session starts from the stored checkpoint."""
 
 
 class Pump:
-    """The loop of one session: it reads frames, decodes them, hands batches to the writing thread,
-    and confirms what that has stored.
-    """
+    """The loop of one session: read and decode frames, hand over batches, confirm stored ones."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Pump:
         self._skips = skips
         self._recorder = recorder
         self._portions_read = 0
-        #: What ended up to here came whole, though it may have told nothing.
+        #: Position up to which every transaction that ended was received, even an empty one.
         self._passed_lsn = 0
         self._begin_decoding()
         self._feedback = Feedback(stored_lsn=opened.incarnation.checkpoint_lsn)
@@ -93,9 +95,7 @@ class Pump:
         self._store_seconds: float = settings.STORE_GONE_SECONDS
 
     def _begin_decoding(self) -> None:
-        """Begin with a new decoder: from here on the server sends relations, types and open streams
-        anew.
-        """
+        """Start a new decoder, as the server sends relations, types and open streams anew."""
         opened = self._opened
         self._assembler = opened.new_decoder()
         self._left_out = None
@@ -104,9 +104,9 @@ class Pump:
         self._assembler.keeps_empty = self._left_out is not None
 
     def run(self) -> None:
-        """Read and hand over batches until ``stop`` is set, or until everything before the
-        transaction of ``before`` is with the writer. Raises what ended the session otherwise, as
-        ``record``.
+        """Read and hand over batches until ``stop`` is set or the point of ``before`` is reached.
+
+        Raises the same as ``record`` if something else ended the session.
         """
         self._session.add_waker(self._writing.waker)
         more = False
@@ -119,12 +119,13 @@ class Pump:
             self._confirm()
 
     def _is_there(self) -> bool:
-        """Whether all before the transaction that this session stops at is with the writer."""
+        """Return whether everything before the point of ``before`` was handed over."""
         return self._before is not None and self._before.reached and not self._batch.events
 
     def _is_due_anew(self) -> bool:
-        """Whether the session is to end so that another one begins with a small process: only where
-        nothing would come twice for it.
+        """Return whether the session must end so that the next one starts with less memory.
+
+        That is so only at a moment when the server would not have to send anything twice.
         """
         return (
             self._session.is_swollen()
@@ -133,8 +134,9 @@ class Pump:
         )
 
     def finish(self) -> None:
-        """Store what was handed over, confirm it to the server, and leave the stream to be closed.
-        Nothing is confirmed where the writer failed, or needs longer than ``FINISH_SECONDS``.
+        """Store what was handed over, and confirm it to the server.
+
+        Nothing is confirmed if the writer failed or needs longer than ``FINISH_SECONDS``.
         """
         if not self._writing.finish(FINISH_SECONDS) or self._writing.error:
             return
@@ -158,7 +160,7 @@ class Pump:
             self._stop.set()
 
     def _read(self) -> bool:
-        """Decode what has arrived, unless the batch is full; whether there may be more."""
+        """Decode what has arrived, unless the batch is full; return whether there may be more."""
         batch = self._batch
         if batch.frames >= BATCH_FRAMES or batch.size_bytes >= BATCH_BYTES:
             return False
@@ -197,7 +199,7 @@ class Pump:
         batch.size_bytes += sum(map(len, frames))
 
     def _portion_over(self) -> None:
-        """The server begins anew: the recorder learns which streams it will send again."""
+        """Start a new decoder, and tell the recorder which streams the server will send again."""
         self._portions_read = self._session.portions_read
         streams = self._assembler.open_streams
         self._passed_lsn = max(self._passed_lsn, self._assembler.passed_lsn)
@@ -207,7 +209,7 @@ class Pump:
         self._begin_decoding()
 
     def _hand_over(self) -> None:
-        """Give the writer the batch, or a heartbeat when there is nothing to write."""
+        """Hand the batch to the writer, or a heartbeat when there is nothing to write."""
         batch = self._batch
         full = batch.frames >= BATCH_FRAMES or batch.size_bytes >= BATCH_BYTES
         waiting = self._writing.waiting
@@ -218,7 +220,7 @@ class Pump:
         elif waiting or now - self._handed_over_at < self._heartbeat_seconds:
             return
         elif self._before is not None and self._before.reached:
-            return  # the server's position is beyond what was let go: it must not be confirmed
+            return  # the server's position is beyond what is stored: do not confirm it
         else:
             pending = self._assembler.in_transaction
             passed = max(self._session.keepalive_lsn, self._passed_lsn, self._assembler.passed_lsn)
@@ -238,7 +240,7 @@ class Pump:
 
 
 class SessionLog:
-    """Writes what a session stores into the slot's log, and tells the listeners."""
+    """A log of what a session stores: it writes into the slot's log and calls the listeners."""
 
     def __init__(
         self,
@@ -251,7 +253,7 @@ class SessionLog:
         self._slot_id = slot.id
         self._opened = opened
         self._listeners = listeners
-        #: A line was written, or a Relation message came, that nobody was told of yet.
+        #: True when a line was written, or a Relation message came, and no listener was called yet.
         self._changed = False
         self._relation_came = False
 
@@ -271,7 +273,7 @@ class SessionLog:
             )
 
     def shape(self, name: str, lsn: LSN, stored: StoredShape, commit_seq: int) -> None:
-        """Write into the slot's log that a table has another shape; its first is no news."""
+        """Write into the slot's log that a table has a new shape, unless it is the first one."""
         self._relation_came = True
         if stored.is_new and stored.number > 1:
             detail: dict[str, object] = {
@@ -305,7 +307,7 @@ def record(
     listeners: Listeners,
     before: Before | None = None,
 ) -> None:
-    """Store what a started stream sends, and confirm it, until ``stop`` is set or ``before`` comes.
+    """Store and confirm what a started stream sends, until ``stop`` is set or ``before`` comes.
 
     Raises ``Fenced`` when another receiver has taken the slot over, ``StoreFailed`` when the store
     does not take a batch, and the source's ``StreamEnded``, ``SourceProblem`` or ``psycopg.Error``.
@@ -331,7 +333,7 @@ def record(
         loop.run()
         loop.finish()
     finally:
-        # Told to stop, it had its time already.
+        # After a stop, ``Pump.finish`` has waited already.
         if not writing.finish(0.1 if stop.is_set() else FINISH_SECONDS):
             store.close()  # breaks a hanging write; its transaction rolls back
             writing.finish(1.0)

@@ -1,9 +1,9 @@
-"""Recording portions that each send open streamed transactions from their beginning.
+"""Record portions that each send open streamed transactions again from their beginning.
 
-The SQL interface's peeks do. What was received of such a transaction stays visible as it was until
-it has come anew as far as this portion has it; then the new row takes the former one's place, in
-one store transaction. Meanwhile the new row is ``receiving`` although streamed, which no other ever
-is: pages leave such rows out.
+The SQL interface's peeks do that. The rows of such a transaction stay visible as last received
+until it was received again as far as the new portion goes; then the new row replaces the former
+one, in one store transaction. Meanwhile the new row is in the state ``receiving`` although it is
+streamed, a combination that no other row has: pages omit such rows.
 """
 
 import time
@@ -24,30 +24,32 @@ from replview.receiver.storing.batching import Recorder
 from replview.receiver.storing.portions import Portion
 from replview.store.write.copy_rows import TransactionRow
 
-#: An aborted transaction is known again for so long: far shorter than it takes xids to wrap.
+#: Seconds for which an aborted transaction is remembered: far shorter than xids take to wrap
+#: around.
 _REMEMBERED_SECONDS = 3600.0
 _REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PeekEnded:
-    """A portion has been received whole; a receiver's event among the decoder's."""
+    """A portion was received whole: an event of the receiver among the decoder's events."""
 
-    #: Streamed transactions it left open.
+    #: Streamed transactions that are still open.
     open_streams: Collection[OpenTransaction]
-    #: Earlier ones that the source, asked apart from the stream, says have aborted.
+    #: Earlier streamed transactions that a state query reported as aborted.
     aborted_xids: Collection[int]
 
 
 class PeekRecorder(Recorder):
-    """A recorder that knows transactions again when they come anew, by their xid."""
+    """A recorder that recognizes, by its xid, a transaction that is sent again."""
 
     def __init__(self, **arguments: Any) -> None:
-        """Takes the arguments of ``Recorder``."""
+        """Take the arguments of ``Recorder``."""
         super().__init__(**arguments)
-        #: Those that are open and shown, as last received whole.
+        #: Open transactions that are visible, by xid, as last received whole.
         self._former: dict[int, OpenTransaction] = {}
-        #: When those aborted that may come once more, before the slot has gone beyond them.
+        #: Time of abort by xid, for transactions that may be sent again until the slot has passed
+        #: them.
         self._aborted_at: dict[int, float] = {}
 
     def _opened(self, portion: Portion, transaction: OpenTransaction, received_at_us: int) -> None:
@@ -81,7 +83,8 @@ class PeekRecorder(Recorder):
         if isinstance(event, PeekEnded):
             self._peek_ended(portion, event)
         elif isinstance(event, UnknownAborted):
-            # 18 tells the end of what it does not stream again, because it has aborted by now.
+            # PostgreSQL 18 also sends the abort of a transaction that it no longer streams because
+            # it aborted.
             former = self._former.get(event.xid)
             if former is not None and event.subxid == event.xid:
                 abort = TransactionAborted(former, event.abort_lsn, event.abort_time_us)
@@ -90,8 +93,10 @@ class PeekRecorder(Recorder):
             super()._rare(portion, event, received_at_us)
 
     def _end_for_nothing(self, portion: Portion, event: TransactionAborted) -> None:
-        """Of two receptions the longer one tells more: the server stops sending a transaction as
-        soon as it knows that it has aborted.
+        """Record that a transaction aborted, and keep the longer of its two receptions.
+
+        The server stops sending a transaction as soon as it notices the abort, so the later one may
+        be shorter.
         """
         xid = event.transaction.xid
         former = self._former.get(xid)
@@ -103,7 +108,7 @@ class PeekRecorder(Recorder):
         self._aborted_at[xid] = time.monotonic()
 
     def _replace(self, portion: Portion, transaction: OpenTransaction) -> None:
-        """What was shown of a transaction makes way for this reception of it."""
+        """Replace the visible rows of a transaction by the ones that were just received."""
         former = self._former.pop(transaction.xid, None)
         self.open_xids = tuple(self._former)
         if former is not None and former is not transaction:
@@ -116,7 +121,7 @@ class PeekRecorder(Recorder):
             if row.skipped or row.left_out is not None:
                 continue
             if not row.size_bytes:
-                # Nothing came though it is open: it is aborting at this moment.
+                # An open transaction without data is aborting at this moment.
                 portion.discard(row)
                 continue
             self._replace(portion, transaction)

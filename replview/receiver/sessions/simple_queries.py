@@ -1,7 +1,7 @@
-"""Query strings of the simple protocol on an ordinary connection, without ever blocking.
+"""Run query strings of the simple protocol on an ordinary connection, without blocking.
 
-The simple protocol is what every pooler passes on. Several statements in one string are one
-transaction, so ``SET LOCAL`` holds for them and for nobody after them.
+Every pooler passes the simple protocol on. Several statements in one string are one transaction, so
+``SET LOCAL`` applies to them and to no later one.
 
 Source: PostgreSQL documentation, "Asynchronous Command Processing"; "Multiple Statements in a
 Simple Query".
@@ -15,14 +15,14 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-#: Read this much of a COPY at most where nobody sets limits.
+#: Limit of rows or bytes where the caller sets none.
 _ALL = 1 << 62
-#: How long the server may take to end a cancelled string before we hang up.
+#: Seconds that the server may take to end a cancelled query before the connection is closed.
 _CANCEL_SECONDS = 2.0
 
 
 class SimpleQueries:
-    """Runs one query string at a time."""
+    """A runner of query strings, one at a time, on one connection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -34,37 +34,36 @@ class SimpleQueries:
         self._woken.register(self.socket, select.POLLIN)
         self._both = select.poll()
         self._both.register(self.socket, select.POLLIN | select.POLLOUT)
-        #: A string was sent and has not ended.
+        #: True while a query string runs.
         self.running = False
         self._copying = False
         self._error: psycopg.Error | None = None
-        #: The rows of the SELECTs of this string that have ended, a list for each.
+        #: Rows of the SELECTs in this string that have ended, one list for each.
         self.results: list[list[tuple[bytes | None, ...]]] = []
 
     def send(self, query: bytes) -> None:
-        """Begin a query string. Raises ``psycopg.OperationalError`` if the connection is lost."""
+        """Send a query string. Raises ``psycopg.OperationalError`` if the connection is lost."""
         self.results = []
         self._error = None
         self._copying = False
         self._pgconn.send_query(query)
         self.running = True
         while self._pgconn.flush():
-            # Not select(), which knows no descriptor beyond 1023.
+            # Not select(): it does not support descriptors above 1023.
             self._both.poll(1000)
             self._pgconn.consume_input()
 
     def read(self, max_rows: int = _ALL, max_bytes: int = _ALL) -> list[bytes]:
-        """Return the rows of a COPY that have arrived, ``max_rows`` or about ``max_bytes`` at most;
-        rows of SELECTs go into ``results``. Never blocks.
+        """Return rows of a COPY that have arrived, up to ``max_rows`` or about ``max_bytes``.
 
-        An error of the string is raised when the string has ended, and the connection can be used
-        again.
+        Rows of SELECTs go into ``results``. Never blocks. An error is raised when the string has
+        ended and the connection can be used again.
         """
         rows: list[bytes] = []
         size = 0
         get = self._pgconn.get_copy_data
         if not self.running:
-            self._pgconn.consume_input()  # raises if the server has hung up
+            self._pgconn.consume_input()  # raises if the server closed the connection
         while self.running and len(rows) < max_rows and size < max_bytes:
             if self._copying:
                 length, buffer = get(1)
@@ -85,16 +84,20 @@ class SimpleQueries:
         return rows
 
     def run(self, query: bytes, deadline: float) -> list[list[tuple[bytes | None, ...]]]:
-        """Run a query string to its end, and return the rows of its SELECTs: a list for each
-        SELECT, of tuples of the columns' text as bytes (None: NULL). Raises ``psycopg.Error`` as
-        the server gave it, and ``psycopg.OperationalError`` past ``deadline`` (seconds, monotonic).
+        """Run a query string to its end, and return the rows of its SELECTs, one list for each.
+
+        A row is a tuple of the columns' text as bytes (None: NULL). Raises ``psycopg.Error`` of the
+        server, and ``psycopg.OperationalError`` after ``deadline`` (seconds, monotonic).
         """
         self.send(query)
         self.finish(deadline)
         return self.results
 
     def finish(self, deadline: float) -> None:
-        """Wait until the string has ended, and discard what it copies. Raises as ``run``."""
+        """Wait until the string has ended, and discard the rows of a COPY.
+
+        Raises the same as ``run``.
+        """
         self.read(max_bytes=1 << 20)
         while self.running:
             left = deadline - time.monotonic()
@@ -104,8 +107,9 @@ class SimpleQueries:
             self.read(max_bytes=1 << 20)
 
     def cancel(self) -> None:
-        """Have the server cancel the string that runs, and wait for its end. Where it does not end
-        in time, the caller closes the connection.
+        """Cancel the running string, and wait for its end.
+
+        If it does not end in time, the caller must close the connection.
         """
         with suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
@@ -113,12 +117,13 @@ class SimpleQueries:
                 self.finish(time.monotonic() + _CANCEL_SECONDS)
 
     def watch(self, descriptor: int) -> None:
-        """Have ``wait`` return when this descriptor becomes readable, too."""
+        """Make ``wait`` return when this descriptor becomes readable, too."""
         self._woken.register(descriptor, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until something can be read, or a watched descriptor is readable, or the time is
-        over. Returns whether a watched descriptor is.
+        """Wait for data, for a watched descriptor, or for the timeout.
+
+        Returns whether a watched descriptor is readable.
         """
         ready = self._woken.poll(max(0.0, seconds) * 1000)
         return any(descriptor != self.socket for descriptor, _ in ready)

@@ -1,9 +1,9 @@
-"""Reading a slot through PostgreSQL's SQL functions: the query strings, and what they give.
+"""Build the queries that read a slot through PostgreSQL's SQL functions, and parse their results.
 
-A string is one transaction: nothing is set, opened or prepared beyond it, so that it works through
-a pooler that gives each transaction another server connection. The output settings are the very
-ones of a walsender session; ``search_path`` is left as it is there, for the text of a regclass
-depends on it, and what we call is named with its schema.
+A query string is one transaction: it sets, opens or prepares nothing beyond that, so it works
+through a pooler that assigns each transaction another server connection. The output settings are
+the same as in a walsender session. ``search_path`` keeps its value, as it does there, because the
+text of a regclass depends on it; so every function is called with its schema.
 
 Sources: PostgreSQL, logicalfuncs.c, slotfuncs.c; documentation, "Replication Management Functions".
 """
@@ -21,12 +21,12 @@ from decoder.scalars import LSN
 from replview.receiver.connecting import TEXT_SETTINGS
 from replview.receiver.problems import lost, trouble
 
-#: PostgreSQL's XLOG_BLCKSZ, as everybody builds it.
+#: PostgreSQL's XLOG_BLCKSZ in all common builds.
 WAL_PAGE_BYTES = 8192
-#: The header of a binary COPY before its first row: signature, flags, length of the extension.
+#: Header of a binary COPY before its first row: signature, flags, length of the extension.
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TRAILER = b"\xff\xff"
-#: Before a row's payload: column count, length and value of lsn, length of data.
+#: Bytes before a row's payload: column count, length and value of lsn, length of data.
 _ROW_HEAD_BYTES = 2 + 4 + 8 + 4
 _ROW_START = b"\x00\x02\x00\x00\x00\x08"
 _NO_CLOCK = bytes(8)
@@ -44,12 +44,14 @@ _TIMELINE = """
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    #: Up to here WAL is written safely (on a standby: replayed), and can be decoded.
+    """The state of the server and the slot, as a state query returns it."""
+
+    #: Position up to which WAL is flushed (on a standby: replayed) and can be decoded.
     position: LSN
     timeline: int
-    #: A row of pg_replication_slots by column; None: there is no such slot.
+    #: The slot's row of pg_replication_slots by column; None: there is no such slot.
     slot: Mapping[str, Any] | None
-    #: What became of the transactions asked for: committed, aborted, in progress; None: unknown.
+    #: Status of each xid in the query: committed, aborted, in progress; None: unknown.
     statuses: Mapping[int, str | None] = field(default_factory=dict)
 
     def slot_lsn(self, column: str) -> LSN:
@@ -59,10 +61,10 @@ class ServerState:
 
 
 def state_query(slot: str, xids: Collection[int] = ()) -> sql.Composable:
-    """SELECT for ``parse_state``.
+    """Return the SELECT whose row ``parse_state`` takes.
 
-    A transaction's full identifier is the one nearest to the present. That is not always an earlier
-    one: ``xmax`` follows the last that *completed*.
+    Of the full transaction ids with these 32 bits, the one nearest to the present is meant. It is
+    not always an earlier one: ``xmax`` follows the last that *completed*.
     """
     status = sql.SQL(
         "{}, pg_catalog.txid_status(m + (({} - m + 2147483648) & 4294967295) - 2147483648)"
@@ -83,7 +85,7 @@ def state_query(slot: str, xids: Collection[int] = ()) -> sql.Composable:
 
 
 def parse_state(row: tuple[bytes | None, ...]) -> ServerState:
-    """Make a ``ServerState`` of the row that a ``state_query`` gave."""
+    """Return the row of a ``state_query`` as a ``ServerState``."""
     position, timeline, slot, statuses = row
     return ServerState(
         LSN(0) if position is None else LSN.parse(position.decode()),
@@ -94,8 +96,9 @@ def parse_state(row: tuple[bytes | None, ...]) -> ServerState:
 
 
 def advance(slot: str, lsn: int, timeline: int) -> sql.Composable:
-    """Return the SELECT that moves the slot forward to ``lsn``: never back, and not where the
-    server is on another timeline than ``timeline``.
+    """Return the SELECT that moves the slot forward to ``lsn``, never backward.
+
+    It does nothing if the server is on another timeline than ``timeline``.
     """
     return sql.SQL(
         """
@@ -114,11 +117,11 @@ def advance(slot: str, lsn: int, timeline: int) -> sql.Composable:
 def peek(
     slot: str, options: Mapping[str, str], *, upto_lsn: LSN | None, upto_changes: int | None
 ) -> sql.Composable:
-    """COPY of what waits in the slot, which stays where it is.
+    """Return the COPY of what waits in the slot; the slot does not move.
 
-    The binary function gives a plugin's text as well, in the server's encoding: the very bytes that
-    a walsender would send. The limit in changes is looked at by the server only where a transaction
-    (or a block of a streamed one) ends.
+    The binary function also returns a text plugin's output, in the server's encoding: exactly the
+    bytes that a walsender would send. The server checks the limit of changes only at the end of a
+    transaction, or of a block of a streamed one.
     """
     given = [text for pair in options.items() for text in pair]
     return sql.SQL(
@@ -133,15 +136,16 @@ def peek(
 
 
 def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> list[sql.Composable]:
-    """Return the SET LOCAL statements of a peek: values as text, no time limits, and a server that
-    notices when our connection has ended.
+    """Return the SET LOCAL statements of a peek: text format, no timeouts, client checks.
+
+    The checks let the server detect that its client is gone.
     """
     wanted = {
         **TEXT_SETTINGS,
         "client_encoding": client_encoding,
         "statement_timeout": "0",
         **({"transaction_timeout": "0"} if server_version >= 170000 else {}),
-        # Not every system lets it be set.
+        # Only some operating systems support it.
         **(
             {"client_connection_check_interval": "2s"}
             if on_linux and server_version >= 140000
@@ -155,7 +159,7 @@ def settings(server_version: int, client_encoding: str, *, on_linux: bool) -> li
 
 
 def query_string(statements: list[sql.Composable]) -> bytes:
-    """Join statements to one read-only transaction, whatever the role's defaults are."""
+    """Join statements into one read-only transaction, whatever the role's defaults are."""
     first: list[sql.Composable] = [
         sql.SQL("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
     ]
@@ -163,9 +167,9 @@ def query_string(statements: list[sql.Composable]) -> bytes:
 
 
 def frame_of(row: bytes) -> bytes | None:
-    """One CopyData of ``peek`` as the XLogData frame that a walsender would send; None: no row.
+    """Return a row of ``peek`` as the XLogData frame of a walsender; None if it is not a row.
 
-    Raises ``ProtocolError`` for anything that is not one row of our two columns.
+    Raises ``ProtocolError`` for anything that is not one row of the two columns.
     """
     if row.startswith(_COPY_HEADER):
         row = row[len(_COPY_HEADER) :]
@@ -179,10 +183,10 @@ def frame_of(row: bytes) -> bytes | None:
 
 
 def without_stream_aborts(frames: list[bytes]) -> list[bytes]:
-    """The frames of a peek that did not ask for streaming, as pgoutput should send them.
+    """Return the frames of a peek without streaming, without stream abort messages.
 
-    18 tells there, too, that a transaction aborted which it has not sent, and without the position
-    and time that go with it under ``streaming=parallel``. There is nothing to undo.
+    PostgreSQL 18 sends these for a transaction that it has not sent, too, and without the position
+    and time that ``streaming=parallel`` adds. There is nothing to undo.
     """
     return [frame for frame in frames if frame[TAG_AT] != _STREAM_ABORT]
 

@@ -1,7 +1,7 @@
-"""A walsender session: START_REPLICATION and the CopyData frames after it, without blocking.
+"""A walsender session runs START_REPLICATION and reads the CopyData frames, without blocking.
 
-psycopg has no replication API, so everything here uses its ``pq`` layer. Such a connection knows
-only the simple protocol, and only autocommit mode.
+psycopg has no replication API, so this module uses its ``pq`` layer. Such a connection supports
+only the simple query protocol, and only autocommit mode.
 
 Source: PostgreSQL documentation, "Streaming Replication Protocol"; "Logical Streaming Replication
 Protocol".
@@ -31,32 +31,33 @@ from replview.receiver.large_values import SWOLLEN_BYTES, Pieces, Spooled, read_
 from replview.receiver.problems import StreamEnded, trouble
 from replview.receiver.sessions.pacing import Silence
 
-#: After the socket woke us with nothing buffered, wait so that the server's small packets arrive
-#: together: a third of the CPU at one row a transaction, at no cost in throughput.
+#: Seconds to wait after the socket becomes readable, so that small packets arrive together: it
+#: saves a third of the CPU at one row a transaction, at no cost in throughput.
 _GATHER_SECONDS = 0.001
 _XLOGDATA = ord("w")
-#: How long closing waits until the server has read our last word.
+#: Seconds that closing waits until the server has read the last status update.
 _DRAIN_SECONDS = 1.0
-#: A message longer than this is read in pieces of it.
+#: A message longer than this is read in pieces of this size.
 _PIECE_BYTES: Final = 1024 * 1024
-#: PostgreSQL itself makes none of more than 1 GiB (MaxAllocSize); with what TLS adds.
+#: Limit of one message: PostgreSQL's own is 1 GiB (MaxAllocSize), and TLS adds some.
 MOST_MESSAGE_BYTES = 1100 * 1024 * 1024
-#: ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
+#: Place of ``tcpi_bytes_received`` in Linux's ``struct tcp_info``.
 _RECEIVED = slice(128, 136)
-#: libpq keeps the room that its largest message took until the connection is closed: so long after
-#: the last large one, and after the first, it is opened anew.
+#: Seconds after the last and after the first large message until the connection is opened anew:
+#: libpq keeps the buffer of its largest message until the connection is closed.
 SWOLLEN_SECONDS, _LONGEST_SWOLLEN_SECONDS = 5.0, 30.0
 
 
 @cache
 def _get_line_async() -> Any:
-    """libpq's ``PQgetlineAsync``: what psycopg does not have. It gives a message out in pieces,
-    where ``PQgetCopyData`` makes a copy of the whole.
+    """Return libpq's ``PQgetlineAsync``, which psycopg does not offer.
+
+    It returns a message in pieces, where ``PQgetCopyData`` copies the whole message.
     """
     if pq.__impl__ == "python":
         library = import_module("psycopg.pq._pq_ctypes").pq
     else:
-        # The very libpq that this module is linked with.
+        # Load exactly the libpq that psycopg is linked with.
         library = ctypes.CDLL(sys.modules[pq.PGconn.__module__].__file__)
     function = library.PQgetlineAsync
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
@@ -65,7 +66,7 @@ def _get_line_async() -> Any:
 
 
 class ReplicationSession:
-    """One replication connection, from connecting to closing."""
+    """A replication connection that streams one slot."""
 
     def __init__(self, conninfo: str, *, client_encoding: str = "UTF8") -> None:
         """Connect to the source as a walsender session. Raises ``psycopg.OperationalError``."""
@@ -81,44 +82,44 @@ class ReplicationSession:
         self._sending = select.poll()
         self._sending.register(self._socket, select.POLLIN | select.POLLOUT)
         self._streaming = False
-        #: The server's position as last heard, in keepalives or data.
+        #: Last known position of the server, from keepalives or data.
         self.server_lsn = LSN(0)
-        #: The same in keepalives alone: everything before it that is for us was sent before it.
+        #: Position of the last keepalive: everything for this slot up to it was sent before it.
         self.keepalive_lsn = LSN(0)
-        #: A keepalive asked for an answer.
+        #: True when a keepalive requested an answer.
         self.reply_requested = False
-        #: All of it is one portion that is never over: see ``opening.Session``.
+        #: The whole stream is one portion that is never over: see ``opening.Session``.
         self.portions_read = 0
         self.aborted_xids: frozenset[int] = frozenset()
-        #: What ended the stream, while the frames before it are handed out.
+        #: The error that ended the stream; it is raised once the frames before it were returned.
         self._ending: Exception | None = None
-        #: Whether the server is still there.
+        #: The server's signs of life.
         self.silence = Silence(time.monotonic(), settings.WALSENDER_TIMEOUT_SECONDS)
         self._prepare_for_large_messages()
 
     def _prepare_for_large_messages(self) -> None:
-        #: Whether what comes next stands inside a stream block; None: it is not of pgoutput.
+        #: True when the next frame is inside a stream block; None: the plugin is not pgoutput.
         self.in_stream: bool | None = False
-        #: Python's name of the encoding that text arrives in.
+        #: Python's name of the encoding of received text.
         self.encoding = "utf-8"
-        #: What is large of the frames last read.
+        #: Large values of the frames last read.
         self.spooled: list[Spooled] = []
         self._temporary = False
-        #: Of libpq's own structure, which psycopg's types do not name.
+        #: Address of libpq's own structure, which psycopg's types do not declare.
         self._address: int = getattr(self._pgconn, "pgconn_ptr")  # noqa: B009
         self._piece = (ctypes.c_char * _PIECE_BYTES)()
         self._view = memoryview(self._piece).cast("B")
-        #: The first piece of a large message is in there already.
+        #: True when the first piece of a large message is in the buffer.
         self._begun = False
-        #: When the first and the last large message came.
+        #: Monotonic times of the first and the last large message.
         self._swollen_at: tuple[float, float] | None = None
         self._tcp = socket.socket(fileno=os.dup(self._socket))
-        #: What had come before the message that is under way.
+        #: Bytes that the socket had received before the unfinished message.
         self._received: int | None = None
 
     @property
     def server_version(self) -> int:
-        """``server_version_num``, for instance 180004."""
+        """Return ``server_version_num``, for instance 180004."""
         return self.connection.info.server_version
 
     def identify(self) -> SystemIdentity:
@@ -128,19 +129,21 @@ class ReplicationSession:
         return SystemIdentity(_text(row[0]), int(row[1]), LSN.parse(_text(row[2])))
 
     def fork_point(self, timeline: int, left: int) -> LSN | None:
-        """Return the position at which the server's ``timeline`` forked off the earlier timeline
-        ``left``, from the timeline's history file. None where it did not fork off that one, or
-        where the server does not have the file.
+        """Return the position at which ``timeline`` forked off the earlier timeline ``left``.
+
+        It is read from the timeline's history file. None where the server does not have the file,
+        or where it does not mention ``left``.
         """
         try:
             row = self.connection.execute(f"TIMELINE_HISTORY {int(timeline)}".encode()).fetchone()
         except psycopg.Error:
-            return None  # the first timeline has no history; an archive may have swept it away
+            return None  # the first timeline has no history file, and others may have been removed
         return None if row is None else forked_at(_text(row[1]), left)
 
     def create_temporary_slot(self, name: str, *, two_phase: bool) -> LSN:
-        """Create a slot that the server drops when this connection closes, and return its
-        consistent point: it sends what commits after that. Raises ``psycopg.Error``.
+        """Create a slot that exists until this connection closes; return its consistent point.
+
+        The slot sends what commits after that point. Raises ``psycopg.Error``.
         """
         self._temporary = True
         if self.server_version >= 150000:
@@ -154,8 +157,9 @@ class ReplicationSession:
         return LSN.parse(_text(row[1]))
 
     def start(self, slot: str, lsn: LSN, options: Mapping[str, str]) -> None:
-        """Run START_REPLICATION from ``lsn`` on, with the plugin's ``options``. Raises
-        ``psycopg.Error`` with the server's SQLSTATE.
+        """Run START_REPLICATION from ``lsn`` on, with the plugin's ``options``.
+
+        Raises ``psycopg.Error`` with the server's SQLSTATE.
         """
         given = ", ".join(f"{quoted(n)} {literal(v)}" for n, v in options.items())
         query = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn} ({given})"
@@ -172,13 +176,11 @@ class ReplicationSession:
         self._streaming = True
 
     def add_waker(self, descriptor: int) -> None:
-        """Have ``wait`` return when this descriptor becomes readable, too."""
+        """Make ``wait`` return when this descriptor becomes readable, too."""
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait until something can be read, or a waker wakes us, or ``timeout_seconds`` are over.
-        Returns whether a waker woke us.
-        """
+        """Wait for data, a waker, or the timeout; return whether a waker woke."""
         ready = self._poll.poll(max(0.0, timeout_seconds) * 1000)
         woken = False
         for descriptor, _ in ready:
@@ -190,11 +192,10 @@ class ReplicationSession:
         return woken
 
     def read(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """Return the XLogData frames that have arrived, about ``max_frames`` or ``max_bytes`` of
-        them at most; never blocks. One with large values comes alone, with words in their places,
-        which ``spooled`` exchanges.
+        """Return XLogData frames that have arrived, up to ``max_frames`` or about ``max_bytes``.
 
-        Keepalives among them are not returned, but set ``server_lsn``, ``keepalive_lsn`` and
+        Never blocks. A frame with large values is returned alone, with a word for each value of
+        ``spooled``. Keepalives are not returned, but set ``server_lsn``, ``keepalive_lsn`` and
         ``reply_requested``. Raises ``StreamEnded``, ``SourceProblem`` or ``psycopg.Error`` when the
         server has ended the stream, or has not answered for too long.
         """
@@ -209,7 +210,7 @@ class ReplicationSession:
             if length < 0:
                 self._end_of_stream(frames)
                 break
-            # What was not whole before may be large.
+            # A message that was not complete before may be large.
             frame = bytes(buffer) if length else self._next_in_pieces(frames)
             if not frame:
                 break
@@ -231,11 +232,13 @@ class ReplicationSession:
         return frames
 
     def _next_in_pieces(self, frames: Sequence[bytes]) -> bytes:
-        """The next message, of which there may be too much to hold; empty: none is whole, or it is
-        large, and ``frames`` before it must be decoded first.
+        """Return the next message, which may be too large to hold; empty if it must wait.
+
+        It must wait while it is not complete, or if it is large and ``frames`` before it must be
+        decoded first.
         """
         if self.in_stream is None:
-            # A text, of which only its length tells where it ends.
+            # The text of another plugin has no structure, so it must be read whole.
             self._pgconn.consume_input()
             size, buffer = self._pgconn.get_copy_data(1)
             if size > 0:
@@ -266,14 +269,17 @@ class ReplicationSession:
         return frame
 
     def _take_piece(self) -> int:
-        """How many bytes of the next message are in ``_view`` now; 0: it is not whole yet; -1: the
-        stream has ended, which libpq takes note of: its result is next, as after ``get_copy_data``.
+        """Read a piece of the next message into ``_view``, and return its bytes.
+
+        0: the message is not complete; -1: the stream has ended, and its result is next in libpq,
+        as after ``get_copy_data``.
         """
         return int(_get_line_async()(self._address, self._piece, _PIECE_BYTES))
 
     def _check_unfinished(self, something_came: bool) -> None:
-        """Raise ``SourceProblem`` where more came of one message than any message has: libpq would
-        hold all of it.
+        """Raise ``SourceProblem`` if an unfinished message is longer than any message can be.
+
+        libpq would buffer all of it.
         """
         if something_came or sys.platform != "linux":
             self._received = None
@@ -281,7 +287,7 @@ class ReplicationSession:
         try:
             told = self._tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.stop)
         except OSError:
-            return  # a Unix socket: libpq's own limit is 2 GiB
+            return  # a Unix socket, where libpq's own limit of 2 GiB applies
         received = int.from_bytes(told[_RECEIVED], sys.byteorder)
         if self._received is None:
             self._received = received
@@ -289,8 +295,9 @@ class ReplicationSession:
             raise trouble("endless_message")
 
     def is_swollen(self) -> bool:
-        """Whether the connection is to be opened anew, to be rid of the room that a large message
-        took. A temporary slot would end with it.
+        """Return whether the connection must be opened anew to free a large message's buffer.
+
+        False for a temporary slot, which would end with the connection.
         """
         if self._swollen_at is None or self._temporary:
             return False
@@ -298,8 +305,9 @@ class ReplicationSession:
         return now - last > SWOLLEN_SECONDS or now - first > _LONGEST_SWOLLEN_SECONDS
 
     def settled(self, stored_lsn: int, open_xids: Collection[int]) -> None:
-        """Do nothing: a walsender sends on by itself, whether what it sent is stored or not. A
-        ``PollingSession`` advances the slot and peeks again.
+        """Do nothing: a walsender sends on, whether what it sent is stored or not.
+
+        A ``PollingSession`` advances the slot and peeks again.
         """
 
     def confirm(self, stored_lsn: int, *, clock_us: int) -> None:
@@ -308,7 +316,7 @@ class ReplicationSession:
         An unset position must never be filled from what was merely received.
         """
         if self._ending is not None:
-            return  # nobody listens; libpq would complain of that instead of what happened
+            return  # the stream has ended; an error of libpq would hide the cause
         lsn = LSN(stored_lsn)
         update = StandbyStatusUpdate(
             written=lsn,
@@ -322,8 +330,9 @@ class ReplicationSession:
         self.reply_requested = False
 
     def close(self) -> None:
-        """End the stream in the protocol's way, so that the server has read our last status update,
-        and close the connection. Raises nothing.
+        """End the stream so that the server reads the last status update, and close.
+
+        Raises nothing.
         """
         try:
             gone = self.silence.is_over_long(time.monotonic())
@@ -340,7 +349,7 @@ class ReplicationSession:
                     if length == 0:
                         self._poll.poll(50)
         except psycopg.Error:
-            pass  # the connection is gone already: nothing to end
+            pass  # the connection is gone already
         finally:
             self._tcp.close()
             self.connection.close()
@@ -355,7 +364,7 @@ class ReplicationSession:
             self.reply_requested = self.reply_requested or message.reply_requested
 
     def _end_of_stream(self, frames: Sequence[bytes]) -> None:
-        """Raise what ended the stream, told once by libpq; after frames, at the next ``read``."""
+        """Raise what ended the stream, or store it for the next ``read`` if frames come first."""
         result = self._pgconn.get_result()
         self._streaming = False
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
@@ -373,8 +382,9 @@ class ReplicationSession:
 
 
 def forked_at(history: str, left: int) -> LSN | None:
-    """Return the position at which timeline ``left`` was left, from the text of a history file;
-    None where the file does not name it. Source: timeline.c, ``readTimeLineHistory()``.
+    """Return the position at which timeline ``left`` ended, from the text of a history file.
+
+    None where the file does not mention it. Source: timeline.c, ``readTimeLineHistory()``.
     """
     for line in history.splitlines():
         fields = line.split()
@@ -384,7 +394,7 @@ def forked_at(history: str, left: int) -> LSN | None:
 
 
 def _text(value: str | bytes) -> str:
-    """A value of the session; under SQL_ASCII psycopg gives the bytes."""
+    """Return a value of the session as text; under SQL_ASCII psycopg returns bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 

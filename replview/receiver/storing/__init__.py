@@ -1,1 +1,1 @@
-"""Events → one store transaction: the write path of a session."""
+"""The write path of a session turns events into store transactions."""

@@ -1,8 +1,8 @@
-"""Events → what one store transaction writes: rows opened, grown and ended, changes, positions.
+"""Turn events into portions: the rows, changes and positions that one store transaction writes.
 
-Pure but for what it asks the store: identifiers, and seldom whether a prepare is there. What the
-checkpoint covers already is marked skipped here, so that a server that sends something twice (16
-after a restart) changes nothing.
+This is pure code except for queries of the store: identifiers, and rarely whether a prepared
+transaction is stored. What the checkpoint already covers is marked as skipped here, so that a
+server that sends something twice (16 after a restart) changes nothing.
 """
 
 from collections import deque
@@ -37,12 +37,12 @@ from replview.receiver.storing.portions import (
 )
 from replview.store.write.copy_rows import TransactionRow
 
-#: A new xid so far below the last one is after a wraparound, not just an older transaction.
+#: A new xid this far below the last one comes after a wraparound: it is not just an older one.
 _HALF_OF_XIDS = 1 << 31
 
 
 class Recorder:
-    """Keeps the open transactions of one session and turns events into portions."""
+    """A recorder keeps the open transactions of one session, and turns events into portions."""
 
     def __init__(
         self,
@@ -55,7 +55,10 @@ class Recorder:
         skips: Skips | None = None,
         first_seen: Mapping[int, int] | None = None,
     ) -> None:
-        """``first_seen``: when transactions that come anew were first seen, by xid."""
+        """Begin with the stored checkpoint.
+
+        ``first_seen`` says when transactions that are sent again were first seen, by xid.
+        """
         self._incarnation_id = incarnation_id
         self.checkpoint_lsn = checkpoint_lsn
         self._next_id = next_id
@@ -64,13 +67,13 @@ class Recorder:
         self._skips = skips or Skips()
         self.first_seen: dict[int, int] = dict(first_seen or {})
         self._last_xid = 0
-        #: Streamed transactions whose end is waited for over several peeks (``received_anew``).
+        #: Streamed transactions that stay open over several peeks (``received_anew``).
         self.open_xids: tuple[int, ...] = ()
-        #: Transactions that the server sent though the store has them.
+        #: Number of transactions that the server sent although the store has them.
         self.sent_again = 0
 
     def digest(self, events: Iterable[Event], received_at_us: int) -> Portion:
-        """Sort the events of one batch into a portion: what one store transaction is to write."""
+        """Return the portion that a batch makes: what one store transaction must write."""
         portion = Portion(checkpoint_lsn=self.checkpoint_lsn)
         for event in events:
             kind = event.__class__
@@ -89,18 +92,18 @@ class Recorder:
         return portion
 
     def _opened(self, portion: Portion, transaction: OpenTransaction, received_at_us: int) -> None:
-        """Make the transaction's row; it reaches the store with its first change or its end."""
+        """Create the transaction's row; it reaches the store with its first change or its end."""
         streamed = transaction.kind == "streamed"
         # The checkpoint is where a stored commit or prepare *ended*.
         final_lsn = transaction.final_lsn
         known = final_lsn is not None and final_lsn < self.checkpoint_lsn
         if known and transaction.kind == "prepared":
-            # Prepared before the slot could send it, it comes whole just before its COMMIT
-            # PREPARED: its prepare lies before our first position, and yet nobody has it.
+            # A transaction prepared before the slot's first position is sent just before its COMMIT
+            # PREPARED: its prepare is before the checkpoint, and yet it may not be stored.
             known = self._is_stored(transaction)
         elif streamed:
-            # After a reconnect the server may stream once more what it prepared long since, and
-            # then sends no end of it but COMMIT or ROLLBACK PREPARED.
+            # After a reconnect the server may stream a transaction again that was prepared long
+            # ago; then it sends only its COMMIT PREPARED or ROLLBACK PREPARED.
             known = self._is_stored(transaction)
         xid = transaction.xid
         transaction.tag = row = TransactionRow(
@@ -114,7 +117,8 @@ class Recorder:
         )
         self.sent_again += known and not streamed
         if xid > self._last_xid:
-            # One far above came from before the wrap; it is late, and not the newest.
+            # An xid far above the last one is from before the wraparound: a late one, not the
+            # newest.
             if xid - self._last_xid < _HALF_OF_XIDS or not self._last_xid:
                 self._last_xid = xid
         elif self._last_xid - xid > _HALF_OF_XIDS:
@@ -141,7 +145,7 @@ class Recorder:
         self._touch(portion, event.transaction, row)
 
     def _touch(self, portion: Portion, transaction: OpenTransaction, row: TransactionRow) -> None:
-        """Have the row written, with what is known of it by now."""
+        """Include the row in the portion, with what is known of the transaction now."""
         portion.rows[row.id] = row
         row.origin = transaction.origin
         if row.first_lsn is None and transaction.first_lsn:
@@ -168,13 +172,13 @@ class Recorder:
             _tell(portion, row, row.state, event.commit_lsn, event.commit_time_us)
 
     def _settle(self, portion: Portion, row: TransactionRow, lsn: int | None) -> None:
-        """The whole of a transaction that is to be left out has gone by."""
+        """Record that a transaction, or message, that must be left out was received whole."""
         assert row.left_out is not None
         portion.settled.append(row.left_out)
         portion.notes.append(left_out(row, lsn))
 
     def _ends(self, portion: Portion, end_lsn: int, row: TransactionRow) -> bool:
-        """Move the checkpoint; False (and the row discarded) where it covers this end already."""
+        """Move the checkpoint; return False, and discard the row, if it covers this end already."""
         if end_lsn <= portion.checkpoint_lsn:
             self.sent_again += 1
             portion.discard(row)
@@ -197,7 +201,7 @@ class Recorder:
             self._prepared_ended(portion, event)
         elif isinstance(event, StandaloneMessage):
             self._message(portion, event, received_at_us)
-        # UnknownAborted: nothing was kept of it, so there is nothing to undo.
+        # UnknownAborted: nothing of it is stored, so there is nothing to undo.
 
     def _subtransaction_aborted(self, portion: Portion, event: SubtransactionAborted) -> None:
         row: TransactionRow = event.transaction.tag
@@ -228,10 +232,11 @@ class Recorder:
 
     def _prepared(self, portion: Portion, event: TransactionPrepared) -> None:
         row: TransactionRow = event.transaction.tag
-        # What is not skipped though the checkpoint lies beyond it is of such a late transaction.
+        # A transaction that is not skipped, although the checkpoint is beyond it, was prepared
+        # before the slot's first position.
         late = event.transaction.kind == "prepared" and event.end_lsn <= portion.checkpoint_lsn
         if late and event.transaction.final_lsn is None:
-            # A plugin that names no prepare before its end: only now can it be looked for.
+            # This plugin sends the prepare's position only here, so look the transaction up now.
             late = not self._is_stored(event.transaction)
         if row.skipped or not (late or self._ends(portion, event.end_lsn, row)):
             return
@@ -242,13 +247,13 @@ class Recorder:
         portion.open_changed = True
         _tell(portion, row, "prepared", event.prepare_lsn, event.prepare_time_us)
         if row.left_out is not None:
-            # Its end may come in another session: now is when it went by.
+            # Settle it now: its end may come in another session.
             self._settle(portion, row, event.prepare_lsn)
 
     def _prepared_ended(
         self, portion: Portion, event: PreparedCommitted | PreparedRolledBack
     ) -> None:
-        """COMMIT or ROLLBACK PREPARED, unless the checkpoint covers it already."""
+        """Record COMMIT PREPARED or ROLLBACK PREPARED, unless the checkpoint covers it already."""
         end_lsn = event.end_lsn if isinstance(event, PreparedCommitted) else event.rollback_end_lsn
         if end_lsn <= portion.checkpoint_lsn:
             return
@@ -260,7 +265,7 @@ class Recorder:
             portion.rolled_back.append(event)
 
     def _message(self, portion: Portion, event: StandaloneMessage, received_at_us: int) -> None:
-        """A message outside any transaction; its LSN is where its WAL record *ends*."""
+        """Record a message outside any transaction; its LSN is the *end* of its WAL record."""
         lsn = event.message.lsn
         if lsn <= portion.checkpoint_lsn:
             return

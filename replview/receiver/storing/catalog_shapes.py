@@ -1,4 +1,4 @@
-"""What only the source's catalog knows of a table's shape, which no stream tells."""
+"""This module adds to a table's shape what only the source's catalog knows, not the stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,17 +8,17 @@ from replview.catalog.stream_shape import ColumnsMade, is_later
 from replview.receiver.source_catalog import NamedTables
 from replview.store.write.shapes import ColumnShape, Made, Shape
 
-#: Answers for a table's primary key, the names of types and what they are over, from the source's
-#: catalog.
+#: Functions that query the source's catalog for a table's primary key, the names of types and their
+#: base types.
 PrimaryKeyReader = Callable[[int, int | None], Sequence[str] | None]
 TypeNameReader = Callable[[Sequence[tuple[int, int]]], Mapping[tuple[int, int], str]]
-#: Answers what ``catalog.stream_shape.columns_made`` does; None where the catalog cannot be asked.
+#: Returns ``catalog.stream_shape.columns_made``; None where the catalog cannot be queried.
 ColumnsMadeReader = Callable[[int, int | None], ColumnsMade | None]
 TypeBaseReader = Callable[[Sequence[int]], Mapping[int, dict[str, Any]]]
 
 
 class CatalogShapes:
-    """Asks the catalog, as it is now, about relations of the stream."""
+    """A reader of the current catalog, for the relations of a stream."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class CatalogShapes:
         named: NamedTables | None = None,
         columns_made: ColumnsMadeReader = lambda oid, by: None,
     ) -> None:
-        """``named``: tables whose oids the stream does not tell."""
+        """``named`` has the tables whose oids the stream does not contain."""
         self._named = named or NamedTables(lambda schema, table: None)
         self._primary_key = primary_key
         self._type_names = type_names
@@ -39,25 +39,27 @@ class CatalogShapes:
     def made(
         self, relation: Relation, xid: int | None, top: int | None, before: Made | None = None
     ) -> tuple[Made, set[int | None], bool]:
-        """How the catalog says that its columns were made. Of one that a transaction altered that
-        began after this one only its number and that transaction: what it was here, and whether
-        others altered it before, the catalog does not know any more. Of one that is dropped by
-        now, renamed, or gone with its table, it knows nothing. And the transactions that are this
-        one: a later one that created the table is its subtransaction.
+        """Return how columns were made, this transaction's xids, and if it still holds the table.
 
-        This one may have altered a column after it changed rows, and the catalog, which is asked
-        later, tells no more than that it did. Only where it cannot be another column now, and its
-        values were not rewritten since ``before``, or since the table was created, are they known
-        to be the same.
+        For a column that a transaction altered which began after this one, only its number and that
+        transaction are returned: the catalog no longer has its former state, or earlier
+        alterations. Nothing is known of a column that was dropped or renamed since, or whose table
+        is gone. The xids include a later one that created the table: it is a subtransaction of this
+        one.
 
-        One that began before this one may have altered it afterwards, too: its ALTER TABLE waits
-        for the end of who changed the table. Nothing tells that: it is taken for an earlier one.
+        This transaction may have altered a column after it changed rows, and the catalog, which is
+        queried later, shows no more than that. The column's file is returned only if the column
+        cannot be another one now, and its values were not rewritten since ``before``, or since the
+        table was created.
+
+        A transaction that began before this one may also have altered a column afterwards, since
+        its ALTER TABLE waits for this one to end. Nothing shows that: it counts as earlier.
         """
         oid, mine = self._named.oid_of(relation), {xid, top}
         now = self._columns_made(oid, top) if oid > 0 else None
         if now is None or xid is None:
             return now.columns if now else {}, mine, False
-        # One savepoint may be older than another and alter what that one changed.
+        # A savepoint may be older than another one and alter what that one changed.
         first = xid if top is None else top
         later = {made[1] for made in now.columns.values()
                  if is_later(made[1], first, following=now.following)}  # fmt: skip
@@ -69,7 +71,7 @@ class CatalogShapes:
         return {**unknown(relation), **told}, mine, now.held
 
     def shape(self, relation: Relation, xid: int | None) -> Shape:
-        """The relation as the store keeps it, with what only the source's catalog knows of it."""
+        """Return the relation as the store keeps it, with what only the source's catalog knows."""
         key_columns = self._key_columns(relation, xid)
         columns = relation.columns
         if not relation.oid:
@@ -98,32 +100,36 @@ class CatalogShapes:
     def has_other_key(
         self, relation: Relation, key_columns: Sequence[str], xid: int | None
     ) -> bool:
-        """Under FULL the key is the catalog's; the stream does not tell that it is another one."""
+        """Return whether the catalog's key of a relation under FULL is not ``key_columns``.
+
+        Under FULL the key is the catalog's, and the stream does not show that it changed.
+        """
         if relation.replica_identity != "FULL" or self._primary_key(relation.oid, xid) is None:
             return False
         return list(self._key_columns(relation, xid)) != list(key_columns)
 
     def _key_columns(self, relation: Relation, xid: int | None) -> Sequence[str]:
-        """The identity's columns; under FULL, and where nobody told, the catalog's key."""
+        """Return the replica identity's columns; under FULL, or if unknown, the catalog's key."""
         if relation.replica_identity in ("FULL", None):
             named = self._named.primary_key(relation)
             key = (self._primary_key(relation.oid, xid) or ()) if relation.oid else named
-            # Part of a key (the rest unpublished, or called otherwise by now) tells no rows apart.
+            # A part of a key (the rest unpublished, or renamed since) does not identify rows.
             return key if all(name in relation.names for name in key) else []
         return [relation.names[index] for index in relation.key_indexes]
 
 
 def _as_sent(now: ColumnsMade, name: str, relation: Relation, before: Made) -> bool:
-    """Whether a column is the one of its name that ``relation`` was sent with, and its values were
-    not rewritten since ``before``, or since the table was created.
+    """Return whether a column is certainly the one that ``relation`` was sent with, not rewritten.
 
-    Numbers are given out in order and never again. Where the relation's columns, in its order, have
-    all numbers there were before and those that follow without a gap, none was dropped or took
-    another one's name since: it would leave a gap, or be in another place.
+    Rewritten means: its values, since ``before`` or since the table was created.
+
+    Column numbers are assigned in order and never reused. If the relation's columns, in its order,
+    have all numbers of ``before`` and those that follow without a gap, no column was dropped or
+    took the name of another one since: that would leave a gap, or another order.
     """
     number, xid, file = now.columns[name]
     if xid == now.created:
-        # The first file of a table has the table's number.
+        # The first file of a table has the number of the table's oid.
         before, is_rewritten = {}, file != relation.oid
     else:
         was = [o for o in before.values() if o[:1] == [number]] or [*before.values()]
@@ -137,5 +143,5 @@ def _as_sent(now: ColumnsMade, name: str, relation: Relation, before: Made) -> b
 
 
 def unknown(relation: Relation) -> Made:
-    """Of no column it is known how it was made."""
+    """Return how the relation's columns were made: unknown for every column."""
     return {name: [] for name in relation.names}

@@ -1,8 +1,8 @@
-"""Changes → rows of ``change`` as binary COPY: the receiver's hot loop.
+"""Encode changes as rows of ``change`` in binary COPY format: the receiver's hot loop.
 
-One call of ``encode`` costs about 2 µs a change; what is done once a run or once a table is kept
-out of the loop. See ``store.write.copy_rows`` for the layout and ``store.models.Change`` for the
-form of the values.
+One call of ``encode`` costs about 2 µs a change; work that is needed once a run or once a table is
+kept out of the loop. See ``store.write.copy_rows`` for the layout and ``store.models.Change`` for
+the form of the values.
 """
 
 import hashlib
@@ -36,20 +36,20 @@ from replview.store.write.copy_rows import (
     row_table,
 )
 
-#: Send a piece to the store once it has grown to this.
+#: Bytes from which a piece is sent to the store.
 PIECE_BYTES = 256 * 1024
 
-#: Operations that bring a whole new row and nothing else: inserts, and a baseline's rows.
+#: Operations with a whole new row and nothing else: inserts, and a baseline's rows.
 _WHOLE_ROWS = ("I", "S")
 _NO_OLD = NULL + NULL
 _MESSAGE_HEAD = row_table(None, None, "M")
 _OLD_KINDS = {"K": b"\x00\x00\x00\x01K", "O": b"\x00\x00\x00\x01O"}
 _digest = xxhash.xxh3_64_intdigest
 _dumps = orjson.dumps
-#: The decoder's mark for a value it could not read is a dataclass: leave it to ``as_json``.
+#: The decoder's mark for a value that it could not decode is a dataclass: pass it to ``as_json``.
 _MARKS = orjson.OPT_PASSTHROUGH_DATACLASS
-#: How orjson would write the mark for a value that was not sent. An update that a row filter made
-#: an insert can have one; to look for it here costs a tenth of looking through the values.
+#: orjson's form of the mark for a value that was not sent. An update that a row filter turned into
+#: an insert can have one; searching the document for it costs a tenth of searching the values.
 _UNCHANGED = _dumps(UNCHANGED)
 
 
@@ -57,8 +57,9 @@ _UNCHANGED = _dumps(UNCHANGED)
 def copying_changes(
     connection: psycopg.Connection[Any], plans: TablePlans
 ) -> Iterator["ChangeEncoder"]:
-    """Open a COPY into ``change`` for the block, and give its encoder. When the block is over, the
-    caller stores the encoder's ``asides``, values that are too long for JSONB.
+    """Open a COPY into ``change`` for the block, and yield its encoder.
+
+    After the block, the caller stores the encoder's ``asides``: values that are too long for JSONB.
     """
     with connection.cursor().copy(copy_rows.COPY_CHANGES) as copy:
         copy.write(copy_rows.COPY_HEADER)
@@ -69,32 +70,33 @@ def copying_changes(
 
 
 class ChangeEncoder:
-    """Encodes runs of changes and hands the bytes to ``write`` in pieces."""
+    """An encoder of runs of changes, which passes the bytes to ``write`` in pieces."""
 
     def __init__(self, plans: TablePlans, write: Callable[[bytes], object]) -> None:
         self._plans = plans
         self._write = write
         self._parts: list[bytes] = []
         self._size_bytes = 0
-        #: Values too long for JSONB, to be stored once the COPY is over.
+        #: Values too long for JSONB, which are stored after the COPY.
         self.asides: list[LargeText] = []
-        #: A document above this has its longest values set aside: JSONB ends at 268,435,455.
+        #: Bytes from which a document's longest values are stored apart: JSONB ends at 268,435,455.
         self._aside_bytes = settings.VALUE_ASIDE_BYTES
-        #: Large values that the document last written has.
+        #: Large values in the document that was written last.
         self._met: list[LargeValue] = []
 
     def flush(self) -> None:
+        """Pass the buffered bytes to ``write``."""
         if self._parts:
             self._write(b"".join(self._parts))
             self._parts.clear()
             self._size_bytes = 0
 
     def encode(self, row: TransactionRow, changes: list[Change]) -> None:
-        """Encode one run and count it on its transaction's row."""
+        """Encode one run of changes, and add it to the counters of its transaction's row."""
         head = row_head(row.id)
         parts, met, as_json = self._parts, self._met, self._as_json
         plan: TablePlan | None = None
-        plain: TablePlan | None = None  # The plan, where a change takes the hot road.
+        plain: TablePlan | None = None  # The plan, if changes take the fast path.
         relation, op, table, started = None, "", b"", 0
         for index, change in enumerate(changes):
             seq, lsn, subxid, change_relation, change_op, _kind, _old, new = change
@@ -106,7 +108,7 @@ class ChangeEncoder:
                 if plain is not None:
                     table = plain.heads[op]
             if plain is not None and subxid is None:
-                # The hot road: a whole new row and nothing else.
+                # The fast path: a whole new row and nothing else.
                 whole = dict(zip(plain.names, new))  # type: ignore[arg-type]  # noqa: B905 - equal, decoded
                 if plain.has_rules:
                     plain.hide(whole)
@@ -130,7 +132,7 @@ class ChangeEncoder:
         _count_run(row, plan, op, len(changes) - started)
 
     def encode_message(self, row: TransactionRow, lsn: int, document: dict[str, Any]) -> None:
-        """The one change of a non-transactional message."""
+        """Encode the single change of a non-transactional message."""
         self._parts += (
             row_head(row.id), pack_seq_lsn(4, 1, 8, lsn), _MESSAGE_HEAD, NULL, NULL, _NO_OLD,
             self._jsonb(row, 1, "new", document), NULL,
@@ -140,7 +142,7 @@ class ChangeEncoder:
     def _encode_any(
         self, row: TransactionRow, head: bytes, plan: TablePlan | None, change: Change
     ) -> None:
-        """Any change but the plain insert of the hot road."""
+        """Encode a change that cannot take the fast path."""
         seq, lsn, subxid, relation, op, _old_kind, _old, new = change
         if relation is None:
             assert isinstance(new, LogicalMessage)
@@ -168,7 +170,10 @@ class ChangeEncoder:
     def _row_parts(
         self, row: TransactionRow, plan: TablePlan, change: Change
     ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """An insert, update or delete: table, key hash, old kind and row, new row, old key hash."""
+        """Encode an insert, update or delete.
+
+        Returns table, key hash, old kind and row, new row, and the old key's hash if it differs.
+        """
         old, new = change.old, change.new
         assert new is None or isinstance(new, list)
         if old is None:
@@ -190,7 +195,7 @@ class ChangeEncoder:
     def _document(
         self, row: TransactionRow, plan: TablePlan, seq: int, side: str, values: list[Any]
     ) -> bytes:
-        """One row as JSONB, without what was not sent or must not be kept."""
+        """Return a row as JSONB, without what was not sent or must not be stored."""
         if side == "new" and UNCHANGED not in values:
             document = dict(zip(plan.names, values, strict=True))
             if plan.has_rules:
@@ -200,7 +205,7 @@ class ChangeEncoder:
         return self._jsonb(row, seq, side, document)
 
     def _jsonb(self, row: TransactionRow, seq: int, side: str, document: dict[str, Any]) -> bytes:
-        """A document as JSONB; what is too long for that is set aside, or not kept."""
+        """Return a document as JSONB; values too long for that are stored apart, or not at all."""
         self._met.clear()
         encoded = _dumps(document, self._as_json, _MARKS)
         if len(encoded) >= self._aside_bytes or self._met:
@@ -215,7 +220,10 @@ class ChangeEncoder:
         return pack_jsonb(len(encoded) + 1, 1) + encoded
 
     def _set_aside(self, place: tuple[int, int, str], name: str, value: str) -> object:
-        """Have a value that is held stored beside its row, where it is not too large for that."""
+        """Queue a value to be stored apart from its row, unless it is too large for that.
+
+        Returns what the row holds in the value's place.
+        """
         if len(value) > settings.VALUE_LIMIT_BYTES:
             whole = value.encode()
             return too_large(len(whole), hashlib.sha256(whole).hexdigest())
@@ -229,9 +237,9 @@ class ChangeEncoder:
 
 
 def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> bytes:
-    """The packed hash of the key; NULL where a part of it is not known.
+    """Return the packed hash of the key; NULL where a part of the key is unknown.
 
-    ``fallback``: the old key, which has a toasted key's value where the new row says unchanged.
+    ``fallback`` is the old key: it has a toasted key's value where the new row says unchanged.
     """
     texts = []
     for position in plan.key_positions:
@@ -249,7 +257,7 @@ def _hashed(plan: TablePlan, values: list[Any], fallback: list[Any] | None) -> b
 
 
 def message_document(message: LogicalMessage) -> dict[str, object]:
-    """A logical message as ``new`` keeps it; its content is text only where it can be."""
+    """Return a logical message in the form of ``new``; its content is text where possible."""
     document: dict[str, Any] = {"prefix": message.prefix}
     if isinstance(message, LargeMessage):
         document["content"] = message.stands_for
@@ -267,10 +275,9 @@ def message_document(message: LogicalMessage) -> dict[str, object]:
     return document
 
 
-#: Of so many subtransactions of one transaction it is kept what each did; of the latest ones.
+#: Number of subtransactions, the latest ones of one transaction, whose changes are counted apart.
 COUNTED_SUBTRANSACTIONS: Final = 50_000
-#: Where an operation stands in a row's counts of one relation.
-#: A snapshot's rows are counted where inserts are.
+#: Index of an operation in a row's counts of one relation. A baseline's rows count as inserts.
 _OPERATION: Final = {"I": 0, "U": 1, "D": 2, "T": 3, "S": 0}
 
 
@@ -280,8 +287,9 @@ def _count_run(row: TransactionRow, plan: TablePlan | None, op: str, number: int
 
 
 def count(row: TransactionRow, relation_id: int | None, op: str, number: int) -> None:
-    """Add ``number`` changes of one kind to a transaction's counters; less than 0: take so many
-    back. A table of which nothing is left is none that it touched.
+    """Add ``number`` changes of one kind to a transaction's counters; a negative one subtracts.
+
+    A table whose counts all become 0 is removed from the transaction's tables.
     """
     if relation_id is None:
         row.messages += number
@@ -306,12 +314,12 @@ def count(row: TransactionRow, relation_id: int | None, op: str, number: int) ->
 def count_subtransaction(
     row: TransactionRow, subxid: int, relation_id: int | None, op: str
 ) -> None:
-    """Count one change of a subtransaction, to know what its abort takes away."""
+    """Count one change of a subtransaction, so that its abort can be subtracted."""
     kept = row.subxid_changes
     counts = kept.get(subxid)
     if counts is None:
         if subxid <= row.forgotten_subxid:
-            return  # Some of its changes may be forgotten: its abort has it counted in the store.
+            return  # Its counts may be incomplete: its abort counts them in the store.
         if len(kept) >= COUNTED_SUBTRANSACTIONS:
             oldest = next(iter(kept))
             del kept[oldest]
@@ -322,7 +330,7 @@ def count_subtransaction(
 
 
 def take_back(row: TransactionRow, counts: Mapping[tuple[int | None, str], int]) -> int:
-    """What an aborted subtransaction did counts no more; returns how many changes that were."""
+    """Subtract the changes of an aborted subtransaction; return how many they were."""
     for kind, number in counts.items():
         count(row, *kind, -number)
         row.taken_back[kind] = row.taken_back.get(kind, 0) + number
@@ -332,7 +340,7 @@ def take_back(row: TransactionRow, counts: Mapping[tuple[int | None, str], int])
 
 
 def give_back(row: TransactionRow) -> None:
-    """The whole aborted: its counters say all that it did, and that none of it counts."""
+    """Add up all changes of a transaction that aborted as a whole, aborted savepoints included."""
     for kind, number in row.taken_back.items():
         count(row, *kind, number)
     row.taken_back, row.aborted_changes = {}, 0

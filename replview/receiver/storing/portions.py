@@ -1,4 +1,4 @@
-"""What one store transaction writes: a portion of the stream, sorted."""
+"""A portion is the part of the stream that one store transaction writes, sorted by kind."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -18,9 +18,7 @@ class Note:
 
 
 def left_out(row: TransactionRow, lsn: int | None) -> Note:
-    """Return the log's line for a transaction, or a message outside any, that was left out because
-    somebody decided so.
-    """
+    """Return the log line for a transaction or message that was left out by somebody's decision."""
     what = "A message" if row.xid is None else f"Transaction {row.xid}"
     by = (row.context or {}).get("$skipped", {}).get("by") or "somebody"
     return Note(
@@ -32,7 +30,7 @@ def left_out(row: TransactionRow, lsn: int | None) -> Note:
 
 
 def resent(transactions: int, lsn: int) -> Note:
-    """Return the log's line for a server that begins before our checkpoint, as after a restart."""
+    """Return the log line for a server that starts before the checkpoint, as after a restart."""
     many = "transaction" if transactions == 1 else "transactions"
     return Note(
         "resent",
@@ -44,7 +42,7 @@ def resent(transactions: int, lsn: int) -> Note:
 
 
 def wrapped(lsn: int | None) -> Note:
-    """Return the log's line for a source whose 32-bit transaction ids have wrapped around."""
+    """Return the log line for a source whose 32-bit transaction ids have wrapped around."""
     return Note(
         "wraparound",
         "The source's transaction ids (32 bits) began anew: an xid alone names no transaction "
@@ -55,75 +53,78 @@ def wrapped(lsn: int | None) -> Note:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """An aborted subtransaction of a stored transaction; its own xid: the whole of it."""
+    """An aborted subtransaction of a stored transaction, or (with its own xid) all of that."""
 
     transaction_id: int
     subxid: int
     abort_lsn: int | None
     abort_time_us: int | None
-    #: The transaction's last change that came before the abort.
+    #: Number of the transaction's last change before the abort.
     last_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A streamed or two-phase transaction is in another state now."""
+    """A streamed or two-phase transaction has changed its state."""
 
     transaction_id: int
     state: str
-    #: Where in the WAL; None where the stream did not say.
+    #: Position in the WAL; None where the stream does not contain it.
     lsn: int | None
-    #: The source's clock: microseconds since 2000-01-01 UTC; None where it did not say.
+    #: The source's clock: microseconds since 2000-01-01 UTC; None where the stream does not contain
+    #: it.
     time_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A non-transactional message: a record of its own, with one change."""
+    """A non-transactional message: it has a row of its own, with one change."""
 
     row: TransactionRow
     lsn: int
     document: dict[str, object]
 
 
-#: What takes a place in history, in its order.
+#: Anything that gets a commit_seq.
 Committed = TransactionRow | PreparedCommitted | MessageRow
 
 
 @dataclass(slots=True)
 class Portion:
+    """The part of the stream that one store transaction writes."""
+
     relations: list[RelationSeen] = field(default_factory=list)
     types: list[TypeSeen] = field(default_factory=list)
     runs: list[tuple[TransactionRow, list[Change]]] = field(default_factory=list)
-    #: Every transaction touched, in order of first touch.
+    #: Every transaction that changed, in order of its first change.
     rows: dict[int, TransactionRow] = field(default_factory=dict)
     committed: list[Committed] = field(default_factory=list)
     rolled_back: list[PreparedRolledBack] = field(default_factory=list)
-    #: Transactions prepared here, by gid and xid: a gid alone can be used again at once.
+    #: Transactions that this portion prepares, by gid and xid: a gid can be reused at once.
     prepared: dict[tuple[str, int], TransactionRow] = field(default_factory=dict)
     tombstones: list[Tombstone] = field(default_factory=list)
-    #: Of those, by transaction, of savepoints whose claims are to be taken back.
+    #: Tombstones of savepoints by transaction, until the claims in them are removed.
     savepoints: dict[int, deque[Tombstone]] = field(default_factory=dict)
-    #: Everything that ends at or before this is stored once the portion is.
+    #: Position up to which everything is stored once the portion is.
     checkpoint_lsn: int = 0
     changes: int = 0
-    #: Changes stored, here or before, of which this portion says that they were rolled back.
+    #: Number of changes, stored now or before, that this portion reports as rolled back.
     rolled_back_changes: int = 0
-    #: Transactions that the store has, and of which it now keeps nothing.
+    #: Transactions whose stored changes are discarded.
     discarded: list[TransactionRow] = field(default_factory=list)
-    #: Sum of the lengths of their messages.
+    #: Sum of the lengths of the changes' messages.
     size_bytes: int = 0
-    #: Streamed and two-phase transactions that went from one state to another, in order.
+    #: State changes of streamed and two-phase transactions, in order.
     transitions: list[Transition] = field(default_factory=list)
-    #: What is to be written into the slot's log with it.
+    #: Lines for the slot's log.
     notes: list[Note] = field(default_factory=list)
-    #: Decisions to leave something out that had their effect here: ``quarantine`` ids.
+    #: Decisions to leave something out that this portion carries out: ``quarantine`` ids.
     settled: list[int] = field(default_factory=list)
-    #: A streamed or prepared transaction began, grew or ended.
+    #: True when a streamed or prepared transaction began, grew or ended.
     open_changed: bool = False
 
     def discard(self, row: TransactionRow) -> None:
-        """Have a transaction's row discarded, if it has been stored already."""
+        """Mark a transaction's row as discarded, if it has been stored already."""
         row.state = "discarded"
         if row.stored or row.id in self.rows:
             self.rows[row.id] = row
@@ -131,7 +132,7 @@ class Portion:
 
     @property
     def last_commit_time_us(self) -> int | None:
-        """The commit time of the last transaction that ends here."""
+        """Return the commit time of the last transaction that ends in this portion, or None."""
         for entry in reversed(self.committed):
             if not isinstance(entry, MessageRow) and entry.commit_time_us is not None:
                 return entry.commit_time_us

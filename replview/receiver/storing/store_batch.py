@@ -1,7 +1,7 @@
-"""One portion → one store transaction, fenced by the slot's epoch.
+"""Write one portion in one store transaction, fenced by the slot's epoch.
 
 Changes, transaction rows and the checkpoint commit together; only what was committed here may be
-confirmed to the server. Any failure leaves the store as it was: the receiver then starts anew from
+confirmed to the server. Any failure leaves the store as it was: the receiver then starts again from
 the stored checkpoint.
 """
 
@@ -54,7 +54,7 @@ RETURNING desired, outside_writes, {MARK}
 """  # noqa: S608 (of constants)
 
 
-# Of the subtransactions whose changes were not counted on their way.
+# Counts the changes of aborted subtransactions that were not counted while they were received.
 _FORGOTTEN = """
 SELECT c.relation_id, c.op::text, count(*) FROM change c
 JOIN aborted_subtransaction a ON a.transaction_id = c.transaction_id AND a.subxid = c.subxid
@@ -68,10 +68,10 @@ UPDATE slot_incarnation SET commit_seq = %s, hours_in_order = hours_in_order AND
 
 
 class StoreRefused(Exception):
-    """The store is there and refuses a batch: trying again at once would not help."""
+    """The store refuses a batch although it can be reached: an immediate retry would not help."""
 
     def __init__(self, error: psycopg.Error) -> None:
-        # The server's message may quote a value: only its class is told on.
+        # The server's message may quote a value, so only its class is passed on.
         super().__init__(type(error).__name__)
         self.sqlstate = error.sqlstate or ""
         self.blames_data = blames_data(error)
@@ -82,12 +82,12 @@ class StoreRefused(Exception):
 ShapeListener = Callable[[str, LSN, StoredShape, int], None]
 
 
-#: Told, inside the store transaction, of each line for the slot's log and its place in history.
+#: Called inside the store transaction for each line of the slot's log, with its place in history.
 NoteListener = Callable[[Note, int], None]
 
 
 class StoreWriter:
-    """Writes the portions of one session under one lease."""
+    """A writer of the portions of one session, under one lease."""
 
     def __init__(
         self,
@@ -107,29 +107,29 @@ class StoreWriter:
         self._on_shape = on_shape
         self._on_note = on_note
         self._ids = TransactionIds()
-        #: What the store has of transactions that end apart from their changes.
+        #: Looks up and ends stored transactions that end apart from their changes.
         self.endings = PreparedEndings(
             connection, incarnation_id=incarnation_id, next_id=self.next_id
         )
         self._partitions = PartitionKeeper()
-        #: The last place in history given out.
+        #: The last commit_seq that was assigned.
         self.commit_seq = commit_seq
-        #: ``slot.outside_writes`` as of ``commit_seq``; None: not read yet.
+        #: ``slot.outside_writes`` when ``commit_seq`` was read; None: not read yet.
         self._outside_writes: int | None = None
         self._facts = ReceiverFacts()
-        #: Streamed transactions of which some aborted changes are counted only when they end.
+        #: Streamed transactions with aborted changes that are counted only at their end.
         self._to_recount: set[TransactionRow] = set()
 
     def next_id(self) -> int:
-        """Return an identifier for a transaction that is first seen now."""
+        """Return an identifier for a new transaction."""
         return self._ids.next(self._connection)
 
     def write(self, portion: Portion, server_lsn: int) -> str:
-        """Store one portion in one store transaction, and return the state that is desired of the
-        slot (``running``, ``stopped``, ``removing``).
+        """Store one portion in one store transaction, and return the slot's desired state.
 
-        Raises ``Fenced`` when another receiver has taken the slot over, ``StoreRefused`` when the
-        store refuses the batch, and ``psycopg.Error`` when the store cannot be reached.
+        The states are ``running``, ``stopped``, ``removing``. Raises ``Fenced`` when another
+        receiver has taken the slot over, ``StoreRefused`` when the store refuses the batch, and
+        ``psycopg.Error`` when the store cannot be reached.
         """
         try:
             self._plans.look(self._connection)
@@ -138,8 +138,8 @@ class StoreWriter:
             self._facts.stored(portion, time.monotonic() - began)
             return desired
         except psycopg.Error as error:
-            # By the connection, not by the class: a full disk and a value beyond a limit are
-            # OperationalErrors too, and trying those again at once would never end.
+            # Check the connection, not the error's class: a full disk and a value beyond a limit
+            # are OperationalErrors too, and retrying those at once would never end.
             if self._connection.closed:
                 raise
             raise StoreRefused(error) from None
@@ -151,7 +151,7 @@ class StoreWriter:
         frames: Iterable[Sequence[bytes]],
         in_stream: bool,
     ) -> Culprit | None:
-        """Return the change for which a batch was rolled back; None: no change is to blame."""
+        """Return the change that made the store roll a batch back; None: no change is to blame."""
         if isinstance(error, StoreRefused) and not error.blames_data:
             return None
         flat = [frame for some in frames for frame in some]
@@ -159,7 +159,7 @@ class StoreWriter:
             trial = Trial(self._connection, self._plans)
             return trial.find(events, flat, in_stream=in_stream)
         except psycopg.Error:
-            return None  # not of a change, or the store has gone away meanwhile
+            return None  # no change is to blame, or the store cannot be reached
 
     def _write(self, portion: Portion, server_lsn: int) -> str:
         self._partitions.ready_for(self._connection, portion.rows)
@@ -190,13 +190,16 @@ class StoreWriter:
             self._tell(shapes, altered, portion.notes)
         for row in portion.rows.values():
             row.stored = True
-        # Only now: changes of a former shape may have stood in this very portion.
+        # Do this last: this portion may contain changes of a former shape.
         for relation in {seen.relation.oid: seen.relation for seen, _ in shapes}.values():
             self._plans.forget_others(relation)
         return desired
 
     def _fence(self, portion: Portion, server_lsn: int) -> str:
-        """Move the checkpoint, if the slot is ours; nobody else gives out places until the end."""
+        """Move the checkpoint and lock the slot's row.
+
+        Raises ``Fenced`` if the epoch is another.
+        """
         commit_time_us = portion.last_commit_time_us
         row = self._connection.execute(
             _FENCE,
@@ -221,7 +224,7 @@ class StoreWriter:
         return str(row[0])
 
     def _read_place(self) -> None:
-        """Somebody else (a baseline) may have given out places since our last write."""
+        """Read the last commit_seq: a baseline may have assigned one since the last write."""
         row = self._connection.execute(
             "SELECT commit_seq FROM slot_incarnation WHERE id = %s", [self._incarnation_id]
         ).fetchone()
@@ -229,7 +232,7 @@ class StoreWriter:
         self.commit_seq = int(row[0])
 
     def _plan(self, seen: RelationSeen) -> StoredShape | None:
-        """Have a plan for the relation; None where there was one and nothing is new."""
+        """Make a plan for the relation, and return its stored shape; None if nothing is new."""
         if self._plans.get(seen.relation) is not None and not seen.changed:
             return None
         self._plans.forget_looks(seen.relation)
@@ -240,7 +243,7 @@ class StoreWriter:
         return stored
 
     def _settle_shapes(self, portion: Portion) -> None:
-        """Of transactions that were in progress: what is known of their shapes at their end."""
+        """Complete the shapes of transactions that end in this portion."""
         if not self._plans.unsettled:
             return
         for row in portion.rows.values():
@@ -258,7 +261,7 @@ class StoreWriter:
         altered: Sequence[tuple[AlteredTable, StoredShape]],
         notes: Sequence[Note],
     ) -> None:
-        """Call the listeners, once the portion's places in history are given out."""
+        """Call the listeners, once the portion's transactions have their commit_seq."""
         for seen, stored in shapes:
             name = f"{seen.relation.namespace}.{seen.relation.name}"
             self._on_shape(name, seen.lsn, stored, self.commit_seq)
@@ -285,7 +288,8 @@ class StoreWriter:
         failpoint(Point.BEFORE_COPY)
         with copying_changes(self._connection, self._plans) as encoder:
             for row, changes in portion.runs:
-                # In the order of the stream: of claims that say the same not every one is kept.
+                # Keep the order of the stream, since not every claim that repeats another one is
+                # kept.
                 _take_claims_back(portion, row, changes[0].seq)
                 encoder.encode(row, changes)
                 if row.streamed:
@@ -330,14 +334,14 @@ class StoreWriter:
                     count_by_actor(self._connection, row)
 
     def _correct_slot(self, portion: Portion) -> None:
-        """Have the slot's counters say what of the stored changes counts no more."""
+        """Subtract changes that were rolled back or discarded from the slot's counters."""
         discarded = sum(row.changes + row.aborted_changes for row in portion.discarded)
         back = portion.rolled_back_changes - sum(row.aborted_changes for row in portion.discarded)
         if back or discarded:
             correct_slot(self._connection, self._lease.slot_id, back, discarded)
 
     def _assign_places(self, portion: Portion) -> None:
-        """Give out commit_seq, in the order in which the transactions ended."""
+        """Assign commit_seq, in the order in which the transactions ended."""
         for entry in portion.committed:
             self.commit_seq += 1
             if isinstance(entry, TransactionRow):
@@ -349,7 +353,7 @@ class StoreWriter:
 
 
 def _take_claims_back(portion: Portion, row: TransactionRow, before: int) -> None:
-    """Take back the claims of savepoints that were rolled back before this change of the row."""
+    """Remove the claims of savepoints that were rolled back before this change of the row."""
     stones = portion.savepoints.get(row.id)
     while stones and stones[0].last_seq < before:
         stone = stones.popleft()
@@ -357,8 +361,10 @@ def _take_claims_back(portion: Portion, row: TransactionRow, before: int) -> Non
 
 
 def _hours(portion: Portion) -> tuple[bool, int, int]:
-    """Of the identifiers' hours: whether those of transactions that were not open before their
-    commit never go back, the first of these, and the last of all.
+    """Return what ``slot_incarnation`` must know of the hours in the transactions' identifiers.
+
+    Returns whether the hours ascend, and the first hour, for transactions that were not open before
+    their commit; and the last hour of all.
     """
     first, last, in_order = IDS_PER_HOUR, 0, True
     for entry in portion.committed:

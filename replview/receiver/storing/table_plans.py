@@ -1,4 +1,4 @@
-"""What the hot loop must know of a table, worked out once per shape."""
+"""A plan holds what the hot loop must know of a table, computed once per shape."""
 
 import base64
 import time
@@ -30,8 +30,8 @@ from replview.store.write.shapes import (
     withdraw_shape,
 )
 
-#: How often, at most, the end of a transaction is waited for that has committed: others see it a
-#: moment after the stream tells of it.
+#: Attempts, and seconds between them, to see the end of a transaction that has committed: other
+#: sessions see it a moment after the stream sends it.
 _LOOKS = 50
 _LOOK_SECONDS = 0.01
 _ABORTED = """
@@ -45,54 +45,56 @@ _NAMES = 'SELECT DISTINCT schema, "table" FROM relation_version WHERE relation_i
 
 
 class TooManyVersions(Exception):
-    """More than are kept of one table, which it names."""
+    """A table, which the exception names, has more versions than are kept of one."""
 
 
 @dataclass(slots=True, eq=False)
 class TablePlan:
-    """How to write the changes of one shape of one table."""
+    """A plan for writing the changes of one shape of one table."""
 
     relation: Relation
     relation_id: int
     version_id: int
     names: tuple[str, ...]
-    #: Where the key's columns are; empty: rows cannot be told apart.
+    #: Positions of the key's columns; empty: rows cannot be identified.
     key_positions: tuple[int, ...]
-    #: The one key column's position, the usual case; -1: none, or several.
+    #: Position of the only key column, the usual case; -1: none, or several.
     single_key: int
     #: ``row_table`` bytes by operation.
     heads: dict[str, bytes]
-    #: What the rules were asked of: the key's columns, and all columns with their types.
+    #: Names that rules apply to: the key's columns, and all columns with their types.
     key_columns: Sequence[str]
     columns: Sequence[NamedColumn]
-    #: ``(schema, table)`` of all shapes the table had: what was masked under a former name is.
+    #: ``(schema, table)`` of all shapes that the table had: a rule for a former name still masks.
     all_names: Sequence[tuple[str, str]] = ()
-    #: Columns to leave out before anything is kept.
+    #: Columns that are removed before a row is stored.
     dropped: tuple[str, ...] = ()
-    #: Columns whose value is replaced by a mark.
+    #: Columns whose value is replaced by a mark before a row is stored.
     masked: tuple[str, ...] = ()
-    #: Some column is dropped or masked.
+    #: True when some column is dropped or masked.
     has_rules: bool = False
 
     def obey(self, rules: Mapping[str, str]) -> None:
-        """Leave columns out, and mask them, by these rules: ``{column: "drop" | "mask"}``."""
+        """Apply these rules to the plan: ``{column: "drop" | "mask"}``."""
         names = self.names
         self.dropped = tuple(name for name in names if rules.get(name) == "drop")
         self.masked = tuple(name for name in names if rules.get(name) == "mask")
         self.has_rules = bool(self.dropped or self.masked)
-        # A hash of a value that must not be kept would betray it.
+        # The hash of a value that must not be stored would reveal it.
         keyed = not any(name in rules for name in self.key_columns)
         positions = tuple(map(names.index, self.key_columns)) if keyed else ()
         self.key_positions = positions
         self.single_key = positions[0] if len(positions) == 1 else -1
 
     def hide(self, row: dict[str, Any]) -> None:
-        """Remove from a whole row what must not be kept, in place; every row of a table with rules
-        comes here. NULL stays NULL, and what was not sent stays so.
+        """Remove what must not be stored from a whole row, in place.
+
+        NULL stays NULL, and so does the mark of a value that was not sent. Every row of a table
+        with rules passes through here.
         """
         for name in self.masked:
             value = row[name]
-            # Nearly every value is text: one look.
+            # Nearly every value is text: one comparison.
             if value.__class__ is str or (value is not None and value.__class__ is not NoValue):
                 row[name] = MASKED
         for name in self.dropped:
@@ -104,7 +106,7 @@ class TablePlan:
         self.heads = {op: row_table(self.relation_id, self.version_id, op) for op in "IUDTS"}
 
     def document(self, values: Sequence[object]) -> dict[str, Any]:
-        """Column → value without the columns that were not sent or must not be kept."""
+        """Return column → value, without columns that were not sent or must not be stored."""
         row = dict(zip(self.names, values, strict=True))
         if self.has_rules:
             self.hide(row)
@@ -113,28 +115,30 @@ class TablePlan:
 
 @dataclass(slots=True)
 class _Unsettled:
-    """A shape that came while its transaction was in progress: it may be rolled back, and the
-    catalog did not tell yet what the transaction altered, or was still to alter.
+    """A shape that was sent while its transaction was in progress.
+
+    It may be rolled back, and the catalog did not show yet what the transaction had altered, or
+    would still alter.
     """
 
     plan: TablePlan
-    #: How it was stored: ``is_new`` means for this transaction.
+    #: Result of storing the shape; ``is_new``: this transaction brought it.
     stored: StoredShape
-    #: Of the (sub)transaction.
+    #: Xid of the transaction or subtransaction that sent the shape.
     xid: int | None
-    #: How the catalog told that the columns were made when it came.
+    #: The catalog's facts at that time about how the columns were made.
     made: Made
-    #: The shape came into force with it.
+    #: True when the shape came into force with the transaction.
     in_force: bool = False
-    #: It held the table, so that the catalog did not show what it had altered.
+    #: True when the transaction held the table, so that the catalog did not show its alterations.
     held: bool = False
     transaction_id: int | None = None
-    #: All that have sent this shape: (transaction, subtransaction).
+    #: Everything that has sent this shape: (transaction, subtransaction).
     senders: set[tuple[int, int | None]] = field(default_factory=set)
 
     @property
     def is_open(self) -> bool:
-        """Whether the version itself is in doubt, and not only what is altered after it."""
+        """Return whether the version itself is in doubt, not only what is altered after it."""
         return self.held or self.in_force
 
 
@@ -156,18 +160,18 @@ class TablePlans:
         self._catalog = catalog
         self._looks = looks
         self._rules = MaskRules(slot_id, column_rules)
-        # By identity: hashing a Relation would hash all its columns at every look-up. The plan
-        # holds the relation, so that its id() stays taken.
+        # The key is the Relation's id(): hashing it would hash all its columns at each look-up. The
+        # plan holds the Relation, so that its id() stays in use.
         self._plans: dict[int, TablePlan] = {}
-        #: Table → the keys of its plans there.
+        #: Table → the keys of its plans in ``_plans``.
         self._of_table: dict[tuple[int, str, str], set[int]] = {}
-        #: The shape of each table that the store has as its current one, and how it was made.
+        #: Table → its current shape in the store, and how its columns were made.
         self._current: dict[tuple[int, str, str], tuple[TablePlan, StoredShape, Made]] = {}
-        #: By transaction, what its end is waited for to ask once more.
+        #: Xid → shapes of a transaction in progress; at its end the catalog is queried again.
         self.unsettled: dict[int, list[_Unsettled]] = {}
 
     def keep_up(self, connection: psycopg.Connection[Any], mark: str | None = None) -> None:
-        """Obey the mask rules as they are in the store now; ``mark``: see ``MaskRules.read``."""
+        """Apply the mask rules that the store has now; for ``mark`` see ``MaskRules.read``."""
         if self._rules.read(connection, mark):
             current = (known[0] for known in self._current.values())
             for plan in {id(plan): plan for plan in (*self._plans.values(), *current)}.values():
@@ -177,11 +181,11 @@ class TablePlans:
         plan.obey(self._rules.of_names(plan.all_names, plan.columns))
 
     def get(self, relation: Relation) -> TablePlan | None:
-        """Return the plan that was made for this very object, or None."""
+        """Return the plan that was made for this very Relation object, or None."""
         return self._plans.get(id(relation))
 
     def forget_others(self, relation: Relation) -> None:
-        """Drop earlier shapes of the same table: the decoder will not use them again."""
+        """Remove plans of earlier shapes of the table: the decoder will not use them again."""
         of_table = self._of_table.get(_table(relation), set())
         for stale in of_table - {id(relation)}:
             of_table.remove(stale)
@@ -201,17 +205,17 @@ class TablePlans:
         transaction: OpenTransaction | None = None,
         in_force: bool = True,
     ) -> tuple[TablePlan, StoredShape]:
-        """Store the relation's shape and plan for it; runs inside the store transaction.
+        """Store the relation's shape and make a plan for it, inside the store transaction.
 
-        ``xid``: of the (sub)transaction it came in. ``in_force`` False: it was read from the
-        catalog, apart from the stream. Raises ``TooManyVersions``.
+        ``xid`` is the (sub)transaction that sent it. ``in_force`` is False if the shape was read
+        from the catalog, apart from the stream. Raises ``TooManyVersions``.
         """
         top = None if transaction is None else transaction.xid
         known = self._current.get(_table(relation))
         made, mine, held = self._catalog.made(relation, xid, top, known and known[2])
         asked = made
         if known is not None and known[0].relation == relation and known[2] == made:
-            # This very transaction may have altered a column again since it was sent.
+            # This transaction may have altered a column again since it sent the shape.
             again, keys = _altered_again(made, mine), known[0].key_columns
             if again == made and not self._catalog.has_other_key(relation, keys, xid):
                 plan, stored = self._sent_again(known[0], known[1], relation)
@@ -247,7 +251,7 @@ class TablePlans:
         return stored
 
     def _wait(self, held: bool, transaction: OpenTransaction | None, one: "_Unsettled") -> None:
-        """Have the end of a transaction waited for that is in progress."""
+        """Register the shape to be settled at the end of its transaction."""
         if transaction is None:
             return
         one.in_force = one.stored.former != one.stored.version_id
@@ -257,7 +261,8 @@ class TablePlans:
                 other.senders.add((transaction.xid, one.xid))
         one.held = held
         if not (held or one.in_force):
-            # It is waited for only because what the transaction alters may be still to come: once.
+            # The shape is registered only because the transaction may still alter the table: once
+            # is enough.
             one.xid = transaction.xid
             if any(each.stored.version_id == one.stored.version_id for each in waiting):
                 return
@@ -306,12 +311,14 @@ class TablePlans:
         self, connection: psycopg.Connection[Any], top: int | None, state: str,
         transaction_id: int | None = None,
     ) -> None:  # fmt: skip
-        """Take what a transaction brought into force back where it was rolled back, and ask once
-        more for the columns of the tables that it held when their shape came, now that it has ended
-        (or was prepared, and goes on holding them: they are unknown).
+        """Complete the shapes of a transaction that has ended or was prepared.
 
-        Where it altered them, its changes get a shape of their own; until then, what it altered in
-        a table that looks as before can be taken for what was before.
+        A shape that a rolled-back (sub)transaction brought into force is taken back. The catalog is
+        queried again for tables that the transaction held when their shape was sent. (A prepared
+        one goes on holding them: how their columns were made is unknown.)
+
+        Where it altered a table, its changes get a shape of their own. Until then, an altered
+        column of a table that looks unchanged can be taken for the former one.
         """
         waiting = self.unsettled.pop(top, []) if top is not None else []
         for one in waiting:
@@ -332,7 +339,7 @@ class TablePlans:
         self, connection: psycopg.Connection[Any], waiting: Sequence["_Unsettled"],
         top: int | None, state: str,
     ) -> set[int | None]:  # fmt: skip
-        """The (sub)transactions of these that were rolled back."""
+        """Return which (sub)transactions of the waiting shapes were rolled back."""
         xids = {xid for one in waiting for by, xid in one.senders if by == top}
         if state in ("committed", "prepared") and waiting:
             found = connection.execute(_ABORTED, [waiting[0].transaction_id, list(xids)])
@@ -345,7 +352,7 @@ class TablePlans:
     ) -> None:  # fmt: skip
         relation, former = one.plan.relation, one.plan.version_id
         self.forget_looks(relation)
-        # What the catalog did not show while it was held, this transaction made.
+        # Columns that the catalog did not show while the table was held come from this transaction.
         before = {name: how for name, how in one.made.items() if how}
         for _ in range(1 if state == "prepared" else _LOOKS):
             made, mine, held = self._catalog.made(relation, one.xid, top, before)
@@ -356,7 +363,7 @@ class TablePlans:
         if held:
             made = unknown(relation)
         elif asked > 1:
-            # Altered between them, perhaps.
+            # The transaction may have altered the table between its shapes.
             made = _altered_again(made, mine)
         if not one.held and not made_anew(one.made, made):
             return
@@ -370,7 +377,7 @@ class TablePlans:
     def _store_again(
         self, connection: psycopg.Connection[Any], one: "_Unsettled", top: int | None, made: Made
     ) -> None:
-        """Give its changes the shape that its transaction made."""
+        """Store the shape that the transaction made, and assign its changes to that shape."""
         plan, former = one.plan, one.plan.version_id
         since = withdraw_shape(connection, one.stored)
         shape = self._catalog.shape(plan.relation, one.xid)
@@ -386,7 +393,7 @@ class TablePlans:
     def _move(
         self, connection: psycopg.Connection[Any], one: "_Unsettled", stored: StoredShape
     ) -> None:
-        """Give its changes the shape that its transaction made."""
+        """Assign the transaction's changes of the table to the newly stored version."""
         plan, former = one.plan, one.plan.version_id
         moved = [stored.version_id, one.transaction_id, plan.relation_id, former]
         connection.execute(_MOVE, moved)
@@ -396,7 +403,7 @@ class TablePlans:
 def _plan(
     relation: Relation, stored: StoredShape, shape: Shape, names: Sequence[tuple[str, str]]
 ) -> TablePlan:
-    """Without any rule."""
+    """Return the plan of a shape, without any mask rule."""
     return TablePlan(
         relation=relation,
         relation_id=stored.relation_id,
@@ -412,23 +419,23 @@ def _plan(
 
 
 def _altered_again(made: Made, mine: set[int | None]) -> Made:
-    """Of what these transactions altered only what is left where they altered it twice."""
+    """Forget the file of columns that these transactions altered: perhaps they did so twice."""
     return {name: one[:2] if mine & {*one[1:2]} else one for name, one in made.items()}
 
 
 def _table(relation: Relation) -> tuple[int, str, str]:
-    """What makes two relations shapes of one table: its oid, or else its name."""
+    """Return what identifies the table of a relation: its oid, or else its name."""
     if relation.oid:
         return relation.oid, "", ""
     return 0, relation.namespace, relation.name
 
 
-#: Stands in for a value that must not be kept: written as it is, without a call for each.
+#: Replaces a value that must not be stored; orjson copies it without a call for each.
 MASKED = orjson.Fragment(b'{"$masked":true}')
 
 
 class Aside:
-    """Stands in for a value kept in ``large_value``."""
+    """A placeholder for a value that is stored in ``large_value``."""
 
     __slots__ = ("characters",)
 
@@ -437,7 +444,7 @@ class Aside:
 
 
 def as_json(value: object) -> dict[str, object]:
-    """orjson's ``default``: the marked form of a value that is not plain text."""
+    """Return the marked JSON form of a value that is not plain text; orjson's ``default``."""
     if isinstance(value, Undecoded):
         name = "$binary" if value.format == "binary" else "$bytes"
         return {name: base64.b64encode(value.raw).decode("ascii"), "$type": value.type_oid}

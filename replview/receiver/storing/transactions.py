@@ -1,6 +1,6 @@
-"""The rows of ``transaction``: stored by COPY, grown or ended by UPDATE.
+"""Store the rows of ``transaction``: by COPY when they are new, by UPDATE when they grow or end.
 
-Among these ends are COMMIT and ROLLBACK PREPARED of what may be stored long since.
+Some of the ends are COMMIT PREPARED and ROLLBACK PREPARED of transactions stored long ago.
 """
 
 import datetime as dt
@@ -17,7 +17,7 @@ from replview.store.read.rows import NOT_ABORTED
 from replview.store.write import copy_rows
 from replview.store.write.copy_rows import TransactionRow
 
-#: Columns of a row that is UPDATEd: as they are, LSNs, times, and as JSON.
+#: Columns that an UPDATE sets: plain values, LSNs, times, and JSON.
 _PLAIN = ("state", "gid", "commit_seq", "origin", "actor", "actor_grade", "inserts", "updates",
           "deletes", "truncates", "messages", "size_bytes", "aborted_changes")  # fmt: skip
 _LSNS = ("first_lsn", "prepare_lsn", "commit_lsn", "end_lsn")
@@ -27,7 +27,7 @@ _SET = ", ".join(f"{name} = %({name})s" for name in (*_PLAIN, *_LSNS, *_TIMES, *
 _UPDATE_TRANSACTION = (
     f"UPDATE transaction SET {_SET}, stored_at = clock_timestamp() WHERE id = %(id)s"  # noqa: S608
 )
-# Of each entry of ``actors``, from 1 on.
+# Counts changes by entry of ``actors``, numbered from 1.
 _BY_ENTRY = f"""
 SELECT width_bucket(c.seq, %s::int[]), c.relation_id::text, c.op::text, count(*) FROM change c
 WHERE c.transaction_id = %s AND {NOT_ABORTED} GROUP BY 1, 2, 3
@@ -45,7 +45,7 @@ WHERE id = (SELECT id FROM transaction
             ORDER BY prepare_lsn DESC LIMIT 1)
 RETURNING id, state, inserts + updates + deletes + truncates + messages
 """
-#: An aborted subtransaction; its own xid: the whole transaction, whose changes count no more.
+#: Inserts an aborted subtransaction; the transaction's own xid marks the whole transaction.
 TOMBSTONE = """
 INSERT INTO aborted_subtransaction (transaction_id, subxid, abort_lsn, aborted_at, changes, swept)
 VALUES (%s, %s, %s, %s, %s, false) ON CONFLICT DO NOTHING
@@ -64,12 +64,13 @@ SELECT EXISTS (SELECT FROM transaction
 
 
 def store_rows(connection: psycopg.Connection[Any], portion: Portion) -> None:
-    """Store the portion's transactions as they are now; runs inside the store transaction."""
+    """Store the portion's transactions as they are now, inside the store transaction."""
     insert_rows(connection, [row for row in portion.rows.values() if not row.stored])
     update_rows(connection, [row for row in portion.rows.values() if row.stored])
 
 
 def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
+    """Insert new rows of ``transaction``, by COPY."""
     if rows:
         stored_at_us = now_us()
         with connection.cursor().copy(copy_rows.COPY_TRANSACTIONS) as copy:
@@ -78,12 +79,13 @@ def insert_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionR
 
 
 def update_rows(connection: psycopg.Connection[Any], rows: Sequence[TransactionRow]) -> None:
+    """Update rows of ``transaction`` that are stored already."""
     if rows:
         connection.cursor().executemany(_UPDATE_TRANSACTION, [_parameters(row) for row in rows])
 
 
 def count_by_actor(connection: psycopg.Connection[Any], row: TransactionRow) -> None:
-    """Have each actor's first entry say what it did in all, once the changes are stored."""
+    """Add each actor's totals to its first entry in ``actors``, after the changes are stored."""
     entries, first = row.actors or [], dict[str | None, dict[str, Any]]()
     for entry in entries:
         if first.setdefault(entry["actor"], entry) is entry:
@@ -95,13 +97,13 @@ def count_by_actor(connection: psycopg.Connection[Any], row: TransactionRow) -> 
         if relation is not None:
             done["relations"].setdefault(relation, [0] * 4)[kind] += number
     if entries[0]["actor"] is None and not any(entries[0]["counts"]):
-        # All that stood before the first claim was rolled back.
+        # All changes before the first claim were rolled back.
         entries[1]["seq"] = 0
         row.actors = entries[1:] if len(entries) > 2 else None
 
 
 def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> None:
-    """Store which states the portion's streamed and two-phase transactions went into."""
+    """Store the state changes of the portion's streamed and two-phase transactions."""
     if portion.transitions:
         connection.cursor().executemany(
             "INSERT INTO transition (transaction_id, state, lsn, source_time, recorded_at) "
@@ -114,11 +116,12 @@ def store_transitions(connection: psycopg.Connection[Any], portion: Portion) -> 
 
 
 def lsn_text(value: int | None) -> str | None:
+    """Return an LSN as PostgreSQL writes it; None for None."""
     return None if value is None else str(LSN(value))
 
 
 def datetime_of(time_us: int | None) -> dt.datetime | None:
-    """A time as psycopg takes it; None where no datetime can hold it."""
+    """Return a time as psycopg takes it; None where no datetime can hold it."""
     return None if time_us is None else datetime_from_us(time_us)
 
 
@@ -136,7 +139,7 @@ def _parameters(row: TransactionRow) -> dict[str, object]:
 
 
 class PreparedEndings:
-    """Ends the prepared transactions of one incarnation; a gid alone names none of them."""
+    """The stored prepared transactions of one incarnation, found by gid and xid."""
 
     def __init__(
         self,
@@ -150,8 +153,10 @@ class PreparedEndings:
         self._next_id = next_id
 
     def is_stored(self, transaction: OpenTransaction) -> bool:
-        """Whether this very prepare is in the store already; of a streamed transaction, whether it
-        waits there, prepared (nobody else can have its xid meanwhile).
+        """Return whether this prepare is already stored.
+
+        For a streamed transaction: whether it is stored as prepared, so that no other transaction
+        can have its xid.
         """
         if transaction.kind == "streamed":
             waits = self._connection.execute(_WAITS, [self._incarnation_id, transaction.xid])
@@ -160,21 +165,23 @@ class PreparedEndings:
             "incarnation_id": self._incarnation_id,
             "gid": transaction.gid,
             "xid": transaction.xid,
-            # test_decoding does not tell it.
+            # test_decoding does not send this position.
             "lsn": lsn_text(transaction.prepare_lsn),
         }
         row = self._connection.execute(_IS_STORED, prepared).fetchone()
         return row is not None and bool(row[0])
 
     def was_aborted(self, xid: int) -> bool:
-        """Whether the abort of a streamed transaction is in the store, of a former session: the
-        server may tell it again, since an abort moves no position. An xid comes back after a wrap.
+        """Return whether the abort of a streamed transaction is stored, from a former session.
+
+        The server may send the abort again, since it moves no position. Only the last day counts,
+        since xids wrap around.
         """
         found = self._connection.execute(_WAS_ABORTED, [self._incarnation_id, xid])
         return found.fetchone() is not None
 
     def note_reused_gids(self, portion: Portion) -> None:
-        """Have those prepared here say which earlier transaction bore the same gid."""
+        """Note, for each transaction prepared here, the earlier transaction with the same gid."""
         if not portion.prepared:
             return
         rows = self._connection.execute(
@@ -190,8 +197,8 @@ class PreparedEndings:
                 row.context = {**(row.context or {}), "$gid_before": before[gid]}
 
     def commit(self, portion: Portion, event: PreparedCommitted, commit_seq: int) -> None:
-        """Give a prepared transaction its place in history."""
-        # Its prepare may be in this very portion, not yet in the store.
+        """Commit a prepared transaction: give it its place in history."""
+        # The prepare may be in this portion, and not stored yet.
         row = portion.prepared.pop((event.gid, event.xid), None)
         ended = None
         if row is None:
@@ -243,7 +250,7 @@ class PreparedEndings:
         commit_time_us: int | None = None,
         ended_at_us: int | None = None,
     ) -> tuple[int, str, int] | None:
-        """End one that is in the store: its id, its state now, its changes; None if it is not."""
+        """End a stored transaction; return its id, state and number of changes, or None."""
         return self._connection.execute(
             _END_PREPARED,
             {
@@ -262,7 +269,7 @@ class PreparedEndings:
     def _unknown(
         self, portion: Portion, event: PreparedCommitted | PreparedRolledBack
     ) -> TransactionRow:
-        """The end of a transaction whose prepare we never saw is recorded as just that."""
+        """Return a row for the end of a transaction whose prepare was never received."""
         row = TransactionRow(
             id=self._next_id(),
             incarnation_id=self._incarnation_id,

@@ -1,7 +1,7 @@
-"""The writing thread of a session: takes batches of events, stores them, says how far it is.
+"""The writing thread of a session stores batches of events, and reports how far it is.
 
-Reading goes on meanwhile, so keepalives are answered on time however slow the store is. At most
-one batch waits while one is written: nothing is buffered without bound.
+Reading goes on meanwhile, so keepalives are answered on time however slow the store is. At most one
+batch waits while one is written: no buffer grows without bound.
 """
 
 import os
@@ -29,7 +29,7 @@ from replview.store.write.lease import Fenced
 
 @dataclass(slots=True)
 class Batch:
-    """Decoded events on their way to the store."""
+    """Decoded events that are passed to the store together."""
 
     events: list[Event] = field(default_factory=list)
     frames: int = 0
@@ -37,33 +37,33 @@ class Batch:
     received_at_us: int = 0
     #: The server's position when the batch was handed over.
     server_lsn: int = 0
-    #: An idle position to move the checkpoint to, once everything before is stored.
+    #: Idle position that the checkpoint moves to, once everything before it is stored.
     idle_lsn: int | None = None
-    #: The frames the events were made of, and whether they begin inside a stream block: looked
-    #: at only if one of them cannot be stored.
+    #: The frames of the events, and whether they begin inside a stream block: used only if one of
+    #: them cannot be stored.
     raw: list[list[bytes]] = field(default_factory=list)
     in_stream: bool = False
-    #: Of values that are kept aside; they come on top of ``size_bytes``.
+    #: Bytes of values that are stored apart from their rows, in addition to ``size_bytes``.
     large_bytes: int = 0
 
 
-#: Of tables that are new in a store transaction: what the source's catalog knows of each is asked
-#: for meanwhile, and together they must not take as long as a store that is gone.
+#: Number of new tables in one store transaction: the source's catalog is queried for each, and
+#: together that must take less time than after which the store counts as gone.
 _MOST_TABLES = 100
-#: What no change of the batch is to blame for.
+#: Errors that no change of the batch can have caused.
 _OF_NO_CHANGE = (
     Fenced, SourceProblem, TooManyVersions, psycopg.OperationalError, psycopg.InterfaceError,
 )  # fmt: skip
-#: A store that takes less than this of a large value is taken for gone.
+#: Least bytes of a large value that a working store takes in a second.
 _LEAST_BYTES_PER_SECOND = 4_000_000
-#: Told after each store transaction: the portion and the last commit_seq.
+#: Called after each store transaction with the portion and the last commit_seq.
 StoredListener = Callable[[Portion, int], None]
-#: Raises ``SourceProblem`` where the server's WAL does not go as far as a position.
+#: Raises ``SourceProblem`` where a position is beyond the end of the server's WAL.
 WalCheck = Callable[[int], None]
 
 
 class WritingThread:
-    """Runs a ``StoreWriter`` beside the reading loop."""
+    """A thread that runs a ``StoreWriter`` beside the reading loop."""
 
     def __init__(
         self, writer: StoreWriter, recorder: Recorder, on_stored: StoredListener, check: WalCheck
@@ -73,25 +73,26 @@ class WritingThread:
         self._recorder = recorder
         self._on_stored = on_stored
         self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
-        #: Batches handed over and not stored yet: 0 idle, 1 writing, 2 full.
+        #: Number of batches handed over and not stored yet: 0 idle, 1 writing, 2 full.
         self.waiting = 0
         self._lock = threading.Lock()
-        #: ``waker``: a descriptor that becomes readable when a batch was stored.
+        #: ``waker`` is a descriptor that becomes readable when a batch was stored.
         self.waker, self._wake = os.pipe()
         os.set_blocking(self.waker, False)
         os.set_blocking(self._wake, False)
-        #: Everything that ends at or before this is committed in the store.
+        #: Position up to which everything is committed in the store.
         self.stored_lsn = 0
-        #: What is desired of the slot, as last read.
+        #: The slot's desired state, as last read.
         self.desired = "running"
-        #: Why writing ended, if it failed.
+        #: The error that ended writing, if it failed.
         self.error: Exception | None = None
         self.last_write_at = time.monotonic()
-        #: Since when a batch is being written; None while none is.
+        #: Monotonic time at which the current batch began to be written; None while none is.
         self._began_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def drain_waker(self) -> None:
@@ -102,7 +103,7 @@ class WritingThread:
 
     @property
     def seconds_in_batch(self) -> float:
-        """How long the store has been writing the present batch; 0 while it writes none."""
+        """Return for how long the current batch is being written; 0 while there is none."""
         began_at = self._began_at
         return 0.0 if began_at is None else time.monotonic() - began_at
 
@@ -113,9 +114,7 @@ class WritingThread:
         self._queue.put(batch)
 
     def finish(self, timeout_seconds: float) -> bool:
-        """Have the thread store what was handed over and end, within ``timeout_seconds``. Returns
-        False where that took too long.
-        """
+        """Store what was handed over and end the thread; return False if that takes too long."""
         self._queue.put(None)
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
@@ -142,7 +141,7 @@ class WritingThread:
             self._tell()
 
     def _write(self, batch: Batch, events: Sequence[Event], *, idle_lsn: int | None = None) -> None:
-        # A store takes its time for the largest values, and is not gone for that.
+        # Large values may take the store longer, without it being gone.
         self._began_at = time.monotonic() + batch.large_bytes / _LEAST_BYTES_PER_SECOND
         try:
             self._store(batch, events, idle_lsn)
@@ -171,13 +170,13 @@ class WritingThread:
         self._on_stored(portion, self._writer.commit_seq)
 
     def _tell(self) -> None:
-        # A full pipe is as good: the reader has plenty to wake up for already.
+        # A full pipe wakes the reader as well.
         with suppress(BlockingIOError):
             os.write(self._wake, b"x")
 
 
 def _in_parts(events: Sequence[Event]) -> list[Sequence[Event]]:
-    """What goes into a store transaction each: nearly always all of it."""
+    """Return the events in parts, one for each store transaction: nearly always a single one."""
     tables = [n for n, event in enumerate(events) if event.__class__ is RelationSeen]
     if len(tables) <= _MOST_TABLES:
         return [events]
