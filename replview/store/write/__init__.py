@@ -1,1 +1,1 @@
-"""The write path: COPY layout, partitions, lease, incarnations."""
+"""The write path of the store: COPY layout, partitions, leases, incarnations."""

@@ -1,11 +1,11 @@
-"""Noting who did what: one row of the access record an act (``models.access``).
+"""Write the access record: one row for each act of a person (``models.access``).
 
-Whoever builds an act calls ``note``; who asks, from where and for which page is known from the
-visit under way, which the middleware opens for a request. Pages that show rows call ``viewed`` as
-often as they like: one record a request, written once the answer is built (``settle``), and none
-for what the same person looked at less than a minute ago.
+Code that carries out an act calls ``note``; the account, the address and the page are taken from
+the current visit, which the middleware opens for a request. Pages that show rows call ``viewed`` as
+often as they like: ``settle`` writes one record a request when the answer is complete, and none if
+the same person viewed the same less than a minute ago.
 
-A record holds no value of a row. Where the store refuses the record, the request fails.
+A record contains no value of a row. If the store refuses the record, the request fails.
 """
 
 import getpass
@@ -25,9 +25,9 @@ from replview.store.models import AccessRecord
 
 Action = AccessRecord.Action
 Via = AccessRecord.Via
-#: Looks at the same by the same person are one record for so long.
+#: Seconds in which views of the same rows by the same person make one record.
 SAME_SECONDS = 60.0
-#: Relations that one record names; ``details`` tells how many there were.
+#: Number of relations that one record names; ``details`` has their total.
 MOST_RELATIONS = 100
 _SUBJECT_CHARACTERS = 300
 _MOST_REMEMBERED = 20_000
@@ -36,10 +36,12 @@ _ADD = f"SELECT access_record_add({'%s, ' * 9}%s::bigint[], %s::text[], %s::json
 
 @dataclass(slots=True)
 class RowsShown:
+    """The rows that a request has shown."""
+
     relation_ids: set[int] = field(default_factory=set)
     tables: set[str] = field(default_factory=set)
     source_id: int | None = None
-    #: None: not counted.
+    #: Number of rows; None: not counted.
     rows: int | None = None
     subject: str = ""
     details: dict[str, Any] = field(default_factory=dict)
@@ -47,24 +49,26 @@ class RowsShown:
 
 @dataclass(slots=True)
 class Visit:
-    #: Asked only when something is noted: a token's user is known late.
+    """The context of acts: a request, a socket or a command, and its user."""
+
+    #: Returns the user. It is called only for a record, as a token's user is known late.
     who: Callable[[], Any]
     via: str = Via.PAGE
     address: str = ""
     request_id: str = ""
-    #: Asks for the name of the page's address, known once that is resolved.
+    #: Returns the name of the page's URL pattern, which is known once the URL is resolved.
     page: Callable[[], str] = lambda: ""
     shown: RowsShown | None = None
 
 
 _visit: ContextVar[Visit | None] = ContextVar("replview_visit", default=None)
-#: When each was last noted, by this process: the oldest are forgotten first.
+#: Time of the last record of each kind in this process; the oldest entries are removed first.
 _noted_at: dict[tuple[Any, ...], float] = {}
 
 
 @contextmanager
 def use_visit(visit: Visit) -> Iterator[Visit]:
-    """Let what is noted in the block be noted of this visit."""
+    """Attribute records that are written in the block to this visit."""
     token = _visit.set(visit)
     try:
         yield visit
@@ -88,9 +92,10 @@ def note(
     relation_ids: Iterable[int] = (),
     tables: Iterable[str] = (),
 ) -> None:
-    """Write one record, within the transaction under way if there is one. ``user``: an account or a
-    name; None: the visit's, or the operating system's. ``details`` holds no value of a row. Raises
-    ``ValueError`` for an unknown action.
+    """Write one record, within the current transaction if there is one.
+
+    ``user`` is an account or a name; None: the visit's user, or that of the operating system.
+    ``details`` must not contain a value of a row. Raises ``ValueError`` for an unknown action.
     """
     visit = _visit.get()
     user_id, user_name = _names(user if user is not None or visit is None else visit.who())
@@ -120,8 +125,9 @@ def viewed(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """Note that this request shows rows of these tables, ``rows`` of them where counted; with other
-    ``details`` (``transaction=41``) it is another look.
+    """Record that this request shows rows of these tables (``rows``: how many, if counted).
+
+    A view with other ``details`` (``transaction=41``) makes a record of its own.
     """
     visit = _visit.get()
     if visit is None:
@@ -132,7 +138,7 @@ def viewed(
     shown.relation_ids.update(relation_ids)
     shown.tables.update(tables)
     for name, value in details.items():
-        # Of several transactions in one answer none is named.
+        # If one answer shows several transactions, none is named.
         same = shown.details.get(name, value) == value
         shown.details[name] = value if same else "several"
     shown.subject = shown.subject or subject
@@ -142,29 +148,43 @@ def viewed(
 
 
 class ShownChange(Protocol):
-    """The parts of a change that the access record needs where a page shows it."""
+    """The attributes of a shown change that the access record needs."""
 
     @property
-    def transaction_id(self) -> int: ...
+    def transaction_id(self) -> int:
+        """Return the identifier of the change's transaction."""
+        ...
+
     @property
-    def relation_id(self) -> int | None: ...
+    def relation_id(self) -> int | None:
+        """Return the table's identifier; None in the archive, which has only names."""
+        ...
+
     @property
-    def schema(self) -> str | None: ...
+    def schema(self) -> str | None:
+        """Return the table's schema; None for a logical message."""
+        ...
+
     @property
-    def table(self) -> str | None: ...
+    def table(self) -> str | None:
+        """Return the table's name; None for a logical message."""
+        ...
+
     @property
-    def hidden(self) -> bool: ...
+    def hidden(self) -> bool:
+        """Return whether the request's user may not see the change."""
+        ...
 
 
 def viewed_changes(changes: Iterable[ShownChange]) -> None:
-    """Note that this request shows these changes, as far as their reader may see them."""
+    """Record that this request shows these changes, except those that are hidden from its user."""
     shown = [change for change in changes if not change.hidden]
     if not shown:
         return
     transactions = {change.transaction_id for change in shown}
     whose: dict[str, Any] = {"transaction": min(transactions)} if len(transactions) == 1 else {}
     known = {change.relation_id for change in shown if change.relation_id is not None}
-    # The archive knows tables by their names alone.
+    # The archive has only the names of tables.
     named = {
         f"{change.schema}.{change.table}"
         for change in shown
@@ -174,7 +194,7 @@ def viewed_changes(changes: Iterable[ShownChange]) -> None:
 
 
 def settle(visit: Visit) -> None:
-    """Write down what the visit looked at, unless the same was noted just now."""
+    """Write the record of what the visit viewed, unless the same was recorded just now."""
     shown, visit.shown = visit.shown, None
     if shown is None:
         return
@@ -203,11 +223,11 @@ def _note_shown(shown: RowsShown, user: AbstractBaseUser | AnonymousUser | str |
 
 
 def is_new(same: tuple[Any, ...]) -> bool:
-    """Whether this process noted none like it within the last minute; from now on it has."""
+    """Return whether this process wrote no such record within the last minute, and remember it."""
     now = time.monotonic()
     before = _noted_at.pop(same, None)
     if before is not None and now - before < SAME_SECONDS:
-        # It stays where it began: looks without an end are a record a minute.
+        # Keep the time of the record: constant viewing makes one record a minute.
         _noted_at[same] = before
         return False
     while len(_noted_at) >= _MOST_REMEMBERED:
@@ -217,6 +237,7 @@ def is_new(same: tuple[Any, ...]) -> bool:
 
 
 def command_user() -> str:
+    """Return the operating system's name of the user who runs this process."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -230,7 +251,7 @@ def _names(user: AbstractBaseUser | AnonymousUser | str | None) -> tuple[int | N
 
 
 def _clean(text: str) -> str:
-    """As PostgreSQL takes it, and not longer than a line."""
+    """Return a text without NUL characters, cut to one line's length."""
     return str(text).replace("\0", "\ufffd")[:_SUBJECT_CHARACTERS]
 
 

@@ -1,7 +1,7 @@
-"""Rows of ``change`` and ``transaction`` as binary COPY: the layout the receiver's hot loop packs.
+"""Rows of ``change`` and ``transaction`` are packed here in the layout of binary COPY.
 
-Columns that are never null come first, so that a row is a few constant pieces and two or three
-small packs. See PostgreSQL's documentation, COPY, Binary Format.
+The receiver's hot loop does that. Columns that are never null come first, so that a row is a few
+constant pieces and two or three small packs. See PostgreSQL's documentation, COPY, Binary Format.
 """
 
 import struct
@@ -37,18 +37,18 @@ _FIXED = struct.Struct("!h" + "iq" * 11 + "ib")
 _INT8 = struct.Struct("!iq")
 _UINT8 = struct.Struct("!iQ")
 _LENGTH = struct.Struct("!i")
-#: Years 1 to 9999, as a datetime holds; a commit time outside, or infinite: ``context``.
+#: Years 1 to 9999, the range of datetime; a commit time outside it, or infinite, is in ``context``.
 _FIRST_US = us_from_datetime(datetime.min.replace(tzinfo=UTC))
 _LAST_US = us_from_datetime(datetime.max.replace(tzinfo=UTC))
 #: ``pack_seq_lsn(4, seq, 8, lsn)``.
 pack_seq_lsn = _SEQ_LSN.pack
-#: ``pack_hash(8, hash)``: 64 bits as they are; the column is signed.
+#: ``pack_hash(8, hash)``: an unsigned 64-bit hash in a column that is signed.
 pack_hash = _UINT8.pack
 #: ``pack_subxid(8, subxid)``.
 pack_subxid = _INT8.pack
 #: ``pack_jsonb(len(document) + 1, 1)``, before the document itself.
 pack_jsonb = _JSONB.pack
-#: Characters a piece; a piece of 4-byte characters is 16 MB.
+#: Characters in one piece; a piece of 4-byte characters is 16 MB.
 PIECE_CHARACTERS = 4 * 1024 * 1024
 
 
@@ -63,12 +63,12 @@ COPY_TRANSACTIONS = _copy_into("transaction", TRANSACTION_COLUMNS)
 
 
 def row_head(transaction_id: int) -> bytes:
-    """Number of columns and ``transaction_id``: the same for a whole transaction."""
+    """Return the number of columns and ``transaction_id``: constant for a transaction."""
     return _HEAD.pack(len(CHANGE_COLUMNS), 8, transaction_id)
 
 
 def row_table(relation_id: int | None, version_id: int | None, op: str) -> bytes:
-    """``relation_id``, ``version_id``, ``op``: the same for one operation on one table."""
+    """Return ``relation_id``, ``version_id``, ``op``: constant for one operation on a table."""
     if relation_id is None or version_id is None:
         return NULL + NULL + b"\x00\x00\x00\x01" + op.encode()
     return _TABLE.pack(8, relation_id, 8, version_id, 1, op.encode())
@@ -76,23 +76,25 @@ def row_table(relation_id: int | None, version_id: int | None, op: str) -> bytes
 
 @dataclass(frozen=True, slots=True)
 class LargeText:
+    """A value that is stored in ``large_value``, apart from its row."""
+
     transaction_id: int
     seq: int
     #: ``old`` or ``new``.
     side: str
     column: str
-    #: Of at most ``PIECE_CHARACTERS`` each.
+    #: Text in pieces of at most ``PIECE_CHARACTERS``.
     pieces: Iterable[str]
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """A text that is held, piece by piece."""
+    """Yield a text in pieces of ``PIECE_CHARACTERS``."""
     for start in range(0, len(text), PIECE_CHARACTERS):
         yield text[start : start + PIECE_CHARACTERS]
 
 
 def store_large_values(connection: psycopg.Connection[Any], values: Iterable[LargeText]) -> None:
-    """Store the values, a piece a row; runs inside the store transaction."""
+    """Store the values, one row a piece, inside the store transaction."""
     sql_text = """
         INSERT INTO large_value (transaction_id, seq, side, "column", piece, content)
         VALUES (%s, %s, %s, %s, %s, %s)
@@ -105,26 +107,28 @@ def store_large_values(connection: psycopg.Connection[Any], values: Iterable[Lar
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A message in a transaction that names an actor."""
+    """A message in a transaction that names an actor (``receiver.actors``)."""
 
     seq: int
-    #: None: from here on there are more claims than are kept.
+    #: The actor; None: from here on there are more claims than are kept.
     actor: str | None
-    #: Changes stand before it that are no claims and no stamps.
+    #: True when changes other than claims and stamps precede it.
     preceded: bool
-    #: What it added to the context.
+    #: Context that the claim added.
     context: dict[str, Any]
-    #: In a stream: the subtransaction (0: none) of the change before; that after it, with its seq.
+    #: Only in a stream: the subtransaction (0: none) of the change before the claim; seq and
+    #: subtransaction of the change after it.
     before: int | None = None
     after: tuple[int, int] | None = None
-    #: More of the same actor behind it are left out; it may have been rolled back.
+    #: ``repeated``: further claims of the same actor followed and are omitted; ``perhaps``: the
+    #: claim may have been rolled back.
     repeated: bool = False
     perhaps: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class TransactionRow:
-    """One row of ``transaction`` in the making. Times are microseconds since 2000-01-01 UTC."""
+    """A row of ``transaction`` that is being built. Times are microseconds since 2000-01-01 UTC."""
 
     id: int
     incarnation_id: int
@@ -145,13 +149,13 @@ class TransactionRow:
     actor: str | None = None
     actor_grade: str | None = None
     context: dict[str, Any] | None = None
-    #: Whose its changes are, where not all are ``actor``'s (``models.history.Transaction``).
+    #: Actors of the changes, where they differ (``models.history.Transaction``).
     actors: list[dict[str, Any]] | None = None
-    #: What it is made of: the claims that count, in order.
+    #: Claims that count, in order; ``actors`` is derived from them.
     claims: list[Claim] | None = None
-    #: How many claims and stamps came.
+    #: Number of claims and stamps received.
     notes: int = 0
-    #: Of its last run of changes: the last one's ``seq``; its subtransaction (0: none).
+    #: Last change received: its ``seq``, and its subtransaction (0: none).
     last_seq: int = 0
     last_subxid: int = 0
     inserts: int = 0
@@ -163,28 +167,28 @@ class TransactionRow:
     aborted_changes: int = 0
     #: relation id → [inserts, updates, deletes, truncates].
     relations: dict[int, list[int]] = field(default_factory=dict)
-    #: Subtransaction → (relation id, operation) → changes, to know what its abort takes away.
+    #: Subtransaction → (relation id, operation) → changes, to subtract when it aborts.
     subxid_changes: dict[int, dict[tuple[int | None, str], int]] = field(default_factory=dict)
-    #: Some up to this one are forgotten there, because there were too many; 0: none is.
+    #: Subtransactions up to this one may be missing there, as there were too many; 0: none is.
     forgotten_subxid: int = 0
-    #: What aborts took away so far: (relation id, operation) → changes.
+    #: Changes that aborts have subtracted so far: (relation id, operation) → changes.
     taken_back: dict[tuple[int | None, str], int] = field(default_factory=dict)
-    #: Its row is in the store: update it instead of inserting it.
+    #: True when the row is in the store: update it instead of inserting it.
     stored: bool = False
-    #: What the checkpoint covers already: keep nothing of it.
+    #: True when the checkpoint covers the transaction already: nothing of it is stored.
     skipped: bool = False
     #: The decision (``quarantine`` id) to leave its changes out of the record.
     left_out: int | None = None
-    #: It was told that it streams.
+    #: True when a transition to ``streaming`` was recorded.
     streaming_noted: bool = False
 
     @property
     def changes(self) -> int:
-        """Those that count; of one that aborted, all it had made."""
+        """Return the number of changes that count; for an aborted transaction, of all it made."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     def set_commit_time(self, time_us: int | None) -> None:
-        """Set the commit time; one that no datetime can hold goes into the context."""
+        """Set the commit time; one that no datetime can represent goes into the context."""
         if time_us is None:
             return
         if _FIRST_US <= time_us <= _LAST_US:
@@ -195,7 +199,7 @@ class TransactionRow:
         self.context = {**(self.context or {}), "$commit_time": text}
 
     def pack(self, stored_at_us: int) -> bytes:
-        """The row for ``COPY transaction (TRANSACTION_COLUMNS) FROM STDIN (FORMAT BINARY)``."""
+        """Return the row for ``COPY transaction (…) FROM STDIN (FORMAT BINARY)``."""
         # fmt: off
         fixed = _FIXED.pack(
             29, 8, self.id, 8, self.incarnation_id, 8, self.received_at_us, 8, stored_at_us,
@@ -215,7 +219,7 @@ class TransactionRow:
         # fmt: on
 
     def relations_json(self) -> bytes:
-        """``{"relation id": [inserts, updates, deletes, truncates]}``."""
+        """Return ``{"relation id": [inserts, updates, deletes, truncates]}``."""
         return orjson.dumps(self.relations, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -224,7 +228,7 @@ def _int8(value: int | None) -> bytes:
 
 
 def _time(time_us: int | None) -> bytes:
-    """A time of the source's clock; what no datetime can hold could not be read back."""
+    """Return a time packed for COPY; NULL if no datetime can represent it on reading."""
     return NULL if time_us is None or not _FIRST_US <= time_us <= _LAST_US else _int8(time_us)
 
 

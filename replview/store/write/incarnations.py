@@ -1,4 +1,4 @@
-"""The incarnations of a slot: LSNs compare, and commit_seq counts, only within one."""
+"""The incarnations of a slot are stored here: LSNs and commit_seq compare only within one."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,17 +28,17 @@ SELECT id FROM transaction
 WHERE incarnation_id = %(former)s AND gid IS NOT NULL AND prepare_lsn < %(until)s
   AND end_lsn > %(until)s AND state IN ('committed', 'rolled back', 'skipped')
 """
-# In the same partition as the original: that one is there.
+# The new identifier is in the same partition as the original's, which exists.
 _NEW_ID = """
 SELECT (%s::bigint >> 32 << 32) + nextval('transaction_id_block') %% (1::bigint << 32)
 """
-#: What belongs to a transaction, by its ``transaction_id``.
+#: Tables with rows of a transaction, by ``transaction_id``.
 _TABLES = ("change", "large_value", "aborted_subtransaction")
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """The row of a slot as its receiver needs it."""
+    """The row of a slot, with the columns that its receiver needs."""
 
     id: int
     source_id: int
@@ -52,7 +52,7 @@ class SlotRow:
     owned: bool
     temporary: bool
     column_rules: dict[str, dict[str, str]]
-    #: Keep (marked) the changes of aborted subtransactions and transactions.
+    #: True when changes of aborted transactions and subtransactions are kept, marked.
     keep_aborted: bool
     checkpoint_lsn: LSN | None
     incarnation_id: int | None
@@ -64,17 +64,20 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
+    """An incarnation that a session records into."""
+
     id: int
     number: int
     commit_seq: int
     checkpoint_lsn: LSN
-    #: When transactions that are received anew were first seen: xid → microseconds since 2000.
+    #: First reception of transactions that are sent again: xid → microseconds since 2000-01-01 UTC.
     first_seen: dict[int, int] = field(default_factory=dict)
 
 
 def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
+    """Return the slot's row. Raises ``LookupError`` if the store does not have it."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        # Django has its connections give JSON as text.
+        # Django's connections return JSON as text.
         cursor.adapters.register_loader("jsonb", JsonbLoader)
         row = cursor.execute(
             """
@@ -94,13 +97,13 @@ def read_slot(connection: psycopg.Connection[Any], slot_id: int) -> SlotRow:
 
 
 def resume(connection: psycopg.Connection[Any], lease: Lease, slot: SlotRow) -> Incarnation:
-    """Continue the current incarnation: hide what a former session left half received."""
+    """Continue the current incarnation: hide what a former session received only in part."""
     assert slot.incarnation_id is not None
     assert slot.number is not None
     with connection.transaction():
         beat(connection, lease)
         first_seen = _discard(connection, slot, slot.incarnation_id)
-        # Again under the lock: our former session's last write may have been committed since.
+        # Read it again under the lock: the receiver's former session may have committed since.
         row = connection.execute(
             "SELECT i.commit_seq, s.checkpoint_lsn::text FROM slot s "
             "JOIN slot_incarnation i ON i.id = s.incarnation_id WHERE s.id = %s",
@@ -122,9 +125,10 @@ def begin(
     reason: str,
     keep_prepared_until: LSN | None = None,
 ) -> Incarnation:
-    """Begin a new incarnation at ``started_lsn``, hiding what the former left open. What was
-    prepared before ``keep_prepared_until`` goes over, where its end will come; of the rest it is
-    unknown.
+    """Begin a new incarnation at ``started_lsn``, and hide what the former one left open.
+
+    Transactions prepared before ``keep_prepared_until`` go over to the new incarnation, which will
+    receive their end; the outcome of other prepared ones is unknown.
     """
     number, first_seen = (slot.number or 0) + 1, dict[int, int]()
     with connection.transaction():
@@ -161,7 +165,7 @@ def last_seq_until(connection: psycopg.Connection[Any], incarnation_id: int, lsn
 
 
 def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) -> bool:
-    """Whether an incarnation ended because replview dropped the slot at its WAL budget."""
+    """Return whether an incarnation ended because replview dropped the slot at its WAL budget."""
     row = connection.execute(
         "SELECT 1 FROM slot_event WHERE incarnation_id = %s AND kind = 'budget' "
         "AND detail ->> 'dropped_life' = %s LIMIT 1",
@@ -173,8 +177,9 @@ def dropped_at_budget(connection: psycopg.Connection[Any], incarnation_id: int) 
 def _discard(
     connection: psycopg.Connection[Any], slot: SlotRow, incarnation_id: int
 ) -> dict[int, int]:
-    """Hide what is half received, which the server sends again; when each was first seen: xid →
-    microseconds since 2000-01-01 UTC.
+    """Hide transactions received only in part, since the server sends them again.
+
+    Returns when each was first seen: xid → microseconds since 2000-01-01 UTC.
     """
     rows = connection.execute(
         """
@@ -211,7 +216,7 @@ def _discard(
 def correct_slot(
     connection: psycopg.Connection[Any], slot_id: int, rolled_back: int, discarded: int
 ) -> None:
-    """So many of a slot's stored changes count no more: rolled back, or received anew."""
+    """Add to the slot's numbers of stored changes that were rolled back or discarded."""
     connection.execute(
         "UPDATE slot SET changes_rolled_back = changes_rolled_back + %s, "
         "changes_discarded = changes_discarded + %s WHERE id = %s",
@@ -247,11 +252,11 @@ def log_event(
 def hand_over_prepared(
     connection: psycopg.Connection[Any], former_id: int, new_id: int, until: LSN | None
 ) -> None:
-    """Prepared transactions of an incarnation that ends go into the next, or their end is unknown.
+    """Move the prepared transactions of an incarnation that ends, or mark their outcome as unknown.
 
-    Up to ``until`` both incarnations have the same history. What was prepared before and ended
-    beyond it is prepared again for the new incarnation's server, which never had that end: it goes
-    over as a copy.
+    Up to ``until`` both incarnations have the same history. A transaction that was prepared before
+    ``until`` and ended after it is prepared again on the new incarnation's server, which never had
+    that end: it is copied.
     """
     if until is not None:
         connection.execute(_HAND_OVER, [new_id, former_id, str(until)])
@@ -264,7 +269,7 @@ def hand_over_prepared(
 def _copy_as_prepared(
     connection: psycopg.Connection[Any], original: int, incarnation_id: int
 ) -> None:
-    """A transaction once more, as it was before it ended."""
+    """Copy a transaction, in the state before it ended, into another incarnation."""
     row = connection.execute(_NEW_ID, [original]).fetchone()
     assert row is not None
     ending = ["commit_seq", "commit_lsn", "end_lsn", "commit_time", "ended_at"]

@@ -1,8 +1,8 @@
-"""Who may write for a slot: the lease (owner, heartbeat) and the epoch that fences everyone else.
+"""A lease says who may write for a slot (owner, heartbeat), and its epoch fences off all others.
 
 A receiver that takes a slot over raises ``slot.epoch``. Every store transaction of a receiver
-begins with an UPDATE of the slot row ``WHERE epoch = mine``; when that changes no row, somebody
-else has taken over and the receiver stops (``Fenced``).
+begins with an UPDATE of the slot row ``WHERE epoch = mine``; if that changes no row, another
+receiver has taken over and this one stops (``Fenced``).
 """
 
 import threading
@@ -16,32 +16,31 @@ from django.conf import settings
 from psycopg import sql
 from psycopg.rows import dict_row
 
-#: A write that stands still is ended after this many times as long as a live receiver waits for a
-#: store.
+#: Factor of ``STORE_GONE_SECONDS`` after which a stalled write is ended.
 _STALLED_TIMES = 4 / 3
-#: How often ``kept`` gives one.
+#: Seconds between the heartbeats of ``kept``.
 KEEP_SECONDS = 1.5
 
 
 class Fenced(Exception):
-    """Raised where another receiver has taken the slot over: stop, and write nothing more."""
+    """Another receiver has taken the slot over: stop, and write nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write for one slot, until someone takes it over."""
+    """The right to write for one slot, until another receiver takes it over."""
 
     slot_id: int
     epoch: int
     owner: str
-    #: Whose lease had run out; empty where nobody held one.
+    #: Owner of the expired lease; empty where there was none.
     taken_from: str = ""
 
 
 def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease | None:
-    """Take a slot's lease for ``owner``, where the slot is to run and nobody holds a lease that is
-    still valid; None otherwise. A slot row that is locked is being written by a live receiver, and
-    is left alone.
+    """Take a slot's lease for ``owner``; None if the slot is not to run or its lease is valid.
+
+    A slot row that is locked is being written by a live receiver, and is skipped.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(
@@ -66,9 +65,10 @@ def take(connection: psycopg.Connection[Any], slot_id: int, owner: str) -> Lease
 
 
 def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
-    """End sessions of receivers (and baselines, which lock a slot's row for a moment) that were
-    stopped (SIGSTOP, a paused machine) in the middle of a write, where the slot waits: no timeout
-    of the server interrupts the wait for COPY data, or for the rest of a pipeline.
+    """End sessions of receivers and baselines that stopped in the middle of a write.
+
+    A process that was paused (SIGSTOP, a paused machine) keeps the slot's row locked: no timeout of
+    the server interrupts waiting for COPY data, or for the rest of a pipeline.
     """
     connection.execute(
         """
@@ -86,9 +86,10 @@ def _end_stalled(connection: psycopg.Connection[Any], slot_id: int) -> None:
 
 
 def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -> str:
-    """Renew the lease: set the slot's heartbeat to the store's clock, and ``columns`` of its row
-    besides. Returns the state that is desired of the slot (``running``, ``stopped``, ``removing``).
-    Raises ``Fenced`` when another receiver has taken the slot over.
+    """Renew the lease: update the slot's heartbeat, and ``columns`` of its row besides.
+
+    Returns the state that is desired of the slot (``running``, ``stopped``, ``removing``). Raises
+    ``Fenced`` when another receiver has taken the slot over.
     """
     names = sorted(columns)
     assignments = sql.SQL("").join(
@@ -107,15 +108,16 @@ def beat(connection: psycopg.Connection[Any], lease: Lease, **columns: object) -
 
 @contextmanager
 def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterator[None]:
-    """Keep renewing the lease, from a thread and a connection of its own, while the caller waits
-    for something that may take longer than a lease: a host that does not answer, a slow start.
+    """Renew the lease from a thread with its own connection, for the duration of the block.
+
+    It is for waits that may take longer than a lease: a host that does not answer, a slow start.
     """
     done = threading.Event()
 
     def keep() -> None:
         with suppress(Fenced):
             while not done.wait(KEEP_SECONDS):
-                # A store that has no connection to spare at this moment is asked again.
+                # Connect again later if the store has no free connection at this moment.
                 with suppress(psycopg.Error), connect() as connection:
                     beat(connection, lease)
                     while not done.wait(KEEP_SECONDS):
@@ -131,8 +133,9 @@ def kept(connect: Callable[[], psycopg.Connection[Any]], lease: Lease) -> Iterat
 
 
 def release(connection: psycopg.Connection[Any], lease: Lease) -> bool:
-    """Give the lease back at once. It raises the slot's epoch, so that no statement of this
-    receiver that still hangs can write. Returns False where the lease was lost already.
+    """Release the lease at once; return False if it was lost already.
+
+    This raises the slot's epoch, so that no statement of this receiver that still hangs can write.
     """
     released = connection.execute(
         """

@@ -1,8 +1,8 @@
-"""Partitions of ``change`` and of samples, and the identifiers that fall into them.
+"""Create partitions of ``change`` and of samples, and assign identifiers that fall into them.
 
-A transaction's identifier carries the hour it was first seen in its upper bits, so that a range of
-identifiers is a range of time and retention can drop whole days. New partitions are built aside
-and attached: CREATE … PARTITION OF would lock the parent against every receiver.
+The upper bits of a transaction's identifier are the hour it was first seen, so that a range of
+identifiers is a range of time and retention can drop whole days. A new partition is created as a
+table and attached: CREATE … PARTITION OF would lock the parent against every receiver.
 """
 
 import datetime as dt
@@ -14,29 +14,31 @@ from psycopg import sql
 
 from replview.store.read.days import IDS_PER_HOUR, day_of, first_id_of, transaction_id
 
-#: How many identifiers one call of the sequence hands out.
+#: Number of identifiers that one value of the sequence stands for.
 ID_BLOCK = 20_000
-#: How often a receiver looks whether tomorrow has its partitions.
+#: Seconds between two checks that tomorrow has its partitions.
 _CHECK_SECONDS = 3600.0
-#: Tables of samples, by how long their partitions are.
+#: Tables of samples that are partitioned by day, and by month.
 SAMPLES_BY_DAY = ("slot_sample", "slot_sample_minute", "source_sample")
 SAMPLES_BY_MONTH = "slot_sample_hour"
-#: Serialises the making of partitions among processes.
+#: Advisory lock under which one process at a time creates partitions.
 _PARTITION_LOCK = 0x7265706C76696577
 
 
 class TransactionIds:
-    """Hands out identifiers, a block of sequence values at a time. Their hour is the store's: a
-    clock set here must not throw them into days without a partition.
+    """An allocator of transaction identifiers, which takes them from a sequence in blocks.
+
+    Their hour is of the store's clock: a wrong local clock must not put them into days without a
+    partition.
     """
 
     def __init__(self) -> None:
         self._block: Iterator[int] = iter(())
-        #: The store's clock less our monotonic one, which nobody can set.
+        #: Seconds from the local monotonic clock, which nobody can set, to the store's clock.
         self._offset_seconds = 0.0
 
     def next(self, connection: psycopg.Connection[object]) -> int:
-        """Return the next identifier; asks the store once in twenty thousand."""
+        """Return the next identifier; one call in twenty thousand queries the store."""
         for value in self._block:
             return transaction_id(value, at=time.monotonic() + self._offset_seconds)
         with psycopg.ClientCursor(connection) as cursor:
@@ -52,15 +54,17 @@ class TransactionIds:
 
 
 class PartitionKeeper:
-    """Has the partitions that one receiver writes into made in time."""
+    """A keeper that creates, in time, the partitions that one receiver writes into."""
 
     def __init__(self) -> None:
         self._made: set[dt.date] = set()
         self._next_check = 0.0
 
     def ready_for(self, connection: psycopg.Connection[object], identifiers: Iterable[int]) -> None:
-        """Make partitions for today and tomorrow by the store's clock, looked at once an hour, and
-        for the days of these identifiers, as clocks may be set. Outside of any transaction.
+        """Create missing partitions, outside of any transaction.
+
+        They are for today and tomorrow by the store's clock, checked once an hour, and for the days
+        of these identifiers, since a clock may be set.
         """
         if time.monotonic() >= self._next_check:
             today_sql = "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"
@@ -81,7 +85,10 @@ class PartitionKeeper:
 def ensure_partitions(
     connection: psycopg.Connection[object], first: dt.date, last: dt.date
 ) -> list[str]:
-    """Make missing partitions of all tables for these days, outside a transaction; their names."""
+    """Create missing partitions of all tables for these days; return the names of new ones.
+
+    Must run outside of a transaction.
+    """
     made = []
     days = [first + dt.timedelta(days=n) for n in range((last - first).days + 1)]
     with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
@@ -94,7 +101,7 @@ def ensure_partitions(
 
 
 def _wanted(days: Iterable[dt.date]) -> Iterator[tuple[str, str, object, object]]:
-    """Name, parent and bounds of each partition that these days need; of hours, by the month."""
+    """Yield name, parent and bounds of each partition for these days; by month for hours."""
     months = set()
     for day in days:
         following = day + dt.timedelta(days=1)

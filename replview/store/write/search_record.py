@@ -1,6 +1,6 @@
-"""Noting who searched.
+"""Record searches in the access record.
 
-Its length and columns are noted; never for what, which is a value more often than not.
+Only a search's length and columns are recorded: its text is often a value.
 """
 
 from replview.store.read.changes.wanted import WantedChanges
@@ -11,13 +11,14 @@ _MOST_COLUMNS = 20
 
 
 def searched_changes(wanted: WantedChanges) -> None:
-    """Note that changes were searched for by their values, or by a text."""
+    """Record a search for changes by their values, or by a text."""
     if characters := len(str(wanted.where)) + len(wanted.filter.text):
         columns = sorted(set(wanted.where.columns))[:_MOST_COLUMNS]
         _note("changes", wanted.filter, characters, columns, wanted.slot.source_id)
 
 
 def searched_transactions(wanted: TransactionFilter, source_id: int | None) -> None:
+    """Record a search for transactions by a text."""
     if wanted.text:
         _note("transactions", wanted, len(wanted.text), [], source_id)
 
@@ -29,7 +30,10 @@ def _note(
     columns: list[str],
     source_id: int | None,
 ) -> None:
-    """Once a minute for the same words of the same person; they are remembered as a hash."""
+    """Write a record, at most one a minute for the same search of a person.
+
+    The search is remembered as a hash.
+    """
     visit = current_visit()
     user = visit.who() if visit is not None else None
     words = hash((wanted.text, tuple(columns), characters))

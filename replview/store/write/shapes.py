@@ -1,6 +1,6 @@
-"""Tables and the versions of their shape, stored as Relation messages name them.
+"""Store tables and the versions of their shape, as Relation messages describe them.
 
-A version is a new shape, not a new message: the server repeats Relation messages at will.
+A version is a new shape, not a new message: the server repeats Relation messages.
 """
 
 import datetime as dt
@@ -16,19 +16,21 @@ from psycopg.types.json import Jsonb
 from decoder.scalars import LSN
 from replview.store.read.relation_shapes import made_anew
 
-#: Of each column what the source's catalog tells it by: ``relation_version.made``.
+#: Column → what identifies it in the source's catalog: ``relation_version.made``.
 Made = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
+    """A column of a table's shape."""
+
     name: str
     type_oid: int
     typmod: int
-    #: The type as ``format_type()`` writes it; None where no catalog or Type message told.
+    #: The type as ``format_type()`` writes it; None where no catalog or Type message has it.
     type_name: str | None
     is_key: bool
-    #: What a type that is not built in is over, as ``catalog.columns.type_bases`` has it.
+    #: The base of a user-defined type, in the form of ``catalog.columns.type_bases``.
     base: dict[str, Any] | None = None
 
 
@@ -41,12 +43,13 @@ class Shape:
     table: str
     replica_identity: str
     columns: Sequence[ColumnShape]
-    #: What a row is known by: the identity's columns, or under FULL the primary key.
+    #: Columns that identify a row: the replica identity's, or under FULL the primary key.
     key_columns: Sequence[str]
 
     def digest(self) -> str:
-        """Return the SHA-256 of all that makes a version, but for what may be learnt later: types'
-        names and what they are over.
+        """Return the SHA-256 of everything that makes a version.
+
+        Types' names and base types do not count: they may become known later.
         """
         columns = [[c.name, c.type_oid, c.typmod, c.is_key] for c in self.columns]
         names = [self.schema, self.table, self.replica_identity]
@@ -54,7 +57,7 @@ class Shape:
         return hashlib.sha256(orjson.dumps(document)).hexdigest()
 
     def columns_json(self) -> list[dict[str, Any]]:
-        """Return the columns as ``relation_version.columns`` keeps them."""
+        """Return the columns in the form of ``relation_version.columns``."""
         return [
             {"name": c.name, "type_oid": c.type_oid, "type": c.type_name, "typmod": c.typmod,
              "key": c.is_key, **({"base": c.base} if c.base else {})}
@@ -64,15 +67,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class StoredShape:
+    """The result of storing a shape: its relation and version."""
+
     relation_id: int
     version_id: int
     #: 1 for the table's first shape.
     number: int
-    #: Seen for the first time just now.
+    #: True when the version is new.
     is_new: bool
-    #: The version that was in force before; itself, where it stays in force.
+    #: The version that was in force before; the same one where it stays in force.
     former: int | None
-    #: When it came, in ISO 8601.
+    #: Time at which the shape was received, in ISO 8601.
     at: str
 
 
@@ -83,7 +88,7 @@ _BACK_IN_FORCE = """
 """
 
 
-# The one in force first: it is meant where the catalog tells nothing.
+# The version in force comes first: it is meant where the catalog does not decide.
 _ALIKE = """
     SELECT v.id, v.number, v.made, v.columns
     FROM relation_version v JOIN relation r ON r.id = v.relation_id
@@ -132,12 +137,11 @@ def store_shape(
     made: Made | None = None,
     at: str | None = None,
 ) -> StoredShape:
-    """Find or make the relation and the version of ``shape``, and note that it is in force (unless
-    read apart from the stream), under the lock of the slot's row, so that no two can race.
+    """Find or create relation and version of ``shape``, under the slot row's lock.
 
-    ``made``: how the catalog says that its columns were made. A shape that looks as it did but has
-    a column that was made anew is another version. ``at``: when it came; None: now. ``top``: the
-    transaction of ``xid``.
+    The version is in force from ``at`` (None: now), unless ``in_force`` is False: read apart from
+    the stream. ``made`` says how the catalog's columns were made: a shape with a column made anew
+    is another version, though it looks the same. ``top`` is the transaction of ``xid``.
     """
     relation_id = _relation(connection, slot_id, system_identifier, shape)
     digest = shape.digest()
@@ -146,7 +150,7 @@ def store_shape(
     interval = _interval(lsn, xid, top, at := at or now_text())
     if found is not None:
         if in_force:
-            # Back in force only if another version was in force in between.
+            # Record this only if another version was in force in between.
             connection.execute(_BACK_IN_FORCE, [interval, found[0], relation_id])
         _learn_types(connection, found[0], found[3], shape)
         version, number = found[:2]
@@ -162,26 +166,27 @@ def store_shape(
 
 
 def _interval(lsn: int, xid: int | None, top: int | None, at: str) -> Jsonb:
-    """Return since when a version is in force, as the list that is appended to its others."""
+    """Return the start of a version's time in force, as a list to append to its intervals."""
     since = {"lsn": str(LSN(lsn)) if lsn else None, "xid": xid, "at": at}
     return Jsonb([since if top in (None, xid) else {**since, "top": top}])
 
 
 def now_text() -> str:
-    """When a shape comes that comes now: ``StoredShape.at``."""
+    """Return the current time in the form of ``StoredShape.at``."""
     return dt.datetime.now(tz=dt.UTC).isoformat()
 
 
 def take_shape_back(connection: psycopg.Connection[Any], stored: StoredShape) -> None:
-    """What brought a version into force was rolled back: the one before it is in force."""
+    """Put the former version in force again, after a rollback of what brought this one."""
     connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
     if stored.former != stored.version_id:
         connection.execute(_NEVER, [stored.at, stored.version_id])
 
 
 def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> int | None:
-    """Take a version out of force, because the source is asked once more which one came. Return
-    the version that came since and is in force; None: there is none.
+    """Take a version out of force, to query the source again for the one that came.
+
+    Returns the version that came since and is in force; None: there is none.
     """
     found = connection.execute(_IN_FORCE, [stored.relation_id]).fetchone()
     connection.execute(_BACK, [stored.former, stored.relation_id, stored.version_id])
@@ -193,12 +198,12 @@ def withdraw_shape(connection: psycopg.Connection[Any], stored: StoredShape) -> 
 def leave_in_force(
     connection: psycopg.Connection[Any], stored: StoredShape, version_id: int
 ) -> None:
-    """Have a version in force that came after the one just stored."""
+    """Put a version in force that came after the one just stored."""
     connection.execute(_BACK, [version_id, stored.relation_id, stored.version_id])
 
 
 def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) -> Made:
-    """Note how a version's columns were made, as it is known by now."""
+    """Store how a version's columns were made, as known by now."""
     connection.execute(_MADE, [Jsonb(made), version_id, Jsonb(made)])
     return made
 
@@ -206,7 +211,7 @@ def note_made(connection: psycopg.Connection[Any], version_id: int, made: Made) 
 def _learn_types(
     connection: psycopg.Connection[Any], version: int, known: list[dict[str, Any]], shape: Shape
 ) -> None:
-    """What the catalog now says of the columns' types: an enum may have more labels."""
+    """Update the types of a version's columns from the catalog: an enum may have more labels."""
     said = ({k: v for k, v in c.items() if v is not None} for c in shape.columns_json())
     columns = [{**was, **now} for was, now in zip(known, said, strict=True)]
     if columns != known:
@@ -217,7 +222,7 @@ def _learn_types(
 def _relation(
     connection: psycopg.Connection[Any], slot_id: int, system_identifier: str, shape: Shape
 ) -> int:
-    """The relation's row, its names brought up to date."""
+    """Return the relation's id, after storing it with its current names."""
     row = connection.execute(
         """
         INSERT INTO relation (slot_id, system_identifier, oid, schema, "table")
@@ -242,7 +247,7 @@ def _new_version(
     lsn: int,
     xid: int | None,
 ) -> tuple[int, int]:
-    """Its id and its number."""
+    """Insert a version; return its id and its number."""
     row = connection.execute(
         """
         INSERT INTO relation_version (relation_id, number, digest, schema, "table",
