@@ -6,9 +6,9 @@ context. With the prefix ``replview`` an application wrote it and the actor is *
 
 Any role that may run ``pg_logical_emit_message()`` may write either, and PostgreSQL lets every role
 run it unless somebody revoked that (``catalog.plan.actor_stamp`` says how far to trust a stamp
-then). A transaction with a false stamp has two stamps if the trigger stamps it too. Two stamps that
-differ prove that, or a session that changed its name in between: the actor is then *claimed*, and
-both stamps are kept.
+then). A transaction with a false stamp has two stamps if the trigger stamps it too. Two different
+stamps mean that one is false, or that the session changed its name in between: the actor is then
+*claimed*, and both stamps are kept.
 
 A claim holds from its message to the next claim; before the first claim, the stamp holds. In a
 stream a message has the xid of the whole transaction, so an abort does not say whether a claim was
@@ -169,7 +169,7 @@ def _stamp(row: TransactionRow, document: dict[str, Any]) -> None:
     context = row.context or {}
     first = context.get(STAMP_KEY)
     if first is None:
-        # A stamp is short and always kept: no claim can crowd it out.
+        # A stamp is short and always kept, however much the claims add.
         row.context = {**context, STAMP_KEY: document}
         if row.actor is None:
             row.actor, row.actor_grade = actor[:MAX_ACTOR_CHARACTERS], "stamped"

@@ -89,8 +89,8 @@ class TablePlan:
     def hide(self, row: dict[str, Any]) -> None:
         """Remove what must not be stored from a whole row, in place.
 
-        NULL stays NULL, and so does the mark of a value that was not sent. Every row of a table
-        with rules passes through here.
+        NULL and the mark of a value that was not sent stay as they are. Every row of a table with
+        rules passes through here.
         """
         for name in self.masked:
             value = row[name]
