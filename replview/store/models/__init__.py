@@ -1,7 +1,7 @@
-"""The store's tables as Django models.
+"""The store's tables are defined here as Django models.
 
-Two tables are partitioned and written by COPY alone (``change``, ``slot_sample``): Django knows
-their columns for reading, the migration holds their SQL.
+Two tables are partitioned and written only by COPY (``change``, ``slot_sample``): Django knows
+their columns for reading, and a migration has their SQL.
 """
 
 from replview.store.models.access import (

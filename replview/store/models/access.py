@@ -1,5 +1,4 @@
-"""Accounts, masks and the access record: identities, rights, tokens, filters, which columns nobody
-sees, and who did what, when.
+"""Models of accounts and privacy: identities, grants, tokens, filters, masks, the access record.
 
 The access record is append-only: the database refuses to change or delete a row of it
 (``migrations/access_record.sql``). Names are copied into it, so that it outlives what they name.
@@ -15,22 +14,22 @@ from replview.store.fields import Table
 
 
 class MaskRule(Table):
-    """Masks the columns it matches (``store.read.mask_rules``); rules add up."""
+    """A rule that masks the columns it matches (``store.read.mask_rules``); rules add up."""
 
     class When(models.TextChoices):
-        #: Before it is stored: it is not kept, and what was stored before is shown to nobody.
+        #: Mask before storing: no value is kept, and values stored before are shown to nobody.
         INGEST = "ingest"
-        #: On display: it is kept, and shown to nobody.
+        #: Mask on display: values are stored, and shown to nobody.
         DISPLAY = "display"
 
-    #: None: every source.
+    #: Source that the rule applies to; None: every source.
     source = models.ForeignKey(
         "Source", null=True, blank=True, on_delete=models.CASCADE, related_name="mask_rules"
     )
-    #: ``schema.table``, where ``*`` stands for any characters; without a dot: in any schema.
+    #: ``schema.table``, where ``*`` stands for any characters; without a dot, any schema matches.
     table_pattern = models.TextField(default="*")
     column_pattern = models.TextField(default="*")
-    #: The type as ``format_type()`` writes it; empty: any.
+    #: Type as ``format_type()`` writes it; empty: any type.
     type_pattern = models.TextField(default="", blank=True)
     when = models.CharField(max_length=7, choices=When, default=When.INGEST)
     note = models.TextField(default="", blank=True)
@@ -47,7 +46,10 @@ class MaskRule(Table):
 
 
 class AccessRecord(Table):
-    """One act of somebody. It holds no value of a row: of a search its length and its columns."""
+    """One act of a person.
+
+    It contains no value of a row: only the length and columns of a search.
+    """
 
     class Action(models.TextChoices):
         SIGNED_IN = "signed_in", "signed in"
@@ -72,28 +74,29 @@ class AccessRecord(Table):
         SOCKET = "socket", "live"
         COMMAND = "command", "command"
 
-    #: Given by a sequence: of two records of one moment the later one has the higher.
+    #: A sequence assigns it: of two records of the same time, the later one has the higher number.
     id = models.BigAutoField(primary_key=True)
-    #: The store's clock.
+    #: Time by the store's clock.
     at = models.DateTimeField()
     action = models.TextField(choices=Action)
-    #: The account's number; None: nobody was signed in, or a command did it.
+    #: Number of the account; None: nobody was signed in, or a command did it.
     user_id = models.BigIntegerField(null=True)
-    #: Its name then; of a command the system's account, of a failed sign-in what was typed.
+    #: Name of the account at that time; the system's account of a command; the text that was
+    #: entered in a failed sign-in.
     user_name = models.TextField(default="", blank=True)
     via = models.TextField(choices=Via)
-    #: From where, as the web server saw it; empty: of a command.
+    #: Client address, as the web server saw it; empty for a command.
     address = models.TextField(default="", blank=True)
-    #: Of the request, as the web server's log may have it too.
+    #: Identifier of the request, which the web server's log may have too.
     request_id = models.TextField(default="", blank=True)
-    #: The name of the page or call (never its address, which may hold a row's key).
+    #: Name of the page or call (not its URL, which may contain a row's key).
     page = models.TextField(default="", blank=True)
-    #: What it was done to, in words.
+    #: The object of the act, in words.
     subject = models.TextField(default="", blank=True)
     source_id = models.BigIntegerField(null=True)
     source_name = models.TextField(default="", blank=True)
     relation_ids = ArrayField(models.BigIntegerField(), default=list)
-    #: ``schema.table`` of those, as they were called then.
+    #: ``schema.table`` of the relations, as they were named at that time.
     tables = ArrayField(models.TextField(), default=list)
     #: Further facts: ``rows``, ``transaction``, ``columns``, ``characters``, ``format`` …
     details = models.JSONField(default=dict)
@@ -104,12 +107,12 @@ class AccessRecord(Table):
 
 
 class SavedFilter(Table):
-    """A view somebody wants to come back to: a page and its address's parameters."""
+    """A view that a person has saved: a page, and the parameters of its URL."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_filters"
     )
-    #: The name of the page's address: ``transactions``, ``find``.
+    #: Name of the page's URL pattern: ``transactions``, ``find``.
     page = models.TextField()
     name = models.CharField(max_length=100)
     #: ``slot=shop/replview&tables=public.orders``.
@@ -124,18 +127,18 @@ class SavedFilter(Table):
 
 
 class ApiToken(Table):
-    """Lets a program use the API in somebody's name; only a digest of it is kept."""
+    """A token with which a program uses the API as a user; only its digest is stored."""
 
     class Scope(models.TextChoices):
-        """What the token may be used for; never for more than its user may do."""
+        """The requests that a token allows, within the rights of its user."""
 
-        #: ``/metrics``, and how long each check of ``/readyz`` took.
+        #: ``/metrics``, and the durations of the checks in ``/readyz``.
         METRICS = "metrics"
-        #: Whatever is only read.
+        #: All requests that only read.
         READ = "read"
-        #: And exports: asked for, cancelled.
+        #: Also creating and cancelling exports.
         EXPORT = "export"
-        #: And whatever changes something.
+        #: Also all requests that change something.
         OPERATE = "operate"
 
     user = models.ForeignKey(
@@ -144,13 +147,13 @@ class ApiToken(Table):
     name = models.CharField(max_length=100)
     #: SHA-256 of the token, in hexadecimal.
     digest = models.CharField(max_length=64, unique=True)
-    #: Its first characters, to tell tokens apart.
+    #: First characters of the token, to identify it.
     hint = models.CharField(max_length=12)
-    #: The database's default is for a version of before, which runs on while the store is migrated.
+    #: The database's default serves an earlier version that still runs while the store is migrated.
     scope = models.CharField(max_length=7, choices=Scope, default=Scope.READ, db_default=Scope.READ)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True)
-    #: None: until it is revoked.
+    #: Time of expiry; None: it never expires.
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
 
@@ -159,7 +162,7 @@ class ApiToken(Table):
 
 
 class Grant(Table):
-    """A person's, or a group's, right to see a source and tables of it."""
+    """The right of a user or a group to see a source, or some of its tables."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="grants"
@@ -167,14 +170,14 @@ class Grant(Table):
     group = models.ForeignKey(
         "auth.Group", null=True, on_delete=models.CASCADE, related_name="grants"
     )
-    #: None: every source there is or will be.
+    #: Source that may be seen; None: every source, now and in the future.
     source = models.ForeignKey(
         "store.Source", null=True, on_delete=models.CASCADE, related_name="grants"
     )
-    #: ``schema.table`` with ``*`` for any letters; empty: all tables.
+    #: ``schema.table``, where ``*`` stands for any characters; empty: all tables.
     tables = ArrayField(models.TextField(), default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
-    #: Whose act it was, by name; empty: replview's own.
+    #: Name of the account that created it; empty: replview itself.
     created_by = models.TextField(default="", blank=True)
 
     class Meta:
@@ -194,7 +197,7 @@ class Grant(Table):
 
 
 class SetupCode(Table):
-    """Lets somebody make the first admin, once and soon; only a digest of it is kept."""
+    """A code with which the first admin is created, once and soon; only its digest is stored."""
 
     #: SHA-256 of the code, in hexadecimal.
     digest = models.CharField(max_length=64, unique=True)
@@ -204,13 +207,13 @@ class SetupCode(Table):
 
 
 class Identity(Table):
-    """An account as a single sign-on provider knows it."""
+    """An account's identity at a single sign-on provider."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities"
     )
     issuer = models.TextField()
-    #: The provider's own name of it, which never changes.
+    #: The provider's identifier of the account, which never changes.
     subject = models.TextField()
     created_at = models.DateTimeField(default=timezone.now)
 

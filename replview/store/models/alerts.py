@@ -1,4 +1,4 @@
-"""Rules, what they found, and who was told."""
+"""Models of alert rules, their alerts, and the messages that were sent to webhooks."""
 
 from typing import Any
 
@@ -12,25 +12,28 @@ from replview.store.models.seen import M, SeenOfSlotOrNone, SeenOrNone, seen_sou
 
 
 def _of_seen_slots(rows: Any) -> Any:
-    """Without those of slots of other databases, for who does not see every source."""
+    """Omit rows of other databases' slots, for an account that does not see every source."""
     if seen_sources() is None:
         return rows
     return rows.filter(models.Q(slot=None) | models.Q(slot__in=WatchedSlot.objects.all()))
 
 
 class SeenRules(SeenOfSlotOrNone[M]):
+    """Rules that the account sees: those of its sources' slots, and those of no slot."""
+
     def get_queryset(self) -> Any:
+        """Return the rules, without those of slots in other databases."""
         return _of_seen_slots(super().get_queryset())
 
 
 class AlertRule(Table):
-    """The condition at which an alert fires, and for how long it must hold."""
+    """A condition at which an alert fires, and the time for which it must hold."""
 
     class Kind(models.TextChoices):
-        """What is measured; the unit of ``threshold`` stands beside it."""
+        """The value that is measured, with the unit of ``threshold`` beside it."""
 
         RETAINED_WAL = "retained_wal"  # bytes
-        RETAINED_SHARE = "retained_share"  # of the limit or the budget, 0 to 1
+        RETAINED_SHARE = "retained_share"  # share of the limit or the budget, 0 to 1
         TIME_TO_LOSS = "time_to_loss"  # seconds; fires below
         LAG = "lag"  # seconds
         RECEIVER_DOWN = "receiver_down"  # seconds without a heartbeat
@@ -41,36 +44,37 @@ class AlertRule(Table):
         SOURCE_UNREACHABLE = "source_unreachable"  # seconds
         SCHEMA_CHANGE = "schema_change"  # no threshold; an event, never cleared by itself
         POISON_CHANGE = "poison_change"  # no threshold
-        STORE_SIZE = "store_size"  # of the store's budget, 0 to 1
+        STORE_SIZE = "store_size"  # share of the store's budget, 0 to 1
         UNSAFE_FAILOVER = "unsafe_failover"  # no threshold
         PUBLISHED_TABLES = "published_tables"  # no threshold
 
     class Severity(models.TextChoices):
-        """How urgent; the words of ``health.states``."""
+        """The urgency of an alert, in the words of ``health.states``."""
 
         NOW = "now"
         LOOK = "look"
 
     kind = models.CharField(max_length=20, choices=Kind)
-    #: As pages and messages call it.
+    #: Name on pages and in messages.
     name = models.TextField()
     severity = models.CharField(max_length=4, choices=Severity, default=Severity.LOOK)
-    #: In the kind's unit; None where it has none.
+    #: Threshold in the kind's unit; None where the kind has none.
     threshold = models.FloatField(null=True)
-    #: Cleared only beyond this (hysteresis); None: at the threshold.
+    #: The alert is cleared only beyond this (hysteresis); None: at the threshold.
     clear_threshold = models.FloatField(null=True)
-    #: It must hold for so long before it fires, and be over for so long before it is cleared.
+    #: Seconds for which the condition must hold before the alert fires, and be over before it is
+    #: cleared.
     hold_seconds = models.FloatField(default=0)
     clear_seconds = models.FloatField(default=0)
     enabled = models.BooleanField(default=True)
-    #: Came with replview: may be changed and switched off, not deleted.
+    #: True for rules that come with replview: they may be changed and switched off, not deleted.
     built_in = models.BooleanField(default=False)
-    #: Which of replview's own it is (``features.alerts.built_in``), however it was changed.
+    #: Key of a built-in rule (``features.alerts.built_in``), which stays when the rule is changed.
     key = models.CharField(max_length=40, default="", blank=True)
-    #: Only for this slot, instead of the rule it overrides; both None: for all.
+    #: Slot that the rule applies to, and the rule that it overrides there; both None: all slots.
     slot = models.ForeignKey("WatchedSlot", null=True, on_delete=models.CASCADE)
     overrides = models.ForeignKey("self", null=True, on_delete=models.CASCADE)
-    #: For schema changes: ``schema.table`` patterns with ``*``; empty: every table.
+    #: Tables whose schema changes count: ``schema.table`` patterns with ``*``; empty: every table.
     tables = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
@@ -83,9 +87,13 @@ class AlertRule(Table):
 
 
 class SeenAlerts(SeenOrNone[M]):
-    """Not of slots or transactions of other databases, for who does not see every source."""
+    """Alerts that the account sees."""
 
     def get_queryset(self) -> Any:
+        """Return the alerts, without those of slots or transactions in other databases.
+
+        An account that sees every source gets all of them.
+        """
         rows = _of_seen_slots(super().get_queryset())
         if seen_sources() is None:
             return rows
@@ -94,10 +102,10 @@ class SeenAlerts(SeenOrNone[M]):
 
 
 class Alert(Table):
-    """A rule's condition on one subject, from when it began to hold until it was over."""
+    """A rule's condition on one subject, from the time it began to hold to the time it was over."""
 
     class State(models.TextChoices):
-        #: It holds, not yet for as long as the rule wants: nobody was told.
+        #: The condition holds, but not yet for as long as the rule requires: no message was sent.
         PENDING = "pending"
         FIRING = "firing"
         CLEARED = "cleared"
@@ -108,19 +116,19 @@ class Alert(Table):
     source = models.ForeignKey("Source", null=True, on_delete=models.CASCADE)
     slot = models.ForeignKey("WatchedSlot", null=True, on_delete=models.CASCADE)
     state = models.CharField(max_length=8, choices=State, default=State.PENDING)
-    #: Since when the condition holds.
+    #: Time since which the condition holds.
     began_at = models.DateTimeField()
     fired_at = models.DateTimeField(null=True)
-    #: Since when the condition is over, while the rule's ``clear_seconds`` run.
+    #: Time since which the condition is over, while the rule's ``clear_seconds`` run.
     over_since = models.DateTimeField(null=True)
     cleared_at = models.DateTimeField(null=True)
-    #: One plain sentence; never a value of the source.
+    #: One plain sentence, without a value of the source.
     message = models.TextField(default="")
-    #: What was measured when it fired, at its worst, and last; in the kind's unit.
+    #: Measured values when it fired, at its worst, and last, in the kind's unit.
     value_fired = models.FloatField(null=True)
     value_worst = models.FloatField(null=True)
     value_last = models.FloatField(null=True)
-    #: The rule as it was: threshold, severity, name …
+    #: The rule at that time: threshold, severity, name …
     rule_was = models.JSONField(default=dict)
     #: Further values at that moment (wal_status, limit, gid …).
     detail = models.JSONField(default=dict)
@@ -145,22 +153,24 @@ class Alert(Table):
 
 
 class Webhook(Table):
+    """A URL to which messages about alerts are sent."""
+
     class Format(models.TextChoices):
         JSON = "json"
         SLACK = "slack"
 
     name = models.CharField(max_length=100, unique=True)
-    #: Sealed: an address of this kind is often a secret itself.
+    #: Encrypted, since such a URL is often a secret itself.
     sealed_url = models.TextField()
-    #: The host alone, for pages and logs.
+    #: Host of the URL, for pages and logs.
     host = models.TextField(default="")
     format = models.CharField(max_length=5, choices=Format, default=Format.JSON)
-    #: Sealed; signs what is sent.
+    #: Encrypted key that signs each message.
     sealed_secret = models.TextField(default="", blank=True)
     enabled = models.BooleanField(default=True)
-    #: Loopback, private and link-local addresses may be called.
+    #: True when loopback, private and link-local addresses may be called.
     allow_private = models.BooleanField(default=False)
-    #: Only these severities; empty: all.
+    #: Severities that are sent; empty: all.
     severities = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     created_by = models.TextField(default="", blank=True)
@@ -170,10 +180,10 @@ class Webhook(Table):
 
 
 class Delivery(Table):
-    """One message to one webhook: tried again, with growing pauses, until it arrives."""
+    """One message to one webhook, which is retried with growing pauses until it arrives."""
 
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
-    #: None: a test message.
+    #: Alert that the message is about; None: a test message.
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE)
     #: ``fired``, ``cleared``, ``test``.
     event = models.TextField()
@@ -182,7 +192,7 @@ class Delivery(Table):
     next_try_at = models.DateTimeField(null=True, default=timezone.now)
     delivered_at = models.DateTimeField(null=True)
     given_up_at = models.DateTimeField(null=True)
-    #: Why the last try failed; never what the other side answered.
+    #: Why the last attempt failed; never the text of the response.
     problem = models.TextField(default="", blank=True)
     status = models.IntegerField(null=True)
 
@@ -193,7 +203,7 @@ class Delivery(Table):
 
 
 class Setting(Table):
-    """A choice for the whole instance, by its name; see ``store.instance_settings``."""
+    """A setting of the whole instance, by its name; see ``store.instance_settings``."""
 
     name = models.CharField(max_length=60, primary_key=True)
     value = models.JSONField()

@@ -1,5 +1,7 @@
-"""A source that somebody is about to add in the browser, and what became of it; and what is about
-to be made on sources, noted before the first statement runs.
+"""Models of sources and slots that are about to be added.
+
+They record what a person entered in the browser and its progress, and which objects are to be
+created on a source, before the first statement runs.
 """
 
 from django.conf import settings
@@ -11,12 +13,12 @@ from replview.store.models.jobs import Job
 
 
 class SourceDraft(Job):
-    """What one admin has entered so far; nothing of it is on the source until it is asked for."""
+    """The input of one admin so far; nothing is created on the source before the admin confirms."""
 
     class Kind(models.TextChoices):
-        """What replview is to do with the source."""
+        """The way in which replview will use the source."""
 
-        #: A temporary slot, nothing kept.
+        #: A temporary slot, of which nothing is kept.
         WATCH = "watch"
         #: No slot at all: catalog views, read every few seconds.
         MONITOR = "monitor"
@@ -25,15 +27,15 @@ class SourceDraft(Job):
 
     class State(models.TextChoices):
         OPEN = "open"
-        #: Agreed to: a worker begins within a second or two.
+        #: Confirmed: a worker begins within a second or two.
         WAITING = "asked"
         RUNNING = "working"
         DONE = "done"
         FAILED = "failed"
-        #: Stopped by the user while it was carried out; all was taken back.
+        #: Stopped by the user while it was carried out; everything was undone.
         CANCELLED = "cancelled"
 
-    #: ``user``, and ``asked_at``, tell it.
+    #: Not used: ``user`` and ``asked_at`` have these facts.
     requested_by = None  # type: ignore[assignment]
     requested_at = None  # type: ignore[assignment]
     user = models.ForeignKey(
@@ -41,28 +43,28 @@ class SourceDraft(Job):
     )
     kind = models.CharField(max_length=7, choices=Kind)
     state = models.CharField(max_length=9, choices=State, default=State.OPEN)
-    #: As in ``Source``; empty once it is done.
+    #: Address as in ``Source``; empty once the draft is done.
     conninfo = models.TextField(default="", blank=True)
     sealed_password = models.TextField(default="", blank=True)
     password_ref = models.TextField(default="", blank=True)
-    #: What was chosen in each step; see ``jobs.drafts``.
+    #: The choices of each step; see ``jobs.drafts``.
     answers = models.JSONField(default=dict, blank=True)
-    #: The steps of carrying it out: ``[{"title", "sql", "state", "said"}]``.
+    #: Steps in which it is carried out: ``[{"title", "sql", "state", "said"}]``.
     progress = models.JSONField(default=list, blank=True)
-    #: What is on the source because of it, as statements that take it back, the first made first.
+    #: Statements that undo what was created on the source, in the order of creation.
     undo = models.JSONField(default=list, blank=True)
-    #: The user wants it to end: a watch, or carrying it out.
+    #: True when the user wants to end the watch, or to stop carrying it out.
     stop_wanted = models.BooleanField(default=False)
     problem_code = models.TextField(default="", blank=True)
-    #: The source that a slot is added to, or that was made.
+    #: Source that a slot is added to, or that was created.
     source = models.ForeignKey("Source", null=True, on_delete=models.CASCADE, related_name="+")
     slot = models.ForeignKey("Slot", null=True, on_delete=models.SET_NULL, related_name="+")
 
     created_at = models.DateTimeField(default=timezone.now)
-    #: When its user last did something to it: it expires a day after.
+    #: Time of the user's last input: the draft expires a day later.
     touched_at = models.DateTimeField(default=timezone.now)
     asked_at = models.DateTimeField(null=True)
-    #: When a browser last had the live page of a watch open.
+    #: Time at which a browser last had the live page of a watch open.
     seen_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -73,30 +75,33 @@ class SourceDraft(Job):
 
 
 class SlotIntention(Table):
-    """A slot with its publications, until the store has the slot or nothing is left of it: found by
-    this row and taken back where its maker was killed (``replview.acts.slot_sweeping``).
+    """A slot with its publications that is being created on a source.
+
+    The row exists until the store has the slot or nothing is left of it on the source. If its maker
+    was killed, ``replview.acts.slot_sweeping`` finds the row and undoes the creation.
     """
 
-    #: None: a source that comes into the store with its slot. Then the address stands here.
+    #: Source of the slot; None: the source is added together with the slot, and its address is
+    #: here.
     source = models.ForeignKey("Source", null=True, on_delete=models.CASCADE, related_name="+")
-    #: Entered in the browser: while that is being carried out its worker is alive.
+    #: Draft that was entered in the browser; while it is carried out, its worker is alive.
     draft = models.ForeignKey("SourceDraft", null=True, on_delete=models.SET_NULL, related_name="+")
     source_name = models.TextField()
-    #: As in ``Source``.
+    #: Address as in ``Source``.
     conninfo = models.TextField(default="", blank=True)
     sealed_password = models.TextField(default="", blank=True)
     password_ref = models.TextField(default="", blank=True)
     slot_name = models.TextField()
-    #: Where the source's WAL was before: a slot that goes further back is none of ours.
+    #: WAL position of the source before creation: a slot with an earlier position is not this one.
     after_lsn = LSNField(null=True)
-    #: What was begun, in this order: ``[{"kind", "name", "create", "undo"}]``.
+    #: Objects whose creation was begun, in order: ``[{"kind", "name", "create", "undo"}]``.
     begun = models.JSONField(default=list, blank=True)
-    #: When the last statement began.
+    #: Time at which the last statement began.
     begun_at = models.DateTimeField(default=timezone.now)
-    #: When something was first found there that nobody reads or makes.
+    #: Time at which an object was first found that nobody reads or is creating.
     seen_at = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)
-    #: It is being taken back: whoever made it must not go on.
+    #: Time at which undoing began: the process that created the objects must not go on.
     swept_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Persons erased from the record: what was asked, what was touched, who did it and why."""
+"""Models of erasures: the request to erase persons from the record, and what was erased."""
 
 from django.db import models
 
@@ -7,37 +7,38 @@ from replview.store.models.jobs import Job
 
 
 class Erasure(Job):
-    """One act of erasing: looked at first, then confirmed, then carried out to its end. Rows are
-    only ever added. They keep a keyed digest of the erased keys, and the keys sealed in
-    ``sealed_plan`` until the act is over.
+    """One erasure: its effect is computed first, then it is confirmed, then carried out to its end.
+
+    Rows are only ever added. They keep a keyed digest of the erased keys; ``sealed_plan`` has the
+    keys, encrypted, until the erasure is over.
     """
 
     class State(models.TextChoices):
-        #: Asked what it would touch; nothing is changed by that.
+        #: Its effect is being computed; nothing is changed.
         LOOKING = "looking"
-        #: That is known: somebody may confirm.
+        #: Its effect is known: it can be confirmed.
         LOOKED = "looked"
         #: Confirmed.
         WAITING = "waiting"
         RUNNING = "running"
-        #: All that could be reached is erased; what is left is tried again.
+        #: Everything that could be reached is erased; the rest is tried again.
         UNFINISHED = "unfinished"
         DONE = "done"
         #: Never confirmed, or refused before anything was changed.
         DROPPED = "dropped"
 
     slot = models.ForeignKey("Slot", null=True, on_delete=models.SET_NULL, related_name="erasures")
-    #: ``source/name`` as it was.
+    #: ``source/name`` of the slot at that time.
     slot_name = models.TextField()
-    #: ``schema.table`` of the rows, each once.
+    #: Distinct ``schema.table`` of the rows.
     tables = models.JSONField(default=list)
-    #: How many keys were named.
+    #: Number of keys in the request.
     keys = models.IntegerField(default=0)
-    #: Only these columns; empty: every value of the rows.
+    #: Columns to erase; empty: every value of the rows.
     columns = models.JSONField(default=list)
-    #: An HMAC of each table and key, and of the actor's name, to know an erased key again.
+    #: HMACs of each table and key, and of the actor's name, to recognize an erased key.
     digests = models.JSONField(default=list)
-    #: A name among the actors was erased, too.
+    #: True when the name of an actor was erased, too.
     names_actor = models.BooleanField(default=False)
     reason = models.TextField(default="", blank=True)
     #: ``page`` or ``command``.
@@ -46,16 +47,17 @@ class Erasure(Job):
     confirmed_at = models.DateTimeField(null=True)
 
     state = models.CharField(max_length=10, choices=State, default=State.LOOKING)
-    #: An unfinished one is tried again then.
+    #: Time of the next attempt of an unfinished erasure.
     next_try_at = models.DateTimeField(null=True)
-    #: What it is at, in a few words.
+    #: Current step, in a few words.
     step = models.TextField(default="", blank=True)
-    #: Keys, names and how far they reach, sealed with the instance's secret key; empty: forgotten.
+    #: Keys, names and their extent, encrypted with the instance's secret key; empty: deleted.
     sealed_plan = models.TextField(default="", blank=True)
-    #: What would be touched: ``changes``, ``transactions``, ``days``, ``large_values``, ``tables``
-    #: (name → changes), ``roots`` (see ``parquet.erasure.roots``), ``beside`` (thing → number).
+    #: Numbers of what would be erased: ``changes``, ``transactions``, ``days``, ``large_values``,
+    #: ``tables`` (name → changes), ``roots`` (see ``parquet.erasure.roots``), ``beside`` (thing →
+    #: number).
     found = models.JSONField(default=dict)
-    #: What was: the same numbers.
+    #: Numbers of what was erased, in the same form.
     erased = models.JSONField(default=dict)
     #: ``[{"root", "what", "files", "rows", "problem", "remedy", "done", "left_out_by"}]``.
     roots = models.JSONField(default=list)
@@ -70,6 +72,6 @@ class Erasure(Job):
 
     @property
     def waits(self) -> bool:
-        """A worker has something to do for it, now or later."""
+        """Return whether a worker has something to do for it, now or later."""
         later = (Erasure.State.LOOKING, Erasure.State.UNFINISHED)
         return super().waits or self.state in later

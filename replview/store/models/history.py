@@ -1,4 +1,4 @@
-"""The record itself: tables with the versions of their shape, transactions and their changes."""
+"""Models of the record itself: tables, the versions of their shape, transactions and changes."""
 
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
@@ -15,10 +15,10 @@ class Relation(Table):
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="relations")
     system_identifier = models.TextField()
     oid = models.BigIntegerField()
-    #: As last seen; a version keeps the names of its time.
+    #: Names as last received; each version has the names of its time.
     schema = models.TextField()
     table = models.TextField()
-    #: The shape in force now.
+    #: Shape that is in force now.
     current_version = models.ForeignKey(
         "RelationVersion", null=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -37,13 +37,13 @@ class Relation(Table):
 
 
 class RelationVersion(Table):
-    """One shape of a table: a flip back to an earlier shape is that shape again, not a new one."""
+    """One shape of a table. A return to an earlier shape is that shape again, not a new one."""
 
     relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="versions")
-    #: 1 for the first shape seen.
+    #: Number of the shape; 1 for the first one.
     number = models.IntegerField()
-    #: SHA-256 of names, columns and replica identity; ``-1`` and so on behind it for one that looks
-    #: the same but has a column that was made anew.
+    #: SHA-256 of names, columns and replica identity; with ``-1`` and so on appended for a shape
+    #: that looks the same but has a column that was made anew.
     digest = models.TextField()
     schema = models.TextField()
     table = models.TextField()
@@ -51,18 +51,19 @@ class RelationVersion(Table):
     replica_identity = models.TextField()
     #: ``[{"name", "type_oid", "type", "typmod", "key"}]`` in the stream's order.
     columns = models.JSONField()
-    #: The identity's, or under FULL the primary key's; empty: rows cannot be told apart.
+    #: Columns of the replica identity, or under FULL of the primary key; empty: rows cannot be
+    #: identified.
     key_columns = models.JSONField(default=list)
     first_lsn = LSNField(null=True)
     first_xid = models.BigIntegerField(null=True)
     first_seen_at = models.DateTimeField(default=timezone.now)
     #: ``[{"lsn", "xid", "at"}]``: each time this shape came into force (again). A walsender sends
-    #: Relation messages without a position; ``at`` is our clock when it was stored. With
-    #: ``"rolled_back": true`` it never did: its (sub)transaction was rolled back.
+    #: Relation messages without a position; ``at`` is the local time when it was stored. With
+    #: ``"rolled_back": true`` it never came into force: its (sub)transaction was rolled back.
     intervals = models.JSONField(default=list)
-    #: ``{column: [number, transaction, file]}``: what the source's catalog told of each while the
-    #: shape was in force (``catalog.stream_shape``); without the file of one altered later, and
-    #: ``[]`` of one that was dropped or renamed by then.
+    #: ``{column: [number, transaction, file]}``: facts of the source's catalog about each column
+    #: while the shape was in force (``catalog.stream_shape``). The file is missing for a column
+    #: altered later, and the list is empty for one that was dropped or renamed by then.
     made = models.JSONField(null=True)
 
     objects = SeenOfRelation()
@@ -75,7 +76,7 @@ class RelationVersion(Table):
 
 
 class TypeName(Table):
-    """A type's name as a Type message or the source's catalog gave it."""
+    """The name of a type, from a Type message or the source's catalog."""
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="type_names")
     system_identifier = models.TextField()
@@ -90,15 +91,15 @@ class TypeName(Table):
 
 
 class Transaction(RowCounts):
-    """A transaction as a slot's stream told it; a row that grows while it is open.
+    """A transaction as a slot's stream sent it; its row grows while it is open.
 
-    The identifier is given when a transaction is first seen and orders nothing: its upper bits
-    are the hour of that moment, so that ranges of identifiers are ranges of time
+    The identifier is assigned when the transaction is first received and defines no order: its
+    upper bits are the hour of that moment, so that ranges of identifiers are ranges of time
     (``store.write.partitions``). History's order is ``commit_seq``.
     """
 
     class State(models.TextChoices):
-        """Where in its incarnation the transaction is; DISCARDED ones are hidden and swept away."""
+        """The state of the transaction in its incarnation; DISCARDED ones are hidden and purged."""
 
         RECEIVING = "receiving"
         STREAMING = "streaming"
@@ -106,15 +107,17 @@ class Transaction(RowCounts):
         COMMITTED = "committed"
         ABORTED = "aborted"
         ROLLED_BACK = "rolled back"
-        #: A non-transactional logical message: a record of its own.
+        #: A non-transactional logical message, which has a row of its own.
         MESSAGE = "message"
-        #: Left out by somebody's decision, because it could not be stored; it keeps its place.
+        #: Left out by somebody's decision, because it could not be stored; it has its place in
+        #: history.
         SKIPPED = "skipped"
-        #: Prepared in an incarnation of the slot that ended before it did: nobody can tell its end.
+        #: Prepared in an incarnation of the slot that ended before it: its outcome is unknown.
         UNKNOWN = "unknown"
-        #: A baseline's rows: of the position ``commit_lsn``, placed where it was stored.
+        #: A baseline's rows, as of the position ``commit_lsn``; its commit_seq is from when it was
+        #: stored.
         SNAPSHOT = "snapshot"
-        #: The same while it is being read; hidden.
+        #: A baseline's rows while the table is being read; hidden.
         COPYING = "copying"
         DISCARDED = "discarded"
 
@@ -122,24 +125,24 @@ class Transaction(RowCounts):
     incarnation = models.ForeignKey(
         "SlotIncarnation", on_delete=models.DO_NOTHING, db_constraint=False, db_index=False
     )
-    #: Its place in history, without holes; None until committed.
+    #: Place in history, without holes; None until committed.
     commit_seq = models.BigIntegerField(null=True)
     xid = models.BigIntegerField(null=True)
     gid = models.TextField(null=True)
     state = models.TextField(choices=State)
-    #: Streamed while in progress (larger than logical_decoding_work_mem).
+    #: True when streamed while in progress (larger than logical_decoding_work_mem).
     streamed = models.BooleanField(default=False)
 
     first_lsn = LSNField(null=True)
     prepare_lsn = LSNField(null=True)
-    #: The commit's (or COMMIT PREPARED's, abort's, ROLLBACK PREPARED's) record.
+    #: Position of the commit's (or COMMIT PREPARED's, abort's, ROLLBACK PREPARED's) record.
     commit_lsn = LSNField(null=True)
-    #: Where that record ends: the position to confirm.
+    #: End of that record: the position to confirm.
     end_lsn = LSNField(null=True)
-    #: The source's clock; None where unknown or not finite (then told in ``context``).
+    #: Time by the source's clock; None where unknown or not finite (``context`` has it then).
     commit_time = models.DateTimeField(null=True)
     prepared_at = models.DateTimeField(null=True)
-    #: When an aborted or rolled-back one ended, by the source's clock if it told.
+    #: End of an aborted or rolled-back transaction, by the source's clock if it was sent.
     ended_at = models.DateTimeField(null=True)
 
     origin = models.TextField(null=True)
@@ -148,20 +151,20 @@ class Transaction(RowCounts):
     #: ``perhaps`` (the message may have been in a subtransaction that was rolled back).
     actor_grade = models.TextField(null=True)
     context = models.JSONField(null=True)
-    #: Whose its changes are, where not all are ``actor``'s: ``[{"seq", "actor", "grade"}, …]``,
+    #: Actors of the changes, where not all are ``actor``'s: ``[{"seq", "actor", "grade"}, …]``,
     #: each from that change on. An actor's first entry has ``counts`` (inserts, updates, deletes,
-    #: truncates, messages) and ``relations`` like those below.
+    #: truncates, messages) and ``relations`` in the form below.
     actors = models.JSONField(null=True)
 
     messages = models.BigIntegerField(default=0)
-    #: Sum of the lengths of its pgoutput messages.
+    #: Sum of the lengths of the pgoutput messages.
     size_bytes = models.BigIntegerField(default=0)
     #: ``{relation id: [inserts, updates, deletes, truncates]}``.
     relations = models.JSONField(default=dict)
-    #: Changes that aborted subtransactions took away; not counted in the columns above.
+    #: Changes of aborted subtransactions, which the counters above do not include.
     aborted_changes = models.BigIntegerField(default=0)
 
-    #: Our clock: first message received; row last stored.
+    #: Local times at which the first message was received, and the row last stored.
     received_at = models.DateTimeField()
     stored_at = models.DateTimeField(null=True)
 
@@ -169,16 +172,17 @@ class Transaction(RowCounts):
 
     @property
     def name(self) -> str:
+        """Return the gid, or else the xid, to show as the transaction's name."""
         return self.gid or str(self.xid or "unknown")
 
     @property
     def changes(self) -> int:
-        """Its changes and messages that count; of one that aborted, all it had made."""
+        """Return the number of changes and messages that count; for an aborted one, of all."""
         return self.inserts + self.updates + self.deletes + self.truncates + self.messages
 
     @property
     def received(self) -> int:
-        """All that came, also what savepoints took back: the last one's ``seq``."""
+        """Return the number of changes received, with rolled-back ones: the last one's ``seq``."""
         return self.changes + self.aborted_changes
 
     class Meta:
@@ -202,7 +206,7 @@ class Transaction(RowCounts):
                 "transaction_ended", "incarnation", "stored_at",
                 state__in=["aborted", "rolled back", "unknown"],
             ),
-            # The transactions of one actor, one origin, and those of two phases, in order.
+            # These find the transactions of one actor, of one origin, and two-phase ones, in order.
             index_where(
                 "transaction_by_actor", "incarnation", "actor", "commit_seq",
                 actor__isnull=False, commit_seq__isnull=False,
@@ -220,13 +224,13 @@ class Transaction(RowCounts):
                 "transaction_two_phase", "incarnation", "commit_seq",
                 gid__isnull=False, commit_seq__isnull=False,
             ),
-            # Those whose changes do not count, where these have not been deleted.
+            # This one finds transactions whose changes do not count.
             models.Index(
                 fields=["id"],
                 name="transaction_uncounted",
                 condition=~models.Q(state__in=["committed", "snapshot", "message"]),
             ),
-            # Those that were open long enough to be seen so, once they have ended.
+            # This one finds transactions that ended after they were visible as open.
             models.Index(
                 fields=["stored_at"],
                 name="transaction_was_open",
@@ -246,16 +250,16 @@ class Transaction(RowCounts):
 
 
 class Transition(Table):
-    """A streamed or two-phase transaction went from one state to another; a plain one has none."""
+    """A change of state of a streamed or two-phase transaction; a plain one has none."""
 
     transaction_id = models.BigIntegerField()
-    #: The state it went to; the first is ``streaming`` or ``prepared``.
+    #: New state; the first one is ``streaming`` or ``prepared``.
     state = models.TextField()
-    #: Where in the WAL; None where the stream did not say (an abort before protocol 4).
+    #: Position in the WAL; None where the stream does not contain it (an abort before protocol 4).
     lsn = LSNField(null=True)
-    #: By the source's clock; None where the stream did not say.
+    #: Time by the source's clock; None where the stream does not contain it.
     source_time = models.DateTimeField(null=True)
-    #: By our clock, when it was stored.
+    #: Local time when it was stored.
     recorded_at = models.DateTimeField()
 
     class Meta:
@@ -277,22 +281,22 @@ class Change(Table):
 
     pk = models.CompositePrimaryKey("transaction_id", "seq")
     transaction_id = models.BigIntegerField()
-    #: Its ordinal in the transaction, from 1, in arrival order.
+    #: Number of the change in the transaction, from 1, in order of arrival.
     seq = models.IntegerField()
     lsn = LSNField()
-    #: The subtransaction, where the stream named one.
+    #: Subtransaction, where the stream contains it.
     subxid = models.BigIntegerField(null=True)
     relation_id = models.BigIntegerField(null=True)
     version_id = models.BigIntegerField(null=True)
     #: I, U, D, T, M or S (snapshot).
     op = CharCodeField()
-    #: What ``old`` is: K (the key) or O (the whole old row).
+    #: Form of ``old``: K (the key) or O (the whole old row).
     old_kind = CharCodeField(null=True)
     old = models.JSONField(null=True)
     new = models.JSONField(null=True)
     #: 64-bit hash of the key after the change (before it, for a delete).
     key_hash = models.BigIntegerField(null=True)
-    #: The same of the key before the change, where the change moved it.
+    #: 64-bit hash of the key before the change, where the change altered the key.
     old_key_hash = models.BigIntegerField(null=True)
 
     class Meta:
@@ -313,8 +317,10 @@ class LargeValue(Table):
 
 
 class AbortedSubtransaction(Table):
-    """A tombstone: the changes of this subtransaction do not count and are hidden on read. One of
-    the transaction's own ``xid`` says that the whole of it aborted: its changes are shown, marked.
+    """A tombstone: the changes of this subtransaction do not count and are hidden on reading.
+
+    If it has the transaction's own ``xid``, the whole transaction aborted: its changes are shown,
+    marked as aborted.
     """
 
     pk = models.CompositePrimaryKey("transaction_id", "subxid")
@@ -322,9 +328,9 @@ class AbortedSubtransaction(Table):
     subxid = models.BigIntegerField()
     abort_lsn = LSNField(null=True)
     aborted_at = models.DateTimeField(null=True)
-    #: How many changes it took away; None where it was not counted.
+    #: Number of changes that were rolled back; None where they were not counted.
     changes = models.BigIntegerField(null=True)
-    #: Its rows were deleted from ``change``.
+    #: True when its rows were deleted from ``change``.
     swept = models.BooleanField(default=False)
 
     class Meta:

@@ -1,5 +1,6 @@
-"""Everything done in the background on request: what all kinds of it have in common, and the kinds
-that belong to no feature alone, a table each; ``jobs.rows`` is the life of all of them.
+"""Models of background jobs: what they have in common, and kinds that several features use.
+
+Each kind has its own table; ``jobs.rows`` implements the lifecycle of all of them.
 """
 
 from typing import ClassVar
@@ -12,20 +13,21 @@ from replview.store.models.seen import Seen, SeenOfSlot
 
 
 class Job(Table):
-    """Asked for, done by one worker at a time, kept with what came of it."""
+    """A requested job: one worker at a time carries it out, and the row keeps the result."""
 
-    #: Each kind's own: ``WAITING``, ``RUNNING``, ``DONE`` … Pages and the API show the values.
+    #: States of this kind of job: ``WAITING``, ``RUNNING``, ``DONE`` … Pages and the API show the
+    #: values.
     State: ClassVar[type[models.TextChoices]]
     state: "models.CharField[str, str]"
 
     requested_by = models.TextField(default="", blank=True)
     requested_at = models.DateTimeField(default=timezone.now)
-    #: Tells the worker that has it from any that had it before.
+    #: Start by the current worker; it tells this worker from earlier ones.
     started_at = models.DateTimeField(null=True)
-    #: The worker's last heartbeat; where it is old the worker was lost.
+    #: The worker's last heartbeat; an old one means that the worker is lost.
     heartbeat_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    #: How often a worker began or went on with it.
+    #: Number of times a worker began or resumed the job.
     attempts = models.IntegerField(default=0, db_default=0)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
@@ -35,11 +37,12 @@ class Job(Table):
 
     @property
     def waits(self) -> bool:
+        """Return whether a worker has to begin or to finish the job."""
         return self.state in (self.State["WAITING"], self.State["RUNNING"])
 
 
 class ProcessJob(Job):
-    """Done by a process that a worker starts and follows: an export, a history job."""
+    """A job that runs in a process of its own, which a worker starts: an export, a history job."""
 
     class State(models.TextChoices):
         WAITING = "waiting"
@@ -49,15 +52,16 @@ class ProcessJob(Job):
         CANCELLED = "cancelled"
 
     state = models.CharField(max_length=9, choices=State, default=State.WAITING)
-    #: Who chose a place that nothing known is in, or outside of the instance's folder, may do so.
+    #: True when the requester may choose a new place, or one outside of the instance's folder.
     anywhere = models.BooleanField(default=False)
-    #: As an address has them: the filter it came from, the options of a job.
+    #: URL parameters: the filter that the job was started from, or its options.
     words = models.JSONField(default=dict)
-    #: Host and process of the job, to end what a lost worker left running.
+    #: Host and process of the job, to end a process that a lost worker left running.
     worker = models.TextField(default="", blank=True)
     job_pid = models.IntegerField(null=True)
-    #: An export's manifest: ``files`` with path, rows and bytes, and what else it tells. A history
-    #: job's ``{"columns", "rows", "more", "complete", "reasons", "told"}``; rows: the first of all.
+    #: Manifest of an export: ``files`` with path, rows and bytes, and further facts. For a history
+    #: job: ``{"columns", "rows", "more", "complete", "reasons", "told"}``, where ``rows`` has the
+    #: first rows.
     result = models.JSONField(null=True)
     log_path = models.TextField(default="", blank=True)
 
@@ -66,7 +70,10 @@ class ProcessJob(Job):
 
 
 class Export(ProcessJob):
-    """One slice written as Parquet. Rows are only added: they outlive the slot and the asker."""
+    """A slice of history written as Parquet.
+
+    Rows are only added: they outlive the slot and the account that requested the export.
+    """
 
     class How(models.TextChoices):
         PAGE = "page"
@@ -74,19 +81,20 @@ class Export(ProcessJob):
         COMMAND = "command"
 
     slot = models.ForeignKey("Slot", null=True, on_delete=models.SET_NULL, related_name="exports")
-    #: ``source/name`` as it was.
+    #: ``source/name`` of the slot at that time.
     slot_name = models.TextField()
-    #: Of those that continue *since last*; empty: a single one.
+    #: Name of a series of exports that continue *since last*; empty: a single export.
     name = models.CharField(max_length=100, default="", blank=True)
-    #: ``parquet.slices.Slice`` as JSON: fixed ends, so that doing it again gives the same files.
+    #: ``parquet.slices.Slice`` as JSON, with fixed ends, so that a repetition writes the same
+    #: files.
     slice = models.JSONField()
-    #: A local folder (absolute) or a URL; never with a password in it.
+    #: Local folder (absolute) or URL, without a password.
     target = models.TextField()
-    #: Where Spark runs: ``local[2]``, ``sc://…``; empty: without it where the slice is small.
+    #: Spark's address: ``local[2]``, ``sc://…``; empty: no Spark if the slice is small.
     spark = models.TextField(default="", blank=True)
     requested_how = models.CharField(max_length=7, choices=How)
 
-    #: So far; None: not told yet.
+    #: Progress so far; None: not reported yet.
     rows = models.BigIntegerField(null=True)
     total_rows = models.BigIntegerField(null=True)
     files = models.BigIntegerField(null=True)
@@ -104,13 +112,13 @@ class Export(ProcessJob):
 
 
 class HistoryJob(ProcessJob):
-    """Something computed over exported history, by a command of ``replview spark``."""
+    """A computation over exported history, by a command of ``replview spark``."""
 
     #: ``as-of``, ``who-changed-what`` …
     job = models.CharField(max_length=40)
-    #: A local folder (absolute) or a URL that slices were exported to; never with a password in it.
+    #: Local folder (absolute) or URL that slices were exported to, without a password.
     root = models.TextField()
-    #: The folder of all its rows as Parquet; empty: not begun.
+    #: Folder of all result rows as Parquet; empty: not begun.
     output = models.TextField(default="", blank=True)
 
     class Meta:
@@ -119,8 +127,9 @@ class HistoryJob(ProcessJob):
 
 
 class Baseline(Job):
-    """A table's rows read once and stored as ``snapshot`` changes of one transaction, which is
-    hidden (*copying*) until all are there.
+    """A table's rows, read once and stored as ``snapshot`` changes of one transaction.
+
+    The transaction is hidden (*copying*) until all rows are stored.
     """
 
     class State(models.TextChoices):
@@ -135,14 +144,14 @@ class Baseline(Job):
     schema = models.TextField()
     table = models.TextField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    #: No faster than this; None: as fast as it goes.
+    #: Limit of rows a second; None: no limit.
     rows_per_second = models.IntegerField(null=True)
-    #: The rows are those of this position: of all that committed before it.
+    #: Position of the rows: they contain everything that committed before it.
     lsn = LSNField(null=True)
-    #: The transaction that holds the rows.
+    #: Transaction that contains the rows.
     transaction_id = models.BigIntegerField(null=True)
     rows = models.BigIntegerField(default=0)
-    #: As the source's statistics tell; None: they do not.
+    #: Estimate of the source's statistics; None: there is none.
     estimated_rows = models.BigIntegerField(null=True)
     problem_code = models.TextField(default="", blank=True)
 
@@ -156,7 +165,7 @@ class Baseline(Job):
 
 
 class SlotPeek(Job):
-    """A look into a slot without moving it: asked for by a page or a command, done by a worker."""
+    """A peek into a slot, which does not move it; a page or a command requests it."""
 
     class State(models.TextChoices):
         WAITING = "requested"
@@ -166,12 +175,12 @@ class SlotPeek(Job):
 
     source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="peeks")
     slot_name = models.TextField()
-    #: What the plugin must be told: publications for pgoutput.
+    #: Options of the plugin: publications for pgoutput.
     options = models.JSONField(default=dict)
     max_changes = models.IntegerField()
     max_seconds = models.FloatField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    #: What waits in the slot; see ``receiver.peek``.
+    #: Changes that wait in the slot; see ``receiver.peek``.
     result = models.JSONField(null=True)
     problem_code = models.TextField(default="", blank=True)
 

@@ -1,4 +1,4 @@
-"""What left the store: days moved to an archive, marks of how far that is, and its free space."""
+"""Models of retention: days in the store, history moved to an archive, the store's size."""
 
 from django.db import models
 
@@ -6,35 +6,38 @@ from replview.store.fields import LSNField, Table
 
 
 class ArchiveMark(Table):
-    """One incarnation of a slot in one archive: all of its history up to here is there, and was
-    counted. An archive that is chosen again goes on where it was.
+    """The progress of one incarnation of a slot in one archive.
+
+    All of its history up to ``through_seq`` is there, and was counted. An archive that is chosen
+    again is continued from there.
     """
 
     incarnation = models.ForeignKey(
         "SlotIncarnation", on_delete=models.CASCADE, related_name="archive_marks"
     )
-    #: As ``archive.target`` had it.
+    #: Value of ``archive.target`` at that time.
     target = models.TextField()
-    #: The source's name in its folders; empty: as the source is called.
+    #: Name of the source in the archive's folders; empty: the source's own name.
     home = models.TextField(default="", db_default="", blank=True)
-    #: The last commit_seq that is there; 0: nothing is.
+    #: Last commit_seq in the archive; 0: there is none.
     through_seq = models.BigIntegerField(default=0)
-    #: Of the last transaction there that has them; None: unknown.
+    #: LSN and time of the last transaction there that has them; None: unknown.
     through_lsn = LSNField(null=True)
     through_time = models.DateTimeField(null=True)
-    #: Where the archive of this incarnation begins; None: nothing is there, or it has no such.
+    #: Beginning of this incarnation's archive; None: it is empty, or its first transaction has
+    #: none.
     since_seq = models.BigIntegerField(null=True)
     since_lsn = LSNField(null=True)
     since_time = models.DateTimeField(null=True)
-    #: Counted in its files.
+    #: Totals of the archive's files.
     transactions = models.BigIntegerField(default=0)
     changes = models.BigIntegerField(default=0)
     size_bytes = models.BigIntegerField(default=0)
-    #: When it moved last.
+    #: Time of the last progress.
     moved_at = models.DateTimeField(null=True)
-    #: When it was last tried.
+    #: Time of the last attempt.
     checked_at = models.DateTimeField(null=True)
-    #: Why it does not move, and what mends that; empty: nothing is in its way.
+    #: Why there is no progress, and the remedy; empty: no problem.
     problem = models.TextField(default="", blank=True)
     remedy = models.TextField(default="", blank=True)
 
@@ -45,8 +48,10 @@ class ArchiveMark(Table):
 
 
 class ArchivedRun(Table):
-    """Transactions deleted from the store while there was an archive: consecutive identifiers with
-    consecutive places in history, so that an identifier in an old address still leads there.
+    """A run of transactions that were deleted from the store while there was an archive.
+
+    They have consecutive identifiers and consecutive places in history, so that an identifier in an
+    old URL still leads to the transaction.
     """
 
     first_id = models.BigIntegerField(primary_key=True)
@@ -54,27 +59,28 @@ class ArchivedRun(Table):
     incarnation = models.ForeignKey(
         "SlotIncarnation", on_delete=models.CASCADE, related_name="archived_runs"
     )
-    #: The commit_seq of ``first_id``.
+    #: Commit_seq of ``first_id``.
     first_seq = models.BigIntegerField()
 
 
 class KeptDay(Table):
-    """One incarnation of a slot on one day of the store: the transactions first seen then, counted
-    behind the receivers (``store.retention.day_sizes``).
+    """One day of one incarnation of a slot: the transactions first received on it.
+
+    They are counted in the background, not by the receivers (``store.retention.day_sizes``).
     """
 
     incarnation = models.ForeignKey(
         "SlotIncarnation", on_delete=models.CASCADE, related_name="kept_days"
     )
-    #: UTC, by the store's clock.
+    #: Day in UTC, by the store's clock.
     day = models.DateField()
     transactions = models.BigIntegerField(default=0)
     changes = models.BigIntegerField(default=0)
-    #: Sum of the lengths of its pgoutput messages.
+    #: Sum of the lengths of the pgoutput messages.
     size_bytes = models.BigIntegerField(default=0)
-    #: Its share of what the day occupies, estimated; None: the day is not over.
+    #: Estimated share of the space that the day occupies; None: the day is not over.
     store_bytes = models.BigIntegerField(null=True)
-    #: The places in history that it holds; None: none was given one.
+    #: First and last commit_seq of the day; None: no transaction got one.
     first_seq = models.BigIntegerField(null=True)
     last_seq = models.BigIntegerField(null=True)
 
@@ -84,9 +90,9 @@ class KeptDay(Table):
 
 
 class StoreMoment(Table):
-    """How large the store was at a moment, for the forecast."""
+    """The size of the store at one time, for the forecast."""
 
     at = models.DateTimeField(primary_key=True)
     size_bytes = models.BigIntegerField()
-    #: Left on the disk of its data; None: that cannot be told from here.
+    #: Free space on the disk of the store's data; None: it cannot be determined from here.
     free_bytes = models.BigIntegerField(null=True)

@@ -1,7 +1,7 @@
-"""What regular looks at the sources saw: every slot and subscription, over time, and a slot's log.
+"""Models of samples: slots and subscriptions of the sources over time, and the slots' logs.
 
-Raw samples are kept for a day, a row a minute for a month, a row an hour for a year (settings);
-see ``features.sampling.rollups``. None is unknown, never zero.
+Raw samples are kept for a day, a row a minute for a month, a row an hour for a year (settings); see
+``features.sampling.rollups``. None is unknown, never zero.
 """
 
 from typing import Any
@@ -15,17 +15,19 @@ from replview.store.models.seen import M, Seen, SeenOfSlot, seen_sources
 
 
 def own_database() -> models.Subquery:
-    """Of rows with a ``source_id``: the database that the source is."""
+    """Return the database of the source, for rows with a ``source_id``."""
     looks = SourceLook.objects.filter(source_id=models.OuterRef("source_id"))
     return models.Subquery(looks.values_list(KT("holders__database"))[:1])
 
 
 class SeenSlots(Seen[M]):
-    """Of a server that others use, too: not the slots of other databases, for an account that does
-    not see every source.
-    """
+    """Slots that the account sees."""
 
     def get_queryset(self) -> Any:
+        """Return the slots, without those of other databases on a shared server.
+
+        An account that sees every source gets all of them.
+        """
         rows = super().get_queryset()
         if seen_sources() is None:
             return rows
@@ -34,15 +36,16 @@ class SeenSlots(Seen[M]):
 
 
 class WatchedSlot(Table):
-    """A replication slot of a source as last seen: replview's or anybody's, logical or physical.
-    ``id`` names its samples: ``Slot.pk``, or drawn from the same sequence until the slot is
-    adopted.
+    """A replication slot of a source as last seen: replview's or another one, logical or physical.
+
+    ``id`` is used in its samples: it is ``Slot.pk``, or drawn from the same sequence until the slot
+    is adopted.
     """
 
     id = models.BigIntegerField(primary_key=True)
     source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="watched_slots")
     name = models.TextField()
-    #: replview's own; None: somebody else's.
+    #: Slot that replview receives; None: another program's slot.
     slot = models.OneToOneField("Slot", null=True, on_delete=models.CASCADE, related_name="watched")
     #: ``logical`` or ``physical``.
     slot_type = models.TextField(default="logical")
@@ -51,11 +54,13 @@ class WatchedSlot(Table):
     temporary = models.BooleanField(null=True)
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)
-    #: The first look that no longer found it; None: it is there.
+    #: Time of the first look that did not find it; None: it exists.
     gone_at = models.DateTimeField(null=True)
-    #: None: active when last seen. From 17 on the server's ``inactive_since``, else our looks'.
+    #: None: active when last seen. From PostgreSQL 17 on the server's ``inactive_since``, before
+    #: that the time of the first look that found it inactive.
     inactive_since = models.DateTimeField(null=True)
-    #: The whole row of the last look, as ``SlotSample.detail`` holds it, with the sample's columns.
+    #: The whole row of the last look in the form of ``SlotSample.detail``, with the sample's
+    #: columns.
     facts = models.JSONField(default=dict)
 
     objects = SeenSlots()
@@ -71,8 +76,10 @@ class WatchedSlot(Table):
 
 
 class SampledValues(Table):
-    """What a sample tells of a slot in columns, or a period of samples: the highest of what is bad
-    when high, the lowest of what is bad when low, the last of positions and totals.
+    """The columns of a slot's sample, or of the samples in a period.
+
+    A period has the highest of values that are bad when high, the lowest of values that are bad
+    when low, and the last of positions and totals.
     """
 
     slot_id = models.BigIntegerField()
@@ -85,15 +92,15 @@ class SampledValues(Table):
     safe_wal_bytes = models.BigIntegerField(null=True)
     wal_status = models.TextField(null=True)
     active = models.BooleanField(null=True)
-    #: Totals of our record at that moment, from which rates are drawn.
+    #: Totals of the record at that time, from which rates are computed.
     transactions_stored = models.BigIntegerField(null=True)
     changes_stored = models.BigIntegerField(null=True)
     bytes_stored = models.BigIntegerField(null=True)
-    #: Of the walsender that reads the slot, from pg_stat_replication.
+    #: Lags of the walsender that reads the slot, from pg_stat_replication.
     write_lag_seconds = models.FloatField(null=True)
     flush_lag_seconds = models.FloatField(null=True)
     replay_lag_seconds = models.FloatField(null=True)
-    #: From the commit on the source to stored, of the transactions stored since the last sample.
+    #: Seconds from commit on the source to storing, of transactions stored since the last sample.
     stored_after_p50_seconds = models.FloatField(null=True)
     stored_after_p99_seconds = models.FloatField(null=True)
     #: Totals of pg_stat_replication_slots.
@@ -103,7 +110,8 @@ class SampledValues(Table):
     stream_bytes = models.BigIntegerField(null=True)
     total_txns = models.BigIntegerField(null=True)
     total_bytes = models.BigIntegerField(null=True)
-    #: Of our receiver: changes in its last store transaction, and the memory its process holds.
+    #: Facts of the receiver: changes in its last store transaction, and its process's resident
+    #: memory.
     batch_changes = models.BigIntegerField(null=True)
     memory_bytes = models.BigIntegerField(null=True)
 
@@ -112,7 +120,7 @@ class SampledValues(Table):
 
 
 class SlotSampleMinute(SampledValues):
-    """A slot's samples of one minute; ``sampled_at`` is when it began."""
+    """The samples of a slot in one minute; ``sampled_at`` is the minute's beginning."""
 
     pk = models.CompositePrimaryKey("slot_id", "sampled_at")
     samples = models.IntegerField(default=1)
@@ -122,7 +130,7 @@ class SlotSampleMinute(SampledValues):
 
 
 class SlotSampleHour(SampledValues):
-    """A slot's samples of one hour; ``sampled_at`` is when it began."""
+    """The samples of a slot in one hour; ``sampled_at`` is the hour's beginning."""
 
     pk = models.CompositePrimaryKey("slot_id", "sampled_at")
     samples = models.IntegerField(default=1)
@@ -132,7 +140,7 @@ class SlotSampleHour(SampledValues):
 
 
 class SampleMark(Table):
-    """How far samples are rolled up: all that began before ``until`` is."""
+    """The progress of rolling samples up: everything that began before ``until`` is done."""
 
     #: ``minute`` or ``hour``.
     period = models.TextField(primary_key=True)
@@ -140,24 +148,24 @@ class SampleMark(Table):
 
 
 class SourceSample(Table):
-    """One source at one moment, whether it answered or not."""
+    """A sample of one source, whether it answered or not."""
 
     pk = models.CompositePrimaryKey("source_id", "sampled_at")
     source_id = models.BigIntegerField()
     sampled_at = models.DateTimeField()
-    #: False: it did not answer; ``problem_code`` of the source says why.
+    #: False when the source did not answer; its ``problem_code`` says why.
     reachable = models.BooleanField(default=True)
     current_lsn = LSNField(null=True)
     #: From pg_ls_waldir(); None where that is not permitted.
     wal_directory_bytes = models.BigIntegerField(null=True)
     prepared = models.IntegerField(null=True)
     oldest_prepared_seconds = models.FloatField(null=True)
-    #: Sessions with an xid or a snapshot; the oldest transaction's age.
+    #: Number of sessions with an xid or a snapshot, and the age of the oldest transaction.
     running = models.IntegerField(null=True)
     oldest_running_seconds = models.FloatField(null=True)
-    #: How long the look took us.
+    #: Duration of the look.
     took_seconds = models.FloatField(null=True)
-    #: When its last checkpoint (or restartpoint) began; None where that is not permitted.
+    #: Time at which the source's last checkpoint (or restartpoint) began; None where not permitted.
     checkpointed_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -165,15 +173,15 @@ class SourceSample(Table):
 
 
 class WatchedSubscription(Table):
-    """A subscription of a source's database as last seen."""
+    """A subscription in a source's database as last seen."""
 
     source = models.ForeignKey("Source", on_delete=models.CASCADE, related_name="subscriptions")
     name = models.TextField()
     first_seen_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)
     gone_at = models.DateTimeField(null=True)
-    #: pg_subscription (what anyone may read), pg_stat_subscription and its stats, in JSON's types;
-    #: and ``failed_at``, when its errors were last seen to have become more.
+    #: Rows of pg_subscription (its public columns), pg_stat_subscription and its stats, in JSON's
+    #: types; and ``failed_at``, the time at which its error count was last seen to have grown.
     facts = models.JSONField(default=dict)
 
     objects = Seen()
@@ -185,18 +193,18 @@ class WatchedSubscription(Table):
 
 
 class SlotEvent(Table):
-    """A line of a slot's log: connected, disconnected, schema changed, gap, …"""
+    """A line of a slot's log: connected, disconnected, schema changed, gap and so on."""
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="events")
     incarnation = models.ForeignKey("SlotIncarnation", null=True, on_delete=models.CASCADE)
     at = models.DateTimeField(default=timezone.now)
     #: ``connected``, ``disconnected``, ``schema``, ``gap``, ``problem``, ``stopped`` …
     kind = models.TextField()
-    #: One plain sentence; never a value of the source.
+    #: One plain sentence, without a value of the source.
     message = models.TextField()
     detail = models.JSONField(default=dict)
     lsn = LSNField(null=True)
-    #: Where in the order of history it stands: after this commit_seq.
+    #: Place in history: after this commit_seq.
     after_commit_seq = models.BigIntegerField(default=0)
 
     objects = SeenOfSlot()
@@ -206,11 +214,11 @@ class SlotEvent(Table):
 
 
 class SlotSample(SampledValues):
-    """One slot at one moment, with everything the server told; None is unknown, never zero."""
+    """A sample of one slot, with everything the server reported; None is unknown, never zero."""
 
-    #: ``slot_id`` is a ``WatchedSlot.pk``, which of replview's own slots is ``Slot.pk``.
+    #: ``slot_id`` is a ``WatchedSlot.pk``, which for replview's own slots equals ``Slot.pk``.
     pk = models.CompositePrimaryKey("slot_id", "sampled_at")
-    #: All further columns the server's version has, as it spells them.
+    #: All further columns of the server's version, under its names.
     detail = models.JSONField(default=dict)
 
     class Meta:
@@ -218,7 +226,7 @@ class SlotSample(SampledValues):
 
 
 class SourceLook(Table):
-    """What holds WAL and vacuum back on a source, as last looked at; None is unknown."""
+    """The transactions and slots that hold WAL and vacuum back on a source, as last seen."""
 
     source = models.OneToOneField(
         "Source", on_delete=models.CASCADE, primary_key=True, related_name="look"
@@ -226,7 +234,7 @@ class SourceLook(Table):
     looked_at = models.DateTimeField()
     #: ``[{"gid", "xid", "prepared_at", "owner", "database"}]`` of pg_prepared_xacts, oldest first.
     prepared = models.JSONField(null=True)
-    #: ``prepared`` was cut off here; None where it was not.
+    #: Limit at which ``prepared`` was cut off; None where it was not.
     prepared_limit = models.IntegerField(null=True)
     #: ``[{"pid", "database", "role", "application_name", "state", "xact_started_at", "xid",
     #: "backend_xmin_age"}]`` of pg_stat_activity, oldest first, bounded.

@@ -1,8 +1,8 @@
-"""An account that may not see a source finds nothing that belongs to it.
+"""Managers that hide the rows of sources which the current account may not see.
 
-Whoever answers a request names its account (``only_of``); from then on every query over sources,
-and over what belongs to one, leaves out what this account does not see. Commands and workers see
-everything. Related objects of one that was found (``slot.source``), and deleting, go past this.
+Code that answers a request sets the sources of its account (``only_of``); from then on every query
+over sources, and over what belongs to a source, omits the rest. Commands and workers see
+everything. Related objects of a row (``slot.source``), and deleting, are not restricted.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from django.db import models
 from django.db.models import Q
 
-#: Gives the ids of the sources that are seen, or None: all.
+#: Returns the ids of the visible sources, or None: all.
 Sources = Callable[[], frozenset[int] | None]
 
 _sources: ContextVar[Sources | None] = ContextVar("sources", default=None)
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=models.Model)
 
 @contextmanager
 def only_of(sources: Sources) -> Iterator[None]:
-    """Let queries of the block see these sources only; they are asked for with each query."""
+    """Restrict the queries of the block to these sources, which are evaluated for each query."""
     token = _sources.set(sources)
     try:
         yield
@@ -31,27 +31,28 @@ def only_of(sources: Sources) -> Iterator[None]:
 
 
 def seen_sources() -> frozenset[int] | None:
-    """Return the ids of the sources that are seen here; None: all are."""
+    """Return the ids of the visible sources; None: all."""
     ask = _sources.get()
     return None if ask is None else ask()
 
 
 def seen_ids() -> list[int] | None:
-    """The same for a statement's array: every statement over several sources must ask."""
+    """Return the visible sources' ids as a parameter for SQL over several sources; None: all."""
     seen = seen_sources()
     return None if seen is None else sorted(seen)
 
 
 class Seen(models.Manager[M]):
-    """Rows of sources that are seen here."""
+    """A manager that returns the rows of visible sources."""
 
-    #: From the model to the identifier of its source. (Of the class: managers of related rows are
-    #: made of it.)
+    #: Path from the model to its source's identifier. It is a class attribute, since Django derives
+    #: the managers of related rows from the class.
     path: ClassVar[str] = "source_id"
-    #: What is of no source is everybody's.
+    #: True when rows without a source are visible to everybody.
     of_none: ClassVar[bool] = False
 
     def get_queryset(self) -> Any:
+        """Return the rows of visible sources."""
         rows = super().get_queryset()
         seen = seen_sources()
         if seen is None:
@@ -63,24 +64,36 @@ class Seen(models.Manager[M]):
 
 
 class SeenSources(Seen[M]):
+    """A manager that returns the visible sources themselves."""
+
     path = "pk"
 
 
 class SeenOrNone(Seen[M]):
+    """A manager that also returns rows without a source."""
+
     of_none = True
 
 
 class SeenOfSlot(Seen[M]):
+    """A manager of rows with a ``slot``."""
+
     path = "slot__source_id"
 
 
 class SeenOfSlotOrNone(SeenOfSlot[M]):
+    """A manager of rows with a ``slot``, which also returns rows without one."""
+
     of_none = True
 
 
 class SeenOfRelation(Seen[M]):
+    """A manager of rows with a ``relation``."""
+
     path = "relation__slot__source_id"
 
 
 class SeenOfIncarnation(Seen[M]):
+    """A manager of rows with an ``incarnation``."""
+
     path = "incarnation__slot__source_id"

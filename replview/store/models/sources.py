@@ -1,4 +1,4 @@
-"""Sources, their slots, incarnations of those, what was published to them, and what stopped one."""
+"""Models of sources, slots, their incarnations, publications over time, and quarantine."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -14,22 +14,22 @@ class Source(Table):
     name = models.CharField(max_length=63, unique=True)
     #: libpq connection string without a password; may be ``service=…`` or ``env:NAME``.
     conninfo = models.TextField()
-    #: The password, encrypted with the instance's secret key; empty when the DSN held none.
+    #: Password, encrypted with the instance's secret key; empty when the DSN contained none.
     sealed_password = models.TextField(default="", blank=True)
-    #: Where the password is instead: ``env:NAME`` or ``file:/path``; empty: nowhere else.
+    #: Other place of the password: ``env:NAME`` or ``file:/path``; empty: none.
     password_ref = models.TextField(default="", blank=True)
-    #: When the address or the password was last changed, and by whom; None: as it was added.
+    #: Time and author of the last change of address or password; None: unchanged.
     credentials_at = models.DateTimeField(null=True)
     credentials_by = models.TextField(default="", blank=True)
-    #: The fleet file that declares it, and sets back what is changed by hand; empty: none does.
+    #: Fleet file that declares the source and reverts changes by hand; empty: none.
     managed_by = models.TextField(default="", db_default="", blank=True)
-    #: It goes when the records of its slots are deleted; None: it stays.
+    #: Time at which removal began: the source is deleted after its slots' records; None: it stays.
     removing_at = models.DateTimeField(null=True)
-    #: Made by ``replview watch``: forgotten when the watch ends.
+    #: True when made by ``replview watch``: the source is deleted when the watch ends.
     ephemeral = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 
-    #: As last seen; None while never reached.
+    #: Facts of the server as last seen; None while it was never reached.
     server_version = models.IntegerField(null=True)
     system_identifier = models.TextField(null=True)
     timeline = models.IntegerField(null=True)
@@ -38,10 +38,10 @@ class Source(Table):
     max_slot_wal_keep_bytes = models.BigIntegerField(null=True)
     #: idle_replication_slot_timeout; 0: none, None: unknown, or before 18, which has none.
     idle_slot_timeout_seconds = models.IntegerField(null=True)
-    #: Whether a standby has its primary keep the rows that its slots need.
+    #: True when a standby makes its primary keep the rows that its slots need.
     hot_standby_feedback = models.BooleanField(null=True)
     checked_at = models.DateTimeField(null=True)
-    #: What is wrong with reaching it: a code of ``receiver.problems``, cause, remedy (often SQL).
+    #: Why the source cannot be reached: a code of ``receiver.problems``, cause, remedy (often SQL).
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
@@ -56,7 +56,7 @@ class Source(Table):
 
 
 class Slot(Table):
-    """A replication slot replview receives: what is wanted, who reads it, how far it is stored."""
+    """A replication slot that replview receives: its options, its receiver, its progress."""
 
     class Desired(models.TextChoices):
         RUNNING = "running"
@@ -64,7 +64,7 @@ class Slot(Table):
         REMOVING = "removing"
 
     class State(models.TextChoices):
-        """What the receiver last said of itself."""
+        """The state that the receiver last reported."""
 
         STOPPED = "stopped"
         STARTING = "starting"
@@ -79,7 +79,7 @@ class Slot(Table):
         SQL = "sql"
 
     class Protect(models.TextChoices):
-        """What comes first where the WAL that the slot retains reaches its budget."""
+        """The side to protect when the WAL that the slot retains reaches its budget."""
 
         #: The source's disk: replview drops its own slot, and the record has a gap.
         DATABASE = "database"
@@ -88,42 +88,42 @@ class Slot(Table):
 
     source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="slots")
     name = models.CharField(max_length=63)
-    #: ``pgoutput``, ``test_decoding`` or ``wal2json``.
+    #: Output plugin: ``pgoutput``, ``test_decoding`` or ``wal2json``.
     plugin = models.TextField(default="pgoutput")
     interface = models.CharField(max_length=9, choices=Interface, default=Interface.WALSENDER)
     publications = ArrayField(models.TextField(), default=list)
-    #: pgoutput's options as given to START_REPLICATION: proto_version, binary, messages,
-    #: streaming, two_phase, origin. An absent key: the default for the server's version.
+    #: Options of pgoutput in START_REPLICATION: proto_version, binary, messages, streaming,
+    #: two_phase, origin. An absent key means the default for the server's version.
     options = models.JSONField(default=dict, blank=True)
-    #: replview created the slot and may drop it.
+    #: True when replview created the slot and may drop it.
     owned = models.BooleanField(default=True)
-    #: A TEMPORARY slot, gone with its connection (``replview watch``).
+    #: True for a TEMPORARY slot, which ends with its connection (``replview watch``).
     temporary = models.BooleanField(default=False)
-    #: Retained WAL it may cost its source; None: from before budgets, or not ours to drop.
+    #: Limit of retained WAL; None: added before budgets existed, or replview may not drop the slot.
     wal_budget_bytes = models.BigIntegerField(null=True)
     protect = models.CharField(max_length=8, choices=Protect, default=Protect.DATABASE)
-    #: Write a transactional message to the source so often; None: never.
+    #: Seconds between transactional messages written to the source; None: none are written.
     heartbeat_seconds = models.IntegerField(null=True)
-    #: When the last one was begun, whether it got there or not.
+    #: Time of the last attempt to write one, successful or not.
     heartbeat_written_at = models.DateTimeField(null=True)
-    #: ``{"schema.table": {"column": "drop" | "mask"}}``, applied before anything is kept.
+    #: ``{"schema.table": {"column": "drop" | "mask"}}``, applied before a value is stored.
     column_rules = models.JSONField(default=dict, blank=True)
-    #: Keep (marked) the changes of aborted subtransactions and transactions.
+    #: True when changes of aborted transactions and subtransactions are kept, marked.
     keep_aborted = models.BooleanField(default=False)
-    #: Whole days of its record that are older are deleted; None: nothing is, for their age.
+    #: Age in days after which whole days of the record are deleted; None: no limit.
     keep_for_days = models.IntegerField(null=True)
-    #: What its record may occupy in the store, as estimated; None: whatever it takes.
+    #: Limit of the record's estimated size in the store; None: no limit.
     keep_at_most_bytes = models.BigIntegerField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     desired = models.CharField(max_length=12, choices=Desired, default=Desired.RUNNING)
-    #: Raised when a receiver takes the slot over; a write with an older one changes nothing.
+    #: Raised when a receiver takes the slot over; a write with an older epoch changes nothing.
     epoch = models.BigIntegerField(default=0)
     lease_owner = models.TextField(default="", blank=True)
-    #: The receiver's last heartbeat, of which it sends about one a second.
+    #: The receiver's last heartbeat; it sends about one a second.
     heartbeat_at = models.DateTimeField(null=True)
-    #: What the receiver reported of itself with its last heartbeat: ``batch_changes``,
-    #: ``batch_bytes``, ``batch_seconds`` of its last store transaction, ``memory_bytes``.
+    #: Facts that the receiver reported with its last heartbeat: ``batch_changes``, ``batch_bytes``,
+    #: ``batch_seconds`` of its last store transaction, ``memory_bytes``.
     receiver_facts = models.JSONField(default=dict, blank=True)
 
     state = models.CharField(max_length=14, choices=State, default=State.STOPPED)
@@ -131,32 +131,33 @@ class Slot(Table):
     problem_code = models.TextField(default="", blank=True)
     problem_cause = models.TextField(default="", blank=True)
     problem_remedy = models.TextField(default="", blank=True)
-    #: When the receiver tries again after a problem; None: not by itself.
+    #: Time of the receiver's next attempt after a problem; None: it does not try again by itself.
     retry_at = models.DateTimeField(null=True)
     connected_at = models.DateTimeField(null=True)
-    #: How many tables its publications held when last looked at; None where not known.
+    #: Number of tables in its publications when last seen; None where unknown.
     published_tables = models.IntegerField(null=True)
-    #: The last lapse of publication that a look told, in a sentence, and when that was.
+    #: Sentence about the last lapse of publication that a look found, and its time.
     lapse_text = models.TextField(default="", db_default="", blank=True)
     lapse_noted_at = models.DateTimeField(null=True)
 
     incarnation = models.ForeignKey(
         "SlotIncarnation", null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    #: Everything that ends at or before this is in the store: the LSN confirmed to the server.
+    #: Position up to which everything is in the store: the LSN confirmed to the server.
     checkpoint_lsn = LSNField(null=True)
-    #: The server's position as last heard of (keepalive or data).
+    #: Last known position of the server (from a keepalive or data).
     server_lsn = LSNField(null=True)
     #: Counters of the current incarnation, moved with the checkpoint.
     transactions_stored = models.BigIntegerField(default=0)
-    #: It only rises: with what was rolled back or received anew since.
+    #: Total that only grows, including changes that were rolled back or discarded since.
     changes_stored = models.BigIntegerField(default=0)
-    #: Of these, those that savepoints, aborts and ROLLBACK PREPARED took back.
+    #: Number of these that savepoints, aborts and ROLLBACK PREPARED rolled back.
     changes_rolled_back = models.BigIntegerField(default=0, db_default=0)
-    #: Of these, those of half received transactions, which the server sent again.
+    #: Number of these in half received transactions, which the server sent again.
     changes_discarded = models.BigIntegerField(default=0, db_default=0)
     bytes_stored = models.BigIntegerField(default=0)
-    #: Raised by others that give out a commit_seq (a baseline): the receiver reads it again.
+    #: Raised by another writer that assigns a commit_seq (a baseline): the receiver reads that
+    #: again.
     outside_writes = models.BigIntegerField(default=0)
     last_commit_time = models.DateTimeField(null=True)
     last_stored_at = models.DateTimeField(null=True)
@@ -172,12 +173,12 @@ class Slot(Table):
 
     @property
     def changes(self) -> int:
-        """Stored ones that count."""
+        """Return the number of stored changes that count."""
         return self.changes_stored - self.changes_rolled_back - self.changes_discarded
 
 
 class SlotIncarnation(Table):
-    """One incarnation of one slot on one cluster: LSNs compare only within it."""
+    """An incarnation of a slot on one cluster: LSNs compare only within it."""
 
     slot = models.ForeignKey(Slot, on_delete=models.CASCADE, related_name="incarnations")
     #: 1 for the slot's first incarnation.
@@ -186,14 +187,14 @@ class SlotIncarnation(Table):
     timeline = models.IntegerField()
     started_lsn = LSNField(null=True)
     started_at = models.DateTimeField(default=timezone.now)
-    #: Why it began: ``created``, ``adopted``, ``recreated``, ``re-pointed``, ``temporary``.
+    #: Reason why it began: ``created``, ``adopted``, ``recreated``, ``re-pointed``, ``temporary`` …
     reason = models.TextField()
-    #: The last commit_seq given out; assigned without holes under the slot row's lock.
+    #: Last commit_seq assigned; assigned without holes under the slot row's lock.
     commit_seq = models.BigIntegerField(default=0)
-    #: The last hour that identifiers of its commits tell.
+    #: Last hour in the identifiers of its committed transactions.
     last_hour = models.IntegerField(db_default=0)
-    #: Whether transactions that were not open before their commit tell none before that: they do
-    #: where the store's clock is set back.
+    #: False once a transaction that was not open before its commit had an earlier hour, as after
+    #: the store's clock was set back.
     hours_in_order = models.BooleanField(db_default=True)
 
     objects = SeenOfSlot()
@@ -205,21 +206,22 @@ class SlotIncarnation(Table):
 
 
 class PublicationLook(Table):
-    """What a slot's publications published, which the stream does not say, from one look at the
-    source's catalog to another; a new row begins when something differs.
+    """The tables that a slot's publications published, from one look to another.
+
+    The stream does not say that, so the source's catalog is read; a new row begins at a difference.
     """
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="publication_looks")
-    #: The first and the last look that found this.
+    #: Times of the first and the last look that found this.
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
-    #: The end of the source's WAL after the first look and before the last one; None: from before
-    #: these were noted.
+    #: End of the source's WAL after the first look and before the last one; None: the row is from
+    #: before these were stored.
     first_lsn = LSNField(null=True)
     last_lsn = LSNField(null=True)
-    #: The transaction that followed all others at the last look, with its epoch.
+    #: Next xid at the last look, with its epoch.
     next_xid = models.BigIntegerField(null=True)
-    #: The number of the slot's incarnation at the last look; 0: it had none yet.
+    #: Number of the slot's incarnation at the last look; 0: it had none yet.
     incarnation = models.IntegerField(db_default=0, default=0)
     #: SHA-256 of ``facts``.
     digest = models.TextField()
@@ -248,11 +250,13 @@ class PublicationLapse(Table):
         UNPUBLISHED = "unpublished"
         #: Some operations of it were not published.
         OPERATIONS = "operations"
-        #: Its row filter was another one afterwards.
+        #: Its row filter had changed afterwards.
         FILTER = "filter"
-        #: A partition with rows of its own came or went; of operation T alone: it was dropped.
+        #: A partition with rows of its own came or went; with the single operation T, it was
+        #: dropped.
         PARTITIONS = "partitions"
-        #: It was published before and afterwards, by something that was altered in between.
+        #: The table was published before and afterwards, by a publication that was altered in
+        #: between.
         ALTERED = "altered"
 
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="publication_lapses")
@@ -260,18 +264,18 @@ class PublicationLapse(Table):
     schema = models.TextField()
     table = models.TextField()
     kind = models.TextField(choices=Kind)
-    #: What may be missing: of I, U, D and T.
+    #: Operations that may be missing: some of I, U, D and T.
     operations = models.TextField()
-    #: The last look that found it published, by the number of the slot's incarnation, LSN and time;
-    #: 0, 0/0 and None: it never was before.
+    #: Incarnation number, LSN and time of the last look that found it published; 0, 0/0 and None:
+    #: it was never published before.
     from_incarnation = models.IntegerField()
     from_lsn = LSNField()
     from_at = models.DateTimeField(null=True)
-    #: A change of the table that is recorded beyond this was made after the lapse; None: such a
-    #: change tells nothing, since others were recorded during the lapse.
+    #: Place after which a recorded change of the table was made after the lapse; None: such a
+    #: change proves nothing, since others were recorded during the lapse.
     over_incarnation = models.IntegerField(null=True)
     over_lsn = LSNField(null=True)
-    #: The first look that found it published again; None: none has yet.
+    #: Place of the first look that found it published again; None: none has yet.
     to_incarnation = models.IntegerField(null=True)
     to_lsn = LSNField(null=True)
     to_at = models.DateTimeField(null=True)
@@ -283,15 +287,17 @@ class PublicationLapse(Table):
 
 
 class Quarantine(Table):
-    """A message that stopped its slot, until somebody decides: nothing of it is confirmed, the
-    source still has it. ``raw`` may hold what must not be shown to everybody.
+    """A message that stopped its slot, until somebody decides about it.
+
+    Nothing of it is confirmed, so the source still has it. ``raw`` may contain values that not
+    everybody may see.
     """
 
     class Decision(models.TextChoices):
-        """What somebody decided; empty while nobody has."""
+        """The decision about the message; empty while there is none."""
 
         NONE = ""
-        #: Receive it once more: the cause was mended.
+        #: Receive it again: the cause was removed.
         RETRY = "retry"
         #: Leave the whole transaction out of the record, for good.
         SKIP = "skip"
@@ -299,30 +305,30 @@ class Quarantine(Table):
     slot = models.ForeignKey("Slot", on_delete=models.CASCADE, related_name="quarantined")
     incarnation = models.ForeignKey("SlotIncarnation", on_delete=models.CASCADE)
     found_at = models.DateTimeField(default=timezone.now)
-    #: The transaction it belongs to; None where the message belongs to none.
+    #: Transaction of the message; None for a message outside any transaction.
     xid = models.BigIntegerField(null=True)
     gid = models.TextField(null=True)
-    #: Where its commit or prepare is; None for one still streaming.
+    #: Position of its commit or prepare; None for one that is still streaming.
     final_lsn = LSNField(null=True)
-    #: Where the message itself is; None where the stream did not say.
+    #: Position of the message; None where the stream does not contain it.
     lsn = LSNField(null=True)
-    #: ``schema.table``; empty where the message names none.
+    #: ``schema.table``; empty where the message names no table.
     relation = models.TextField(default="")
-    #: The message's tag byte: I, U, D, T, M, R, Y …
+    #: Tag byte of the message: I, U, D, T, M, R, Y …
     tag = models.TextField(default="")
-    #: The message as it came, without the CopyData header; cut off at ``RAW_LIMIT_BYTES``.
+    #: The message as received, without the XLogData header; cut off at ``RAW_LIMIT_BYTES``.
     raw = models.BinaryField()
     raw_bytes = models.BigIntegerField()
-    #: What refused it, in plain words, never a value.
+    #: Why it was refused, in plain words, without a value.
     cause = models.TextField()
     remedy = models.TextField()
     decision = models.CharField(max_length=5, choices=Decision, default=Decision.NONE, blank=True)
     decided_by = models.TextField(default="", blank=True)
     decided_at = models.DateTimeField(null=True)
-    #: When the decision had its effect.
+    #: Time at which the decision was carried out.
     settled_at = models.DateTimeField(null=True)
 
-    #: More of a message than this is not kept.
+    #: Size at which a message is cut off.
     RAW_LIMIT_BYTES = 64 * 1024 * 1024
 
     objects = SeenOfSlot()
