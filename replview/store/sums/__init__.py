@@ -1,1 +1,1 @@
-"""Sums of the record, made behind the receivers: by block, day, minute, table and actor."""
+"""Sums of the record are computed in the background: by block, day, minute, table and actor."""

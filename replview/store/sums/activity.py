@@ -1,8 +1,8 @@
-"""Summing up the record behind the receivers: blocks of history, tables, actors.
+"""Sum up the record in the background: blocks of history, tables, actors.
 
-A block is rolled once all its thousand places are given out. What has a place is final, so nothing
-is taken back (but where days were deleted), and sums and the mark that says they are there move in
-one store transaction. What follows the mark is read from ``transaction`` itself.
+A block is added once all its thousand places are assigned. What has a place is final, so no sum is
+ever reduced (except where days were deleted), and sums and the mark of their progress change in one
+store transaction. Transactions after the mark are read from ``transaction`` itself.
 """
 
 import datetime as dt
@@ -17,10 +17,10 @@ from replview.store.django_session import rows
 from replview.store.models import ActivityMark, ActorActivity, HistoryBlock, RelationActivity
 from replview.store.read.history_places import BLOCK, next_block
 
-#: Blocks of one store transaction, where so many wait: actors' sums are then written once for all.
+#: Blocks that one store transaction adds, if that many are due: actors' sums are then written once.
 BLOCKS_TOGETHER = 10
 
-# Incarnations with a whole block that is not in the sums yet, but of no slot that is being removed.
+# Incarnations with a whole block that is not in the sums yet, except of slots being removed.
 _BEHIND = """
     SELECT i.id FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id
     LEFT JOIN activity_mark m ON m.incarnation_id = i.id
@@ -31,8 +31,9 @@ _BEHIND = """
 """
 
 _MAKE_MARK = "INSERT INTO {mark} VALUES (%s, 0) ON CONFLICT DO NOTHING"
-# Whoever holds the mark's row does the block; another worker goes on to another incarnation. Looked
-# at again here, under the lock: the slot may be being removed by now, the block done.
+# The process that locks the mark's row adds the block; another worker takes another incarnation.
+# The conditions are checked again under the lock: the slot may be in removal by now, the block
+# done.
 _TAKE_MARK = """
     SELECT m.rolled_seq, i.commit_seq FROM {mark} m
     JOIN slot_incarnation i ON i.id = m.incarnation_id JOIN slot s ON s.id = i.slot_id
@@ -69,12 +70,11 @@ ADD_BLOCKS = """
     GROUP BY n.block
 """
 
-# A transaction's own counts tell all of a table with one shape. Where there are several its changes
-# are counted by the server, a transaction at a time by their primary key; those that are gone by
-# then are told without their version. A baseline is nobody's doing: it stands among the tables'
-# sums, not among the actors'.
-# ``days`` None: whatever the day.
-#: What each actor did in ``transaction t`` that names several, as its ``actors`` say.
+# A transaction's own counts are enough for a table with one shape. Where there are several, the
+# server counts the changes, one transaction at a time by their primary key; changes that are
+# deleted by then count without a version. A baseline has no actor: it is in the tables' sums, not
+# in the actors'. ``days`` None: all days.
+#: The shares of each actor in a ``transaction t`` with several, from its ``actors``.
 SHARES = """jsonb_path_query(t.actors, '$[*] ? (exists (@.counts))') AS e CROSS JOIN LATERAL (
     SELECT coalesce(e ->> 'actor', '') AS actor, coalesce(e ->> 'grade', '') AS grade,
            (e #>> '{counts,0}')::bigint AS inserts, (e #>> '{counts,1}')::bigint AS updates,
@@ -137,7 +137,7 @@ _INTO_TABLES = """
                sum(truncates), coalesce(sum(inserts) FILTER (WHERE snapshot), 0)
         FROM touched o JOIN t ON t.id = o.id GROUP BY o.relation, t.block, o.version
 """
-#: How sums of ``actor_activity AS mine`` are added to those that are there.
+#: Adds sums to rows of ``actor_activity AS mine`` that exist.
 ADDED_TO_ACTOR = """ON CONFLICT (incarnation_id, actor, day, relation_id, grade) DO UPDATE SET
         transactions = mine.transactions + excluded.transactions,
         inserts = mine.inserts + excluded.inserts, updates = mine.updates + excluded.updates,
@@ -191,14 +191,14 @@ _OF_DAY = """
 
 
 def roll(deadline: float) -> int:
-    """Roll whole blocks until the deadline (``time.monotonic()``); returns how many were rolled."""
+    """Add whole blocks to the sums until the deadline (``time.monotonic()``); return how many."""
     return roll_incarnations(_BEHIND, [BLOCK, BLOCK], _roll_some, deadline)
 
 
 def roll_incarnations(
     behind: str, values: list[int], roll_some: Callable[[int], int], deadline: float
 ) -> int:
-    """Roll some blocks of each incarnation that is behind, in turn; returns how many in all."""
+    """Add blocks of each incarnation that is behind, in turn; return the number of blocks."""
     rolled = 0
     while incarnations := rows(behind, values):
         before = rolled
@@ -212,8 +212,10 @@ def roll_incarnations(
 
 
 def take_mark(cursor: CursorWrapper, mark: str, incarnation: int) -> tuple[int, int] | None:
-    """Return how far an incarnation is rolled and how far it goes, and hold its mark (in the table
-    of this name) until the store transaction ends; None: another has it, or the slot is removed.
+    """Lock an incarnation's mark, and return how far it is summed up and how far it goes.
+
+    ``mark`` is the name of the mark's table. The lock lasts until the store transaction ends. None:
+    another process has it, or the slot is being removed.
     """
     cursor.execute(_MAKE_MARK.format(mark=mark), [incarnation])
     cursor.execute(_TAKE_MARK.format(mark=mark), [incarnation])
@@ -223,7 +225,7 @@ def take_mark(cursor: CursorWrapper, mark: str, incarnation: int) -> tuple[int, 
 
 def forget(incarnation_id: int) -> None:
     """Delete the sums of an incarnation whose slot is being removed."""
-    # The mark first: whoever rolls a block holds it, and nobody takes it afterwards.
+    # Delete the mark first: a process that adds a block holds it, and none takes it afterwards.
     with transaction.atomic():
         ActivityMark.objects.filter(incarnation_id=incarnation_id).delete()
         for sums in (HistoryBlock, RelationActivity, ActorActivity):
@@ -242,7 +244,7 @@ def values_of(
 
 
 def _roll_some(incarnation: int) -> int:
-    """Roll an incarnation's next blocks; 0 where another does it, or nothing is left to do."""
+    """Add an incarnation's next blocks; return 0 if another process does, or none is due."""
     with transaction.atomic(), connection.cursor() as cursor:
         taken = take_mark(cursor, "activity_mark", incarnation)
         if taken is None:
@@ -259,7 +261,7 @@ def _roll_some(incarnation: int) -> int:
 
 
 def recount(incarnation: int, first: int, last: int, days: Sequence[dt.date]) -> None:
-    """Make the sums of an incarnation's blocks and its actors' days true again; repeatable."""
+    """Correct the sums of an incarnation's blocks and its actors' days; may be repeated."""
     with transaction.atomic():
         mark = ActivityMark.objects.select_for_update().filter(pk=incarnation).first()
         if mark is None:
@@ -281,7 +283,7 @@ def _blocks(incarnation: int, first: int, last: int) -> None:
 
 
 def _actors(incarnation: int, days: list[dt.date]) -> None:
-    """From the blocks that have something of a day, day by day: two days may lie far apart."""
+    """Compute days again from the blocks that contain them, one by one: they may lie far apart."""
     ActorActivity.objects.filter(incarnation_id=incarnation, day__in=days).delete()
     with connection.cursor() as cursor:
         for day in days:

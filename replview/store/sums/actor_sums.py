@@ -1,7 +1,7 @@
-"""What actors did, by day and table: the sums behind the receivers, and what came after them.
+"""Read the changes of actors by day and table: the sums, and the transactions after them.
 
-Days are UTC, by the commit's time. An empty actor is nobody named. The transactions that are not
-summed up yet are read themselves. What was rolled back is not counted.
+Days are UTC, by the commit's time. An empty actor means unknown. Transactions that are not in the
+sums yet are read themselves. Rolled-back changes do not count.
 """
 
 import datetime as dt
@@ -12,28 +12,30 @@ from typing import Any
 from replview.store.django_session import rows
 from replview.store.sums.activity import SHARES
 
-#: Transactions not summed up yet that are read for a page; where more wait, the newest are.
+#: Number of transactions after the sums that are read for a page; if there are more, the newest.
 RECENT_MOST = 5000
-#: Word in an address → what a list of actors is ordered by, the greatest first.
+#: URL values for the order of a list of actors, greatest first.
 SORTS = ("last", "transactions", "changes")
 _COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Which part of a slot's record is summed up: its incarnations, and whole days."""
+    """The part of a slot's record that is summed up: its incarnations, and whole days."""
 
-    #: ``(incarnation, last place in the sums or left out)``.
+    #: ``(incarnation, last commit_seq that is in the sums or left out)``.
     incarnations: tuple[tuple[int, int], ...] = ()
-    #: None: from the beginning.
+    #: First day; None: from the beginning.
     first_day: dt.date | None = None
     last_day: dt.date | None = None
-    #: Transactions that are in no sum and were not read either.
+    #: Number of transactions that are in no sum and are not read either.
     left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
+    """Numbers of transactions, changes by operation, and messages."""
+
     transactions: int = 0
     inserts: int = 0
     updates: int = 0
@@ -43,18 +45,21 @@ class Sums:
 
     @property
     def changes(self) -> int:
+        """Return the number of changes of all operations."""
         return self.inserts + self.updates + self.deletes + self.truncates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorSum(Sums):
-    #: Empty: nobody was named.
+    """The sums of one actor."""
+
+    #: Name of the actor; empty: unknown.
     actor: str
     claimed: int
     stamped: int
     first_time: dt.datetime | None
     last_time: dt.datetime | None
-    #: What it is ordered by.
+    #: Value that the list is ordered by.
     order: int
 
 
@@ -63,18 +68,20 @@ class ActorList:
     """A page of actors, and sums over all that were found."""
 
     rows: list[ActorSum]
-    #: All in the span that pass the search, and the transactions of those.
+    #: Number of actors in the span that match the search, and of their transactions.
     actors: int = 0
     transactions: int = 0
-    #: Transactions of nobody named.
+    #: Number of transactions without an actor.
     unknown: int = 0
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSum(Sums):
+    """The sums of one actor in one table."""
+
     relation_id: int
-    #: Its name as last seen; empty where the store has forgotten it.
+    #: Name of the table as last received; empty where the store has deleted it.
     schema: str
     table: str
     last_time: dt.datetime | None
@@ -82,6 +89,8 @@ class TableSum(Sums):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySum(Sums):
+    """The sums of one actor on one day."""
+
     day: dt.date
     claimed: int
     stamped: int
@@ -91,14 +100,17 @@ class DaySum(Sums):
 
 @dataclass(slots=True)
 class Doings:
+    """The changes of one actor, by day and by table."""
+
     actor: str
-    #: The first day first; days without anything are left out.
+    #: Days with changes, in order.
     days: list[DaySum] = field(default_factory=list)
-    #: The one with most changes first.
+    #: Tables, the one with most changes first.
     tables: list[TableSum] = field(default_factory=list)
 
     @property
     def whole(self) -> ActorSum:
+        """Return the sums over all days."""
         names = (*_COUNTED, "claimed", "stamped")
         return ActorSum(
             actor=self.actor,
@@ -115,7 +127,8 @@ _INCARNATIONS = """
     WHERE i.slot_id = %(slot)s ORDER BY i.number
 """
 
-# Sums and what is not in them, alike; ``part``: 0 for all of a transaction, or a relation.
+# Sums and the transactions after them in the same form; ``part`` 0: the whole transaction, else a
+# relation.
 _ACTIVITY = """
     WITH recent AS (
         SELECT s.*, coalesce(t.commit_time, t.stored_at, t.received_at) AS at
@@ -183,7 +196,7 @@ _ORDERS = {
 def span_of(
     slot_id: int, first_day: dt.date | None = None, last_day: dt.date | None = None
 ) -> Span:
-    """The incarnations of a slot, and how far each is summed up."""
+    """Return the incarnations of a slot, and how far each is summed up."""
     reached, left_out = [], 0
     for incarnation, last_seq, rolled_seq in rows(_INCARNATIONS, {"slot": slot_id}):
         after = max(rolled_seq, last_seq - RECENT_MOST)
@@ -202,9 +215,10 @@ def actors_of(
     after: tuple[int, str] | None = None,
     limit: int = 50,
 ) -> ActorList:
-    """Return a page of actors, the greatest first; ``after``: ``order`` and name of the last one.
+    """Return a page of actors, the greatest first.
 
-    ``text`` is looked for in their names; nobody named is found as *unknown*.
+    ``after`` is ``order`` and name of the last actor on the page before. ``text`` is searched for
+    in names; transactions without an actor are found as *unknown*.
     """
     activity = _activity(_WHOLE, span)
     sql = f"""{activity}, found AS (
@@ -235,14 +249,12 @@ def actors_of(
 def doings_of(
     span: Span, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
 ) -> dict[str, Doings]:
-    """Return what each did in all, day by day and table by table; ``tables_on``: tables of this one
-    day of each actor alone, which costs less for many.
-    """
+    """Return each actor's changes by day and table (``tables_on``: of one day of the actor)."""
     if not actors:
         return {}
     parts = f"{_WHOLE} UNION ALL {_TABLES}"
     if tables_on is not None:
-        # By the index of days: by that of actors each of their tables' rows would be read too.
+        # Use the index of days: the index of actors would read the rows of all their tables, too.
         whole = _WHOLE.replace("{who}", "actor || '' = ANY(%(actors)s)")
         parts = f"{whole} UNION ALL {_TABLES_ON}"
     sql = f"""{_activity(parts, span, actors=True)}, summed AS (

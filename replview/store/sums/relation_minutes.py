@@ -1,8 +1,8 @@
-"""What was committed minute by minute: changes and bytes of each table, transactions by size.
+"""Sum up commits minute by minute: changes and bytes of each table, transactions by size.
 
-Filled behind the receivers from transactions whose place in history is final; sums and mark move in
-one store transaction. Kept for 30 days: rates over longer times are drawn from the slots' samples.
-A baseline's rows are not counted, nor what was rolled back.
+The sums are computed in the background from transactions whose place in history is final; sums and
+mark change in one store transaction. They are kept for 30 days: rates over longer times come from
+the slots' samples. A baseline's rows and rolled-back changes do not count.
 """
 
 import datetime as dt
@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from replview.store.models import MinuteMark, RelationMinute, TransactionSizeMinute
 from replview.store.sums.activity import roll_incarnations, take_mark
 
-#: Transactions of one store transaction.
+#: Number of transactions that one store transaction adds.
 TRANSACTIONS_TOGETHER = 5000
 KEPT_DAYS = 30
 
@@ -71,7 +71,7 @@ _ADD_SIZES = f"""
 
 
 def roll(deadline: float) -> int:
-    """Add what was committed until the deadline (``time.monotonic()``); returns how many places."""
+    """Add transactions until the deadline (``time.monotonic()``); return their number."""
     return roll_incarnations(_BEHIND, [], _roll_some, deadline)
 
 
@@ -84,7 +84,7 @@ def forget(incarnation_id: int) -> None:
 
 
 def forget_old(now: dt.datetime | None = None) -> int:
-    """Delete minutes older than 30 days; returns how many rows."""
+    """Delete minutes older than 30 days; return the number of rows."""
     before = (now or dt.datetime.now(dt.UTC)) - dt.timedelta(days=KEPT_DAYS)
     deleted = 0
     for incarnation in MinuteMark.objects.values_list("pk", flat=True):
@@ -95,7 +95,7 @@ def forget_old(now: dt.datetime | None = None) -> int:
 
 
 def _roll_some(incarnation: int) -> int:
-    """The next transactions; 0 where another does it, or nothing is left to do."""
+    """Add the next transactions; return 0 if another process does, or none is left."""
     with transaction.atomic(), connection.cursor() as cursor:
         taken = take_mark(cursor, "minute_mark", incarnation)
         if taken is None or taken[1] <= taken[0]:

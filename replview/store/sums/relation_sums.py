@@ -1,7 +1,7 @@
-"""What is told of a slot's tables without reading a change: counts, last changes, rates.
+"""Read the counts, last changes and rates of a slot's tables without reading a change.
 
-From the sums (``store.sums.activity``) and, for what follows them, from the newest transactions of
-each incarnation. What was rolled back is not counted.
+They come from the sums (``store.sums.activity``) and, after these, from the newest transactions of
+each incarnation. Rolled-back changes do not count.
 """
 
 import datetime as dt
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from replview.store.django_session import rows
 
-#: Transactions of an incarnation that are read themselves; more of them are for the sums.
+#: Number of an incarnation's transactions that are read themselves; more must be in the sums.
 TAIL = 5000
 _COUNTED = ("inserts", "updates", "deletes", "truncates", "snapshots", "transactions")
-#: Blocks of an incarnation that a rate is drawn from: two million transactions.
+#: Blocks of an incarnation that a rate is computed from: two million transactions.
 RATE_BLOCKS = 2000
 
 _INCARNATIONS = """
@@ -33,7 +33,7 @@ _TAIL = """
         WHERE t.state IN ('committed', 'snapshot'))
 """
 
-# A last change is known to its block, or exactly where it is not summed up yet.
+# A last change is known by its block, or exactly where it is not in the sums yet.
 _SUMS = f"""
     WITH {_INCARNATIONS}, {_TAIL}
     SELECT a.relation_id, l.id, l.number, sum(a.inserts), sum(a.updates), sum(a.deletes),
@@ -115,9 +115,9 @@ _LAST_CHANGES = """
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where in history a table last changed: between two places of one incarnation."""
+    """The place in history where a table last changed: a range of commit_seq in one incarnation."""
 
-    #: The incarnation's.
+    #: Number of the incarnation.
     number: int
     last_seq: int
     first_seq: int
@@ -126,30 +126,37 @@ class Place:
 
 @dataclass(slots=True)
 class RelationSum:
+    """The sums of one table."""
+
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
     truncates: int = 0
-    #: Rows of its baselines.
+    #: Number of rows of its baselines.
     snapshots: int = 0
     transactions: int = 0
-    #: None: it never changed.
+    #: Place of the last change; None: it never changed.
     last: Place | None = None
 
     @property
     def changes(self) -> int:
+        """Return the number of changes of all operations."""
         return self.inserts + self.updates + self.deletes + self.truncates
 
 
 @dataclass(slots=True)
 class Sums:
+    """The sums of all tables of a slot."""
+
     by_relation: dict[int, RelationSum] = field(default_factory=dict)
-    #: Transactions that are in none of the counts, because the sums are not that far yet.
+    #: Number of transactions that are not counted, since the sums are not that far yet.
     not_counted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
+    """The transaction that last changed a table."""
+
     transaction_id: int
     incarnation_id: int
     commit_seq: int
@@ -159,18 +166,18 @@ class LastChange:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Changes per stretch of time, a number for each from ``since`` on."""
+    """Changes of tables in stretches of equal length, one number for each, from ``since`` on."""
 
     since: dt.datetime
     bucket_seconds: float
     buckets: int
-    #: What lies before is not known; None: nothing is.
+    #: Time before which nothing is known; None: nothing is known.
     known_from: dt.datetime | None
     by_relation: Mapping[int, Sequence[float]]
 
 
 def sums_of_slot(slot_id: int) -> Sums:
-    """Counts and last places of all tables of a slot, in one read."""
+    """Return the counts and last places of all tables of a slot, from one query."""
     sums = Sums()
     for relation_id, incarnation, number, *counts in rows(_SUMS, {"slot": slot_id, "tail": TAIL}):
         if relation_id is None:
@@ -193,7 +200,7 @@ def rates_of(
     until: dt.datetime,
     buckets: int,
 ) -> Rates:
-    """Changes of tables over a time, by the source's clock, in one read."""
+    """Return the changes of tables over a time, by the source's clock, from one query."""
     ids = list(relation_ids)
     width = max((until - since).total_seconds() / buckets, 1e-6)
     series: dict[int, list[float]] = {identifier: [0.0] * buckets for identifier in ids}
@@ -211,7 +218,7 @@ def rates_of(
 
 
 def last_changes(places: Mapping[int, Place]) -> dict[int, LastChange]:
-    """The transactions at these places, by table, in one read."""
+    """Return the last transactions at these places, by table, from one query."""
     if not places:
         return {}
     found = [(key, p.incarnation_id, p.first_seq, p.last_seq) for key, p in places.items()]
