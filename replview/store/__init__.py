@@ -1,1 +1,1 @@
-"""The store: what was received, as Django models, written by bulk COPY."""
+"""The store holds what was received, as Django models; receivers write it by bulk COPY."""

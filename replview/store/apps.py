@@ -1,4 +1,4 @@
-"""The store as a Django application."""
+"""This module makes the store a Django application."""
 
 from typing import Any
 
@@ -10,23 +10,24 @@ from replview.store.read.session import MomentLoader
 
 
 class StoreConfig(AppConfig):
-    """Its tables carry the plain names of the design: ``slot``, ``transaction``, ``change``."""
+    """The store's application; its tables have plain names: ``slot``, ``change`` and so on."""
 
     name = "replview.store"
     label = "store"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Have every session of Django's take what is asked here as it comes."""
+        """Set up each session of Django when its connection is created."""
         connection_created.connect(_prepare_session, dispatch_uid="replview.store.session")
 
 
 def _prepare_session(connection: Any, **_: Any) -> None:
-    """To compile a statement over ninety partitions takes longer than to run it: pages read few
-    rows.
+    """Set output formats, a time limit, and no JIT: pages read few rows.
+
+    Compiling a statement over ninety partitions would take longer than running it.
     """
     if connection.vendor == "postgresql":
-        # No request keeps the store busy for ever: what somebody searched for, least of all.
+        # Limit each statement, above all searches, so that no request keeps the store busy forever.
         bound = ""
         if "pool" in connection.settings_dict["OPTIONS"]:
             bound = f"SET statement_timeout = '{settings.WEB_STATEMENT_SECONDS}s'; "

@@ -1,4 +1,4 @@
-"""Connections to the store outside the ORM, for writing and long streams."""
+"""This module opens connections to the store outside the ORM, for writing and long streams."""
 
 import logging
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ import psycopg
 from django.db import close_old_connections, connection, connections
 from psycopg.conninfo import make_conninfo
 
-#: Both ends notice a link that swallows packets: a receiver whose host vanished would else hold
-#: its slot's row, and with it the slot, for hours.
+#: Settings with which both ends detect a link that drops packets: a receiver whose host vanished
+#: would otherwise lock its slot's row, and with it the slot, for hours.
 _LIVELINESS: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-#: Not among libpq's ``options``, which a pooler such as PgBouncer refuses.
+#: Settings as statements, since a pooler such as PgBouncer refuses libpq's ``options``.
 _SETTINGS = (
     "SET timezone = 'UTC'; SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; "
     "SET bytea_output = 'hex'; SET extra_float_digits = 3; SET standard_conforming_strings = on; "
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def orm_connection() -> Iterator[None]:
-    """For code in a thread of its own: the ORM's connection, made when needed, closed after."""
+    """Provide the ORM's connection to code in its own thread, and close it afterwards."""
     close_old_connections()
     try:
         yield
@@ -39,7 +39,7 @@ def orm_connection() -> Iterator[None]:
 
 @contextmanager
 def alone(lock: int) -> Iterator[bool]:
-    """Yields whether nobody else of this store's processes is within this lock's block now."""
+    """Yield True if no other process of this store is inside a block with this lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [lock])
         mine = bool(cursor.fetchone()[0])
@@ -53,8 +53,10 @@ def alone(lock: int) -> Iterator[bool]:
 
 @contextmanager
 def lasting_connection() -> Iterator[None]:
-    """For a thread that does something every few seconds: the ORM's connection, checked before it
-    is used, and kept for the next time where ``keep_connections`` was called; else closed after.
+    """Provide the ORM's connection to a thread that works every few seconds.
+
+    The connection is checked before the block, and closed after it unless ``keep_connections`` was
+    called.
     """
     close_old_connections()
     try:
@@ -64,7 +66,10 @@ def lasting_connection() -> Iterator[None]:
 
 
 def keep_connections(seconds: int) -> None:
-    """In this process, a worker: threads that last keep theirs for so long, instead of a pool."""
+    """Keep the connections of long-lived threads for ``seconds``, instead of using a pool.
+
+    This holds for the current process, a worker.
+    """
     given: dict[str, Any] = connections.settings["default"]
     options = {name: value for name, value in given["OPTIONS"].items() if name != "pool"}
     given |= {"CONN_MAX_AGE": seconds, "CONN_HEALTH_CHECKS": True}
@@ -72,7 +77,7 @@ def keep_connections(seconds: int) -> None:
 
 
 def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]:
-    """An autocommit connection to the store Django is configured for."""
+    """Return an autocommit connection to the store that Django is configured for."""
     session = psycopg.connect(
         **{**_LIVELINESS, **_address()},
         autocommit=True,
@@ -85,7 +90,7 @@ def connect_store(application_name: str = "replview") -> psycopg.Connection[Any]
 
 
 def store_conninfo() -> str:
-    """Return the store's address, with its password, for another process."""
+    """Return the store's connection string, with its password, for another process."""
     return make_conninfo("", **_address())
 
 

@@ -1,7 +1,8 @@
-"""The demo's troubles: what is asked for, and what the process that makes them reports.
+"""The demo's troubles: their requests, and the reports of the process that makes them.
 
-A page or a command writes the request, the process obeys and writes how far it is: two rows of
-``setting`` a trouble, each with one writer. Outside a demo nobody writes or reads them.
+A page or a command writes the request; the process carries it out and reports its progress. Each
+trouble has two rows in ``setting``, each with one writer. Outside a demo nobody writes or reads
+them.
 """
 
 import datetime as dt
@@ -14,51 +15,52 @@ from django.utils import timezone
 
 from replview.store.models import Setting
 
-#: In the order in which pages show them.
+#: Names in the order in which pages show them.
 NAMES = (
     "paused-receiver", "prepared-transaction", "long-transaction", "flood", "idle-slot",
     "lost-slot", "schema-change", "poison-change",
 )  # fmt: skip
-#: A process that has told nothing for so long does not run.
+#: Seconds without a report after which the process does not run.
 SILENT_SECONDS = 8.0
 
 _WISH, _STATE, _MAKER = "trouble.{}", "trouble.{}.state", "trouble.maker"
 
 
 class State(StrEnum):
-    """How far a trouble is."""
+    """The state of a trouble."""
 
     OFF = "off"
-    #: Asked for; not there yet.
+    #: Requested, and not there yet.
     COMING = "coming"
     ON = "on"
-    #: Asked to end; not gone yet.
+    #: Requested to end, and not gone yet.
     ENDING = "ending"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """A trouble as the process that makes it last reported, with the request."""
+    """A trouble's request, and the last report of the process that makes it."""
 
     name: str
     wanted: bool = False
-    #: Who asked last, and when.
+    #: Author and time of the last request.
     by: str = ""
     asked_at: dt.datetime | None = None
     state: State = State.OFF
     since: dt.datetime | None = None
-    #: When it ends by itself; None: it is off.
+    #: Time at which it ends by itself; None: it is off.
     ends_at: dt.datetime | None = None
-    #: Why it could not be made, or ended by itself, in a sentence; empty: nothing to say.
+    #: Sentence why it could not be made, or ended by itself; empty: nothing to report.
     note: str = ""
 
     @property
     def can_start(self) -> bool:
+        """Return whether the trouble can be requested: it is off, and not requested."""
         return self.state == State.OFF and not self.wanted
 
 
 def request(name: str, wanted: bool, by: str) -> None:
-    """Ask for a trouble, or for its end. Raises ``ValueError`` for a name that is none."""
+    """Request a trouble, or its end. Raises ``ValueError`` for an unknown name."""
     if name not in NAMES:
         raise ValueError(f"no such trouble: {name}")
     now = timezone.now()
@@ -66,12 +68,13 @@ def request(name: str, wanted: bool, by: str) -> None:
 
 
 def wanted() -> set[str]:
+    """Return the names of the requested troubles."""
     rows = Setting.objects.filter(name__in=[_WISH.format(name) for name in NAMES])
     return {row.name.removeprefix("trouble.") for row in rows if row.value.get("wanted") is True}
 
 
 def tell(name: str, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
-    """Write how far a trouble is, for the process that makes it; ``since`` is now."""
+    """Report the state of a trouble, on behalf of the process that makes it; ``since`` is now."""
     now = timezone.now()
     value = {
         "state": state.value,
@@ -83,16 +86,18 @@ def tell(name: str, state: State, *, ends_at: dt.datetime | None = None, note: s
 
 
 def tell_alive() -> None:
+    """Report that the process that makes troubles runs."""
     _write(_MAKER, {}, "", timezone.now())
 
 
 def maker_is_alive() -> bool:
+    """Return whether the process that makes troubles has reported lately."""
     row = Setting.objects.filter(name=_MAKER).first()
     return row is not None and (timezone.now() - row.changed_at).total_seconds() < SILENT_SECONDS
 
 
 def read() -> list[Reported]:
-    """Every trouble, in the order of ``NAMES``."""
+    """Return the reports of all troubles, in the order of ``NAMES``."""
     rows = {row.name: row for row in Setting.objects.filter(name__startswith="trouble.")}
     return [_reported(name, rows) for name in NAMES]
 

@@ -1,4 +1,4 @@
-"""Django's connection as a session of the record, and the mask rules as they are now."""
+"""This module makes Django's connection a session of the record, and reads the mask rules."""
 
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,17 +14,18 @@ from replview.store.read.visibility import Visibility, nobodys_visibility, read_
 
 
 def rows(statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+    """Run a statement on Django's connection, and return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return list(cursor.fetchall())
 
 
-#: Of commands and workers.
+#: The visibility of commands and workers, which see everything.
 nobodys = nobodys_visibility(rows)
 
 
 class DjangoSession(ReadSession):
-    """This thread's connection, whichever that is when a statement runs."""
+    """A session of the record on this thread's Django connection, as it is at each statement."""
 
     database_error = DatabaseError
     data_error = DataError
@@ -34,47 +35,51 @@ class DjangoSession(ReadSession):
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
+        """Return the psycopg connection behind Django's, connected if needed."""
         connection.ensure_connection()
         session: psycopg.Connection[Any] = connection.connection
         return session
 
     @property
     def server(self) -> Hashable:
+        """Return a key of the server, for caches: Django's alias of the connection."""
         return connection.alias
 
     @property
     def server_version(self) -> int:
-        """Return the server's version, which Django asks for once."""
+        """Return the server's version, which Django queries once."""
         return int(getattr(connection, "pg_version", 0))
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction block is open (``atomic``)."""
+        """Return whether a transaction block is open (``atomic``)."""
         return connection.in_atomic_block
 
     def source_ids(self) -> list[int] | None:
-        """Those of ``models.seen``, for which every query over sources asks."""
+        """Return the ids of visible sources (``models.seen``), to restrict a query over sources."""
         return seen_ids()
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """Run a statement by Django's cursor, which counts and logs it and raises its errors."""
+        """Run a statement on Django's cursor, which counts and logs it, with Django's errors."""
         return rows(statement, parameters)
 
     def errors(self) -> AbstractContextManager[object]:
+        """Return a context manager that turns psycopg's errors into Django's."""
         found: AbstractContextManager[object] = connection.wrap_database_errors
         return found
 
     def savepoint(self) -> AbstractContextManager[object]:
-        """Protect the current transaction, where there is one, from what fails in the block."""
+        """Protect the current transaction, if there is one, from errors in the block."""
         return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
 def current_rules() -> tuple[Rule, ...]:
+    """Return the mask rules that hold now."""
     return read_rules(rows)
 
 
 def masked_columns(
     source_id: int, schema: str, table: str, columns: Sequence[ColumnShape]
 ) -> dict[str, When]:
-    """``{column: where it is masked}`` of a table, by the rules as they are now."""
+    """Return ``{column: where it is masked}`` of a table, by the rules that hold now."""
     return masked_by(current_rules(), source_id, schema, table, columns)

@@ -1,8 +1,8 @@
-"""How to reach a source: its DSN without the password, and with it again.
+"""This module splits a source's DSN from its password, and puts the two together again.
 
-A DSN may hold no secret: ``service=…`` and ``passfile=…`` are left to libpq, ``env:NAME`` names a
-variable with the whole DSN, of every process that connects. The password alone may be kept in a
-variable, ``env:NAME``, or a file, ``file:/run/secrets/shop`` (``password_ref``), too.
+A DSN may contain no secret: libpq resolves ``service=…`` and ``passfile=…``; ``env:NAME`` names an
+environment variable with the whole DSN, in every process that connects. The password alone may also
+be in a variable, ``env:NAME``, or a file, ``file:/run/secrets/shop`` (``password_ref``).
 """
 
 import os
@@ -19,18 +19,18 @@ from replview.store.reachable import DSNError, check_address, check_given
 from replview.store.secrets import SecretKeyChanged, seal, unseal
 from replview.store.untyped_secrets import with_own_secrets_only
 
-#: Why the address of a source cannot be used, wherever the source itself is.
+#: Errors which say that the address of a source cannot be used, wherever the source is.
 UNUSABLE = (DSNError, SecretKeyChanged)
 _ENVIRONMENT = "env:"
 _FILE = "file:"
-#: What libpq takes besides a password, and whoever has it may sign in: the rest of a DSN is shown.
+#: Parameters of libpq, besides the password, that are secrets: the rest of a DSN is shown.
 _SECRETS = ("sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
-#: A longer file holds no password.
+#: Limit of a password file's length.
 _LONGEST_FILE_BYTES = 4096
 
 
 def split_dsn(dsn: str) -> tuple[str, str | None]:
-    """``(conninfo without the password, password or None)``. Raises ``DSNError``."""
+    """Return ``(conninfo without the password, password or None)``. Raises ``DSNError``."""
     if dsn.startswith(_ENVIRONMENT):
         if not dsn.removeprefix(_ENVIRONMENT).isidentifier():
             raise DSNError("env: must be followed by the name of an environment variable")
@@ -44,12 +44,15 @@ def split_dsn(dsn: str) -> tuple[str, str | None]:
     return libpq.make_conninfo("", **parts), str(password) if password else None
 
 
-#: What keeps the address of a source.
+#: Models with the address of a source.
 HasAddress = Source | SourceDraft | SlotIntention
 
 
 def full_conninfo(source: HasAddress) -> str:
-    """The conninfo with its password, never to show. Raises ``DSNError``, ``SecretKeyChanged``."""
+    """Return the conninfo with its password, which must never be shown.
+
+    Raises ``DSNError``, ``SecretKeyChanged``.
+    """
     conninfo = resolve(source.conninfo)
     check_address(conninfo)
     if source.password_ref:
@@ -60,7 +63,7 @@ def full_conninfo(source: HasAddress) -> str:
 
 
 def resolve(dsn: str) -> str:
-    """A DSN as the user gave it, ``env:NAME`` replaced by what the variable holds."""
+    """Return a DSN with ``env:NAME`` replaced by the variable's value. Raises ``DSNError``."""
     value = _variable(dsn) if dsn.startswith(_ENVIRONMENT) else dsn
     _parse(value)
     return value
@@ -74,9 +77,11 @@ def set_dsn(
     known: str = "",
     has_password: bool = False,
 ) -> None:
-    """Give an unsaved source its address, and its password or its place. Raises ``DSNError``.
+    """Set the address of an unsaved source, and its password or that one's place.
 
-    ``known``: its present address; ``has_password``: one that was typed for it before is kept.
+    Raises ``DSNError``.
+
+    ``known`` is the present address; ``has_password`` says that a password entered earlier is kept.
     """
     conninfo, password = split_dsn(dsn)
     check_given(dsn, password_ref, known=known)
@@ -91,7 +96,7 @@ def set_dsn(
 
 
 def check_password_ref(reference: str) -> None:
-    """Whether it can name a place at all. Raises ``DSNError``."""
+    """Raise ``DSNError`` unless the text can be the place of a password."""
     name, path = reference.removeprefix(_ENVIRONMENT), reference.removeprefix(_FILE)
     named = reference.startswith(_ENVIRONMENT) and name.isidentifier()
     if not named and (not reference.startswith(f"{_FILE}/") or "\0" in path):
@@ -99,13 +104,13 @@ def check_password_ref(reference: str) -> None:
 
 
 def password_at(reference: str) -> str:
-    """The password kept in a variable or a file. Raises ``DSNError``, naming only the place."""
+    """Return the password in a variable or a file. Raises ``DSNError``, naming only the place."""
     check_password_ref(reference)
     if reference.startswith(_ENVIRONMENT):
         return _variable(reference)
     path = Path(reference.removeprefix(_FILE))
     try:
-        # A pipe or a device would keep us waiting.
+        # Reading a pipe or a device might block.
         if not stat.S_ISREG(path.stat().st_mode):
             raise DSNError(f"{path} is no ordinary file")
         with path.open("rb") as file:
@@ -138,24 +143,25 @@ def _parse(dsn: str) -> dict[str, Any]:
     try:
         parts = dict(libpq.conninfo_to_dict(dsn))
     except psycopg.ProgrammingError:
-        # libpq's own message repeats the string, password and all.
+        # libpq's own message repeats the string with its password.
         raise DSNError(
             "the DSN is not a libpq connection string: write "
             "postgresql://user:password@host:port/database, or host=… dbname=… user=…"
         ) from None
-    # An abstract socket begins with one; elsewhere libpq took the end of a password for the host.
+    # Only an abstract socket begins with @; otherwise libpq took the end of a password for the
+    # host.
     if any("@" in host[1:] for host in str(parts.get("host") or "").split(",") if host[:1] != "/"):
         raise DSNError("a password with an @ in it stands in the DSN: write it as %40 there")
     return parts
 
 
 def conninfo_from(parts: Mapping[str, str]) -> str:
-    """``host=… dbname=…``; what libpq does not know is refused when it is used."""
+    """Return ``host=… dbname=…``; libpq refuses unknown parameters when the result is used."""
     return libpq.make_conninfo("", **parts)
 
 
 def place_of(conninfo: str) -> str:
-    """``shop at db.example:5432``."""
+    """Return where an address leads, to show: ``shop at db.example:5432``."""
     if conninfo.startswith("env:"):
         return conninfo
     try:

@@ -1,4 +1,4 @@
-"""Whether a slot would survive a failover: its copy on each standby that replview knows.
+"""Find out whether a slot would survive a failover: its copy on each standby that replview knows.
 
 A standby is known as a source of the same cluster (``system_identifier``) in recovery. Source:
 PostgreSQL 17, documentation, "Logical Replication Failover": a slot is ready where its copy is
@@ -11,20 +11,20 @@ from typing import Any
 
 from replview.store.models import Source, SourceLook, WatchedSlot
 
-#: Slots are kept in step with a standby from this version on.
+#: First version that synchronizes slots to a standby.
 FIRST_VERSION = 170000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnStandby:
-    """A primary's slot on one standby."""
+    """The state of a primary's slot on one standby."""
 
     standby: str
-    #: None is unknown.
+    #: True when the copy is ready for a failover; None: unknown.
     ready: bool | None
     #: ``missing``, ``not_synced``, ``temporary``, ``invalidated``, ``unknown``, or empty.
     why: str = ""
-    #: Of an invalidated one.
+    #: PostgreSQL's reason of an invalidated copy.
     reason: str = ""
     #: The standby's settings that keep slots from being synced.
     lacking: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class OnStandby:
 
 @dataclass(slots=True, kw_only=True)
 class Standbys:
-    """The standbys of one primary, their slots by name, and what matters of their settings."""
+    """The standbys of one primary, their slots by name, and their settings for failover."""
 
     primary: Source
     sources: list[Source] = field(default_factory=list)
@@ -41,10 +41,14 @@ class Standbys:
 
     @property
     def waits_for_none(self) -> bool | None:
-        """As of its own settings: readers may then be ahead of every standby."""
+        """Return whether the primary waits for no standby; None: unknown.
+
+        Readers may then be ahead of every standby.
+        """
         return waits_for_none(self.settings.get(self.primary.pk, {}))
 
     def of(self, slot_name: str) -> list[OnStandby]:
+        """Return the state of a slot on each standby."""
         return [
             _on_standby(
                 one, self.slots.get(one.pk, {}).get(slot_name), self.settings.get(one.pk, {})
@@ -54,7 +58,7 @@ class Standbys:
 
 
 def read_standbys(primary: Source) -> Standbys:
-    """Three queries, of one primary; without an identity no standby can be told."""
+    """Read the standbys of a primary, in three queries; none if its identity is unknown."""
     found = Standbys(primary=primary)
     if primary.system_identifier:
         twins = Source.objects.filter(system_identifier=primary.system_identifier)
@@ -67,20 +71,20 @@ def read_standbys(primary: Source) -> Standbys:
 
 
 def read_failover_settings(sources: Iterable[int]) -> dict[int, Mapping[str, Any]]:
-    """What ``catalog.server`` said of each source; absent where it never did."""
+    """Return what ``catalog.server`` reported of each source; absent where it never did."""
     looks = SourceLook.objects.filter(source__in=list(sources))
     rows = looks.values_list("source_id", "holders__failover_settings")
     return {pk: value for pk, value in rows if isinstance(value, dict)}
 
 
 def waits_for_none(settings: Mapping[str, object]) -> bool | None:
-    """Whether a primary's ``synchronized_standby_slots`` is empty; None is unknown."""
+    """Return whether a primary's ``synchronized_standby_slots`` is empty; None: unknown."""
     value = settings.get("synchronized_standby_slots")
     return None if value is None else not str(value).strip()
 
 
 def lacking_settings(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """The settings of a standby without which no slot is synced; what is unknown is not lacking."""
+    """Return the settings without which a standby syncs no slot; unknown ones are not included."""
     switches = ("sync_replication_slots", "hot_standby_feedback")
     lacking = [name for name in switches if settings.get(name) == "off"]
     if settings.get("primary_slot_name") == "":
@@ -97,7 +101,7 @@ def _on_standby(
         return OnStandby(standby=source.name, ready=None, why="unknown")
     facts = twin.facts if twin is not None and isinstance(twin.facts, dict) else {}
     reason = str(facts.get("invalidation_reason") or "")
-    # A copy that no longer follows can still be gone on from, the worse the longer ago that is.
+    # A copy that is no longer updated can still be used, with a larger gap the older it is.
     why = ""
     if twin is None:
         why = "missing"

@@ -1,6 +1,4 @@
-"""What models are made of: tables called as they are, fields for PostgreSQL types that Django does
-not know, indexes of a part of a table.
-"""
+"""Parts of models: plain table names, fields for PostgreSQL types, indexes of a part of a table."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +8,7 @@ from django.utils.text import camel_case_to_spaces
 
 from decoder.scalars import LSN
 
-#: ``LSN`` is what an ``LSNField`` holds: pages and the API know it from here.
+#: ``LSN`` is the value of an ``LSNField``: pages and the API import it from here.
 __all__ = ["LSN", "CharCodeField", "LSNField", "Table", "index_where"]
 
 if TYPE_CHECKING:
@@ -28,29 +26,33 @@ class _Named(ModelBase):
 
 
 class Table(models.Model, metaclass=_Named):
-    """A model whose table is called as it is: ``SlotSample`` is kept in ``slot_sample``."""
+    """A model whose table has its plain name: ``SlotSample`` is stored in ``slot_sample``."""
 
     class Meta:
         abstract = True
 
 
 class LSNField(_Field):
-    """A position in the WAL, in a ``pg_lsn`` column; ``LSN`` in Python, ``0/1B2C3D8`` in SQL."""
+    """A position in the WAL: a ``pg_lsn`` column, an ``LSN`` in Python, ``0/1B2C3D8`` in SQL."""
 
     def db_type(self, connection: object) -> str:
+        """Return the column's type, ``pg_lsn``."""
         return "pg_lsn"
 
     def from_db_value(
         self, value: str | None, expression: object, connection: object
     ) -> LSN | None:
+        """Return the column's text as an ``LSN``; None for NULL."""
         return None if value is None else LSN.parse(value)
 
     def to_python(self, value: Any) -> LSN | None:
+        """Return a text or a number as an ``LSN``."""
         if value is None or isinstance(value, LSN):
             return value
         return LSN.parse(value) if isinstance(value, str) else LSN(value)
 
     def get_prep_value(self, value: Any) -> str | None:
+        """Return a position as PostgreSQL's text."""
         lsn = self.to_python(value)
         return None if lsn is None else str(lsn)
 
@@ -59,9 +61,10 @@ class CharCodeField(_Field):
     """One letter in PostgreSQL's one-byte type ``"char"``."""
 
     def db_type(self, connection: object) -> str:
+        """Return the column's type, ``"char"``."""
         return '"char"'
 
 
 def index_where(name: str, *fields: str, **condition: object) -> models.Index:
-    """An index of the rows alone that ``filter(**condition)`` finds."""
+    """Return a partial index of the rows that ``filter(**condition)`` finds."""
     return models.Index(fields=list(fields), name=name, condition=models.Q(**condition))

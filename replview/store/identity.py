@@ -1,8 +1,8 @@
-"""Which store it is, and the name by which its processes share a Redis with others.
+"""Identify the store, and derive the prefix of its processes' keys in a shared Redis.
 
-Two teams may have a store each and one Redis: their tasks and wake-ups must not cross. So all
-keys there begin with a name that all processes of one instance find by themselves, by whatever
-address they reach the store: a digest of its system identifier and its database, or
+Two teams may have a store each and one Redis: their tasks and wake-ups must not mix. So all keys
+there begin with a name that all processes of one instance derive on their own, whatever address
+they use for the store: a digest of its system identifier and its database, or
 ``REPLVIEW_INSTANCE``.
 """
 
@@ -22,21 +22,24 @@ _PREFIX = "replview"
 _IDENTITY = """
     SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || current_database()
 """
-#: A process that starts together with the store waits for it so long.
+#: Seconds that a process waits for a store that starts at the same time.
 _WAIT_SECONDS = 60.0
 AGAIN_SECONDS = 1.0
 
 
 def redis_prefix() -> str:
-    """What keys on Redis begin with. Raises psycopg's ``OperationalError`` without a store."""
+    """Return the prefix of keys in Redis. Raises psycopg's ``OperationalError`` without a store."""
     if settings.INSTANCE:
         return f"{_PREFIX}-{settings.INSTANCE}"
-    # No instance: a test, or a command that needs none.
+    # Without a store it is a test, or a command that needs no instance.
     return f"{_PREFIX}-{_digest()}" if settings.STORE_URL else _PREFIX
 
 
 def awaited_redis_prefix() -> str:
-    """The same, for a process that can do nothing without it: it waits for the store a while."""
+    """Return ``redis_prefix()``, after waiting for the store for up to a minute.
+
+    This is for a process that can do nothing without it.
+    """
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         try:

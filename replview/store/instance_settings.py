@@ -1,7 +1,9 @@
-"""Choices for the whole instance: how often each source is looked at (``sampling.seconds``, 5), how
-long samples are kept whole (``samples.raw_hours``, 24), a row a minute (``samples.minute_days``,
-30) and a row an hour (``samples.hour_days``, 366); others are named where they are used. A choice
-holds at once: nothing is kept in memory.
+"""Read and write settings of the whole instance.
+
+Some are: how often each source is sampled (``sampling.seconds``, 5), and how long samples are kept
+raw (``samples.raw_hours``, 24), as a row a minute (``samples.minute_days``, 30) and as a row an
+hour (``samples.hour_days``, 366); the rest are named where they are used. A setting takes effect at
+once: none is cached.
 """
 
 import json
@@ -9,7 +11,7 @@ from typing import Any
 
 from django.db import connection
 
-# Read every few seconds: past the ORM, which would cost four times as much.
+# Plain SQL, as settings are read every few seconds: the ORM would cost four times as much.
 _READ = "SELECT value::text FROM setting WHERE name = %s"
 _WRITE = """
     INSERT INTO setting (name, value, changed_at, changed_by)
@@ -21,13 +23,14 @@ _FORGET = "DELETE FROM setting WHERE name = %s"
 
 
 def read(name: str, default: object) -> Any:
+    """Return a setting's value, or ``default`` where it is not set."""
     with connection.cursor() as cursor:
         found = cursor.execute(_READ, [name]).fetchone()
     return default if found is None else json.loads(found[0])
 
 
 def read_number(name: str, default: float, *, least: float, most: float) -> float:
-    """A chosen number within bounds; what is no number there counts as not chosen."""
+    """Return a setting within bounds; a value that is not a number counts as not set."""
     value = read(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return default
@@ -35,7 +38,7 @@ def read_number(name: str, default: float, *, least: float, most: float) -> floa
 
 
 def write(name: str, value: Any, by: str = "replview") -> None:
-    """Choose; None: back to the default. ``by``: an account's name, or replview itself."""
+    """Set a setting; None resets it. ``by`` is an account's name, or replview itself."""
     with connection.cursor() as cursor:
         if value is None:
             cursor.execute(_FORGET, [name])

@@ -1,8 +1,8 @@
-"""What regular looks at the sources found: every slot as last seen, replview's own or not, and what
-the publications of its own published, which no stream tells.
+"""Store what regular looks at the sources found: slots, and what publications published.
 
-A watched slot's id names its samples. Of one that replview receives it is the slot's own; another's
-changes once, with all that was sampled, where replview begins to receive it (adoption).
+The slots are all of a source's, replview's own or not. A watched slot's id is used in its samples.
+For a slot that replview receives it equals the slot's own id. For another slot it changes once,
+together with all its samples, when replview begins to receive that slot (adoption).
 """
 
 import datetime as dt
@@ -34,13 +34,13 @@ _UPDATE = """
         inactive_since timestamptz, facts jsonb)
     WHERE w.id = n.id
 """
-#: The tables that name a watched slot by its id, as ``slot_id``.
+#: Tables that refer to a watched slot by ``slot_id``.
 _NAMING = ("slot_sample", "slot_sample_minute", "slot_sample_hour", "alert_rule", "alert")
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A slot that is to be sampled."""
+    """A slot that must be sampled."""
 
     id: int
     name: str
@@ -49,15 +49,16 @@ class Known:
 
 
 def watched_of(slot: Slot) -> WatchedSlot:
-    """The row of a slot of replview's; made where nobody has looked at its server since."""
+    """Return the row of a slot that replview receives; create it if no look has done so yet."""
     known = {"id": slot.pk, "slot": slot}
     return WatchedSlot.objects.get_or_create(source=slot.source, name=slot.name, defaults=known)[0]
 
 
 def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
-    """Return the slots to sample: all that are on the server, and ours that are not, but none that
-    is being removed. In the caller's store transaction new slots are stored, slots that are ours
-    by now are adopted, and those that went are marked as gone.
+    """Return the slots to sample, and store which slots are new, adopted or gone.
+
+    These are all slots on the server, and replview's own that are missing there, except slots being
+    removed. It runs in the caller's store transaction.
     """
     slots = Slot.objects.filter(source_id=source_id).order_by()
     desired = {name: (pk, wish) for name, pk, wish in slots.values_list("name", "pk", "desired")}
@@ -89,7 +90,7 @@ def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
 
 
 def update_seen(seen: list[tuple[Known, dict[str, Any]]], at: dt.datetime) -> None:
-    """Store the present facts of slots that are there."""
+    """Store the present facts of slots that exist."""
     rows = [
         {
             **{name: facts.get(name) for name in ("plugin", "database", "temporary")},
@@ -108,7 +109,7 @@ def update_seen(seen: list[tuple[Known, dict[str, Any]]], at: dt.datetime) -> No
 def inactive_since(
     facts: dict[str, Any], before: dt.datetime | None, now: dt.datetime
 ) -> dt.datetime | None:
-    """Since when nobody reads the slot: as the server says (17 and later), else as we saw."""
+    """Return since when no session reads the slot, from the server (17 and later) or from looks."""
     if facts.get("active"):
         return None
     since = facts.get("inactive_since")
@@ -116,7 +117,7 @@ def inactive_since(
 
 
 def adopt(former_id: int, slot_id: int) -> None:
-    """A slot that was only watched is replview's own now: all that was sampled is its."""
+    """Make a watched slot replview's own, with all its samples."""
     with transaction.atomic(), connection.cursor() as cursor:
         for table in _NAMING:
             query = f"UPDATE {table} SET slot_id = %s WHERE slot_id = %s"  # noqa: S608 (constants)
@@ -126,23 +127,23 @@ def adopt(former_id: int, slot_id: int) -> None:
 
 
 def forget_gone(before: dt.datetime, temporary_before: dt.datetime) -> int:
-    """Forget slots that are not ours and gone for longer than their samples are kept."""
+    """Delete slots that are not replview's and are gone for longer than their samples are kept."""
     gone = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False)
     temporary = gone.filter(temporary=True, gone_at__lt=temporary_before)
     return (gone.filter(gone_at__lt=before) | temporary).delete()[0]
 
 
 def digest_of(facts: Mapping[str, object]) -> str:
-    """SHA-256 by which two looks are told to have found the same."""
+    """Return the SHA-256 that two looks with the same result share."""
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def store_publication_look(
     slot: Slot, facts: Mapping[str, object], at: dt.datetime, **place: int
 ) -> PublicationLook | None:
-    """Keep what a look found: a new row where something differs, which is returned.
+    """Store the result of a look; return the new row if it differs from the latest one, else None.
 
-    ``place``: ``first_lsn``, ``last_lsn`` and ``next_xid`` of the look.
+    ``place`` has ``first_lsn``, ``last_lsn`` and ``next_xid`` of the look.
     """
     digest = digest_of(facts)
     found = latest_look(slot)
@@ -156,7 +157,7 @@ def store_publication_look(
 
 
 def note_same_look(slot: Slot, at: dt.datetime, **place: int) -> None:
-    """Note that another look found what the latest one did; ``place``: as above."""
+    """Record that another look found the same as the latest one; ``place`` has its positions."""
     place.pop("first_lsn", None)
     latest = PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").values("pk")[:1]
     PublicationLook.objects.filter(pk__in=latest).update(
@@ -165,10 +166,10 @@ def note_same_look(slot: Slot, at: dt.datetime, **place: int) -> None:
 
 
 def _number(slot: Slot) -> int:
-    """The number of the slot's incarnation; 0: it has none yet."""
+    """Return the number of the slot's incarnation; 0: it has none yet."""
     return slot.incarnation.number if slot.incarnation else 0
 
 
 def latest_look(slot: Slot) -> PublicationLook | None:
-    """Return what the publications published when last looked at; None: nobody has looked."""
+    """Return the latest look at what the publications publish; None: there was none."""
     return PublicationLook.objects.filter(slot=slot).order_by("-last_seen_at").first()

@@ -1,7 +1,7 @@
-"""What stopped a slot because it could not be stored, and what somebody decides about it.
+"""Read quarantined messages, and store the decision about them.
 
-The receiver writes the row and obeys the decision; here pages and commands read and decide. The
-raw message is never read along: it may be 64 MB.
+The receiver writes the row and carries the decision out; pages and commands read and decide here.
+The raw message is not read with the row: it may be 64 MB.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from replview.store.read.history import OPEN_STATES
 
 
 def open_quarantine(slot: Slot) -> Quarantine | None:
-    """Return one that is not settled yet, those without a decision first; None: all are."""
+    """Return a quarantined message that is not settled, undecided ones first, or None."""
     return _rows(slot).filter(settled_at__isnull=True).order_by("decision", "id").first()
 
 
 def settled_quarantines(slot: Slot, limit: int = 20) -> Sequence[Quarantine]:
-    """Return those that were settled earlier, the last one first."""
+    """Return messages that were settled earlier, the last one first."""
     return list(_rows(slot).filter(settled_at__isnull=False).order_by("-id")[:limit])
 
 
@@ -29,7 +29,7 @@ def _rows(slot: Slot) -> QuerySet[Quarantine]:
 
 
 def skip_word(quarantine: Quarantine) -> str:
-    """What is typed to skip it: the xid, the LSN of a message outside any transaction, or empty."""
+    """Return the word to type for skipping: the xid, a standalone message's LSN, or empty."""
     if quarantine.xid is not None:
         return str(quarantine.xid)
     if quarantine.tag == "M" and quarantine.lsn is not None:
@@ -38,8 +38,9 @@ def skip_word(quarantine: Quarantine) -> str:
 
 
 def decide(quarantine_id: int, decision: str, by: str) -> bool:
-    """Store what somebody decided, ``retry`` or ``skip`` (``ValueError`` for anything else, and
-    where there is nothing to skip). False: somebody else was faster, or it is settled.
+    """Store a decision, ``retry`` or ``skip``; return False if it was decided or settled already.
+
+    Raises ``ValueError`` for any other decision, and where there is nothing to skip.
     """
     if decision not in (Quarantine.Decision.RETRY, Quarantine.Decision.SKIP):
         raise ValueError(f"no such decision: {decision}")
@@ -54,7 +55,7 @@ def decide(quarantine_id: int, decision: str, by: str) -> bool:
 
 
 def changes_so_far(quarantine: Quarantine) -> int | None:
-    """How many changes of its transaction had arrived; None where the record does not tell."""
+    """Return how many changes of its transaction had arrived; None where the record lacks it."""
     if quarantine.xid is None:
         return None
     found = Transaction.objects.filter(
@@ -65,12 +66,13 @@ def changes_so_far(quarantine: Quarantine) -> int | None:
 
 
 def raw_part(quarantine_id: int, offset: int, length: int) -> bytes:
-    """A part of the raw message, ``offset`` from 0; empty beyond its end."""
+    """Return a part of the raw message, ``offset`` from 0; empty beyond its end."""
     sql = "SELECT substring(raw FROM %s FOR %s) FROM quarantine WHERE id = %s"
     found = rows(sql, [offset + 1, length, quarantine_id])
     return bytes(found[0][0]) if found else b""
 
 
 def raw_length(quarantine_id: int) -> int:
+    """Return the stored length of the raw message in bytes."""
     found = rows("SELECT octet_length(raw) FROM quarantine WHERE id = %s", [quarantine_id])
     return int(found[0][0]) if found else 0

@@ -1,14 +1,14 @@
-"""Where a source may be, and what an address typed into a page may name.
+"""This module decides which hosts a source may be on, and what an address in a page may name.
 
-``REPLVIEW_SOURCE_HOSTS`` bounds the hosts that replview connects to, looked at again before each
-connection: a service file or a variable may say something else by now. Names are compared as they
-are written and never resolved, as their meaning may change until the connection: a name needs a
-pattern of names (``*.db.example``), a written address a network (``10.0.0.0/8``, ``192.0.2.7``), a
-socket ``socket`` or the path of its folder.
+``REPLVIEW_SOURCE_HOSTS`` limits the hosts that replview connects to. It is checked before each
+connection, since a service file or a variable may have changed. Names are compared as written and
+never resolved, since their meaning may change before the connection: a name must match a pattern of
+names (``*.db.example``), an address a network (``10.0.0.0/8``, ``192.0.2.7``), a socket the word
+``socket`` or the path of its folder.
 
-An address typed into a page comes from somebody who rules replview and not the machine it runs on:
-it may name only files below ``REPLVIEW_SOURCE_FILES`` and variables made for this
-(``REPLVIEW_SOURCE_VARIABLES``): what stands in either is sent to the server that is named with it.
+A person who types an address into a page controls replview, but not the machine it runs on. The
+address may name only files below ``REPLVIEW_SOURCE_FILES`` and variables that match
+``REPLVIEW_SOURCE_VARIABLES``: their contents are sent to the server in that address.
 """
 
 import configparser
@@ -31,20 +31,21 @@ from replview.text.problem import CodedProblem
 _ENVIRONMENT, _FILE = "env:", "file:"
 #: Parameters of libpq that name a file or a folder to read.
 _FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "servicefile")
-#: Which server it is.
+#: Parameters of libpq that identify the server.
 PLACE = ("host", "hostaddr", "port", "service")
 #: A path that can never be a file.
 NO_PASSWORD_FILE = "/dev/null/none"
-#: Those whose value may be a word instead of a path.
+#: Words that these parameters allow instead of a path.
 _WORDS = {"sslrootcert": ("system",), "passfile": (NO_PASSWORD_FILE,)}
-#: Writes a file on this machine: nobody needs that of us.
+#: A parameter that writes a file on this machine, which replview never allows.
 _NEVER = "sslkeylogfile"
-#: A word of ``options``: ``-cname=value``, ``--name=value``, and what some services route by.
+#: An allowed word of ``options``: ``-cname=value``, ``--name=value``, and what some services route
+#: by.
 _OPTION = re.compile(
     r"(?:-c|--)[a-z_][a-z0-9_.]{0,62}=[^\\]{0,200}|(?:endpoint|project)=[A-Za-z0-9._-]{1,100}",
     re.IGNORECASE,
 )
-#: The instance's own, whatever the patterns say.
+#: Variables of the instance itself, which are never allowed.
 _OURS = re.compile(r"REPLVIEW_(?!SOURCE_)|DJANGO_")
 
 
@@ -55,7 +56,7 @@ class DSNError(CodedProblem, ValueError):
 
 
 def check_address(conninfo: str) -> None:
-    """Raise ``DSNError`` unless every host it names may be connected to."""
+    """Raise ``DSNError`` unless replview may connect to every host in the address."""
     parts = parts_of(conninfo)
     if parts.get(_NEVER):
         raise DSNError(f"the DSN names a {_NEVER}, which replview never writes: leave it out")
@@ -74,20 +75,21 @@ def check_address(conninfo: str) -> None:
 
 
 def places_of(conninfo: str) -> list[str]:
-    """The hosts, addresses and folders of sockets that libpq connects to; empty text: a socket."""
+    """Return the hosts, addresses and socket folders that libpq connects to; empty: a socket."""
     parts = _with_service(parts_of(conninfo))
     hosts = several(parts.get("host") or os.environ.get("PGHOST"))
     addresses = several(parts.get("hostaddr") or os.environ.get("PGHOSTADDR"))
-    # Where both are given, libpq connects to the address, and the name is for TLS alone; of several
-    # hosts one may have none, and is looked up by its name.
+    # If both are given, libpq connects to the address, and uses the name for TLS only; one of
+    # several hosts may have no address, and is looked up by its name.
     places = [address or host for address, host in zip_longest(addresses, hosts, fillvalue="")]
     return places or [""]
 
 
 def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
-    """Raise ``DSNError`` where an address typed into a page names a file or a variable that pages
-    may not name; ``known``: the present address, whose files may stay. Elsewhere who types has the
-    machine.
+    """Raise ``DSNError`` if an address typed into a page names a file or variable it may not name.
+
+    ``known`` is the present address, whose files may stay. On the command line there is no check:
+    its user controls the machine.
     """
     if not settings.SERVES_PAGES:
         return
@@ -103,7 +105,7 @@ def check_given(dsn: str, password_ref: str = "", *, known: str = "") -> None:
     moved = any(parts.get(name) != before.get(name) for name in PLACE)
     for name in _FILES:
         value = str(parts.get(name) or "")
-        # Passwords of the file are not for another server.
+        # The passwords in the file are not meant for another server.
         stays = value == before.get(name) and not (moved and name == "passfile")
         if value and not stays and value not in _WORDS.get(name, ()):
             _check_file(name, value)
@@ -122,7 +124,7 @@ def _check_variable(name: str) -> None:
 
 
 def _check_file(what: str, text: str) -> None:
-    """Where links lead counts, not how a path is spelled."""
+    """Raise ``DSNError`` unless the file is below an allowed folder, with links resolved."""
     folders: Sequence[str] = settings.SOURCE_FILES
     path = Path(text).resolve()
     if not text.startswith("/") or not any(
@@ -136,7 +138,7 @@ def _check_file(what: str, text: str) -> None:
 
 
 def is_allowed(place: str, allowed: Sequence[str]) -> bool:
-    """Whether a host, an address or a socket's folder is among these patterns."""
+    """Return whether a host, an address or a socket's folder matches one of these patterns."""
     if not place or place.startswith(("/", "@")):
         folder = place.rstrip("/")
         return "socket" in allowed or (bool(folder) and folder in [a.rstrip("/") for a in allowed])
@@ -155,12 +157,12 @@ def is_allowed(place: str, allowed: Sequence[str]) -> bool:
 
 
 def several(value: object) -> list[str]:
-    """``a,b``: libpq tries each; an empty one is the local socket."""
+    """Return the values of ``a,b``, which libpq tries in turn; an empty one is the local socket."""
     return [] if not value else [one.strip() for one in str(value).split(",")]
 
 
 def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
-    """With what its service adds; what is given itself comes first, as in libpq."""
+    """Return the parameters with those of the service added; explicit ones win, as in libpq."""
     name = parts.get("service") or os.environ.get("PGSERVICE")
     if not name:
         return dict(parts)
@@ -175,7 +177,7 @@ def _with_service(parts: Mapping[str, object]) -> dict[str, object]:
 
 
 def _service_files(parts: Mapping[str, object]) -> list[Path]:
-    """Where libpq looks, in its order."""
+    """Return the service files that libpq reads, in its order."""
     own = parts.get("servicefile") or os.environ.get("PGSERVICEFILE")
     shared = os.environ.get("PGSYSCONFDIR")
     first = Path(str(own)) if own else Path("~/.pg_service.conf").expanduser()
@@ -200,9 +202,9 @@ def _service_in(path: Path, name: str) -> dict[str, str] | None:
 
 
 def parts_of(conninfo: str) -> dict[str, Any]:
-    """What a connection string says, by parameter. Raises ``DSNError``."""
+    """Return the parameters of a connection string. Raises ``DSNError``."""
     try:
         return dict(libpq.conninfo_to_dict(conninfo))
     except psycopg.ProgrammingError:
-        # libpq's own message repeats the string, password and all.
+        # libpq's own message repeats the string with its password.
         raise DSNError("the DSN is not a libpq connection string") from None

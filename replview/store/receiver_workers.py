@@ -1,4 +1,4 @@
-"""How many slots a worker for slots takes at once, which processes and sentences must agree on."""
+"""The number of slots that one worker takes is defined here for processes and for pages' texts."""
 
-#: Celery's ``--concurrency`` of such a worker: it reads each slot in a thread of its own.
+#: Celery's ``--concurrency`` of a worker for slots: it reads each slot in its own thread.
 SLOTS_PER_WORKER = 8

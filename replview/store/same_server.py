@@ -1,7 +1,7 @@
-"""One server known as several sources: each of its slots is alerted of once.
+"""One server may be several sources; this module finds them, so that each slot is alerted of once.
 
-A running server is known by its system identifier and when it started: clones and standbys share
-the first, never both. Where either is not reported, sources are taken for different servers. Pure.
+A running server is identified by its system identifier and its start time: clones and standbys
+share the first, but not both. If either is not reported, sources count as different servers.
 """
 
 from collections import defaultdict
@@ -16,13 +16,14 @@ Row = TypeVar("Row")
 
 
 def server_of(source: Source, looks: Looks) -> Hashable:
-    """Return a key that sources of one running server share; None where that is not known."""
+    """Return a key that sources of one running server share; None where it is unknown."""
     started_at = reported(source, looks).get("started_at")
     known = source.system_identifier not in (None, "", "unknown") and started_at
     return (source.system_identifier, started_at) if known else None
 
 
 def reported(source: Source, looks: Looks) -> Mapping[str, object]:
+    """Return the facts of the last look at a source; empty if there was none."""
     look = looks.get(source.pk)
     return (look.holders or {}) if look is not None else {}
 
@@ -30,8 +31,10 @@ def reported(source: Source, looks: Looks) -> Mapping[str, object]:
 def one_a_slot(
     rows: Iterable[WatchedSlot], looks: Looks, fresh: Callable[[WatchedSlot], bool]
 ) -> tuple[list[WatchedSlot], dict[int, list[str]]]:
-    """Return each slot once, and under its id what else it is known as: replview's own first, then
-    one looked at lately, then that of the slot's database, then the first.
+    """Return each slot once, and by its id the names that it has through other sources.
+
+    The first of these is chosen: replview's own, one sampled lately, the one through the slot's
+    database, the lowest id.
     """
 
     def server_and_name(row: WatchedSlot) -> Hashable:
@@ -53,7 +56,7 @@ def one_a_slot(
 
 
 def one_a_server(sources: Iterable[Source], looks: Looks) -> list[Source]:
-    """Return each server once: by the source whose role is shown most, then the first."""
+    """Return each server once: by the source whose role may read most, then the lowest id."""
 
     def last(source: Source) -> tuple[object, ...]:
         return reported(source, looks).get("may_read_stats") is not True, source.pk
@@ -62,7 +65,7 @@ def one_a_server(sources: Iterable[Source], looks: Looks) -> list[Source]:
 
 
 def _grouped(rows: Iterable[Row], by: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Those of the same key together, in the order of their first; those of none alone."""
+    """Return rows grouped by key, in the order of their first row; rows without a key are alone."""
     found: dict[Hashable, list[Row]] = defaultdict(list)
     for number, row in enumerate(rows):
         key = by(row)
@@ -70,12 +73,12 @@ def _grouped(rows: Iterable[Row], by: Callable[[Row], Hashable]) -> list[list[Ro
     return list(found.values())
 
 
-# Slots of replview's that another source of the same server leads to: nobody adopts these.
-
-
 @only_of(lambda: None)
 def recorded_elsewhere(source: Source) -> dict[str, Slot]:
-    """By name, also of sources that whoever asks does not see (``is_seen``); empty: none known."""
+    """Return, by name, the slots that replview receives through other sources of the same server.
+
+    Nobody may adopt these. They may belong to sources that the account does not see (``is_seen``).
+    """
     if source.system_identifier in (None, "", "unknown"):
         return {}
     others = Source.objects.filter(system_identifier=source.system_identifier)
@@ -95,5 +98,6 @@ def recorded_elsewhere(source: Source) -> dict[str, Slot]:
 
 
 def is_seen(slot: Slot) -> bool:
+    """Return whether the current account sees the slot's source."""
     seen = seen_sources()
     return seen is None or slot.source_id in seen

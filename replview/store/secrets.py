@@ -1,7 +1,7 @@
-"""Secrets at rest: sealed with a key derived from the instance's secret key.
+"""Secrets in the store are encrypted with a key derived from the instance's secret key.
 
-The first key seals; it and those that were used before it (``REPLVIEW_SECRET_KEYS_OLD``) unseal, so
-that a key is changed without a moment in which nothing can be read: ``replview secrets rotate``.
+The first key encrypts; it and the former ones (``REPLVIEW_SECRET_KEYS_OLD``) decrypt, so that
+secrets stay readable while the key is changed: ``replview secrets rotate``.
 """
 
 import base64
@@ -16,12 +16,12 @@ from django.db import models, transaction
 
 from replview.text.problem import Problem
 
-#: Names the use, so that no other key derived from the same secret is ever equal.
+#: Purpose in the derivation, so that this key differs from others derived from the same secret.
 _PURPOSE = b"replview: passwords of sources"
 
 
 class SecretKeyChanged(Problem):
-    """Raised for what was sealed with another REPLVIEW_SECRET_KEY."""
+    """The secret was encrypted with another REPLVIEW_SECRET_KEY."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ def seal(secret: str) -> str:
 
 
 def unseal(sealed: str, *, within_seconds: int | None = None) -> str:
-    """The secret again. Raises ``SecretKeyChanged``, also for one older than ``within_seconds``."""
+    """Decrypt a secret. Raises ``SecretKeyChanged``, also for one older than ``within_seconds``."""
     try:
         return _keys().decrypt(sealed.encode(), ttl=within_seconds).decode()
     except InvalidToken:
@@ -49,8 +49,10 @@ def unseal(sealed: str, *, within_seconds: int | None = None) -> str:
 
 
 def rotate_all() -> tuple[int, list[str]]:
-    """Seal everything anew with the first key. Returns how many that was, and what no key could
-    unseal (``source.sealed_password of 3``), which stays as it is.
+    """Encrypt every secret again with the first key.
+
+    Returns the number of secrets, and those that no key could decrypt (``source.sealed_password of
+    3``), which stay as they are.
     """
     count, lost = 0, []
     for model, name in _sealed_fields():
@@ -69,7 +71,7 @@ def rotate_all() -> tuple[int, list[str]]:
 
 
 def _sealed_fields() -> list[tuple[type[models.Model], str]]:
-    """Every text field of the store that begins so holds what ``seal`` made, or nothing."""
+    """Return the fields with results of ``seal``: the store's text fields named ``sealed_…``."""
     return [
         (model, field.name)
         for model in apps.get_app_config("store").get_models()

@@ -1,4 +1,4 @@
-"""What somebody decides about the WAL that a slot may cost, and what came of it."""
+"""Change a slot's WAL budget, and record what happens at the budget."""
 
 from typing import Any
 
@@ -11,22 +11,23 @@ from replview.store.slot_control import NO_PROBLEM
 from replview.store.slot_log import add_line, after_seq
 from replview.store.write.access_record import Action, note
 
-#: The code of a slot that replview dropped at its budget.
+#: Problem code of a slot that replview dropped at its budget.
 DROPPED = "wal_budget"
 _WORDS = {
     "wal_budget_bytes": "WAL budget",
     "protect": "what comes first at the budget",
     "heartbeat_seconds": "heartbeat",
 }
-#: Whether ``watched_with_budget`` may find any.
+#: SQL that is true when ``watched_with_budget`` may find a slot.
 ANY_WITH_BUDGET = (
     f"EXISTS (SELECT FROM slot WHERE wal_budget_bytes IS NOT NULL OR problem_code = '{DROPPED}')"
 )
 
 
 def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
-    """Write those of ``wal_budget_bytes``, ``protect`` and ``heartbeat_seconds`` that differ, with
-    a line in the slot's log. Returns the slot as it is now.
+    """Store ``wal_budget_bytes``, ``protect`` and ``heartbeat_seconds`` where they differ.
+
+    This writes a line into the slot's log, and returns the slot as it is now.
     """
     with transaction.atomic():
         row = Slot.objects.select_for_update().select_related(None).get(pk=slot.pk)
@@ -43,43 +44,45 @@ def change_budget(slot: Slot, changed: dict[str, Any], *, by: str) -> Slot:
 
 
 def watched_with_budget() -> QuerySet[WatchedSlot]:
-    """Our slots with a budget, or that were about to be dropped, as last seen."""
+    """Return replview's slots with a budget, or about to be dropped, as last seen."""
     ours = Q(slot__wal_budget_bytes__isnull=False) | Q(slot__problem_code=DROPPED)
     found = WatchedSlot.objects.select_related("slot__source", "slot__incarnation")
     return found.filter(ours, slot__temporary=False).exclude(slot__desired=Slot.Desired.REMOVING)
 
 
 def warned_since_below_half(slot: Slot) -> bool:
-    """Whether the log already warns of a budget that is half used (or told that none is now)."""
+    """Return whether the last warning in the log, of a budget that is half used, still holds."""
     found = SlotEvent.objects.filter(slot=slot, kind="budget", detail__has_key="warned")
     last = found.order_by("-pk").first()
     return last is not None and bool(last.detail["warned"])
 
 
 def log_budget(slot: Slot, message: str, **detail: Any) -> None:
+    """Write a line about the budget into the slot's log."""
     detail["budget_bytes"] = slot.wal_budget_bytes
     place = {"lsn": slot.checkpoint_lsn, "after_commit_seq": after_seq(slot)}
     add_line(slot, "budget", message, detail=detail, **place)
 
 
 def ask_to_stop(slot: Slot, cause: str) -> bool:
-    """Have the receiver stop, since its slot is to be dropped; False: not wanted any more."""
+    """Stop the receiver of a slot that will be dropped; return False if that is off by now."""
     stopped = {"desired": Slot.Desired.STOPPED, "problem_code": DROPPED, "problem_cause": cause}
     return bool(_as_chosen(slot).exclude(desired=Slot.Desired.REMOVING).update(**stopped))
 
 
 def call_off(slot: Slot) -> None:
-    """Take a planned drop of the slot back, so that its receiver may continue."""
+    """Cancel a planned drop of the slot, so that its receiver may continue."""
     stopped = Slot.objects.filter(pk=slot.pk, problem_code=DROPPED, desired=Slot.Desired.STOPPED)
     stopped.update(desired=Slot.Desired.RUNNING, **NO_PROBLEM)
 
 
 def still_chosen(slot: Slot) -> bool:
+    """Return whether the slot must still be dropped: same choice, and its receiver stopped."""
     return _as_chosen(slot).filter(desired=Slot.Desired.STOPPED).exists()
 
 
 def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> None:
-    """The slot is gone: its record ends here, and the next incarnation begins with a gap."""
+    """Record that the slot was dropped: its record ends, with a gap until it is created again."""
     slot.refresh_from_db()
     with transaction.atomic():
         Slot.objects.filter(pk=slot.pk).update(
@@ -97,6 +100,6 @@ def say_dropped(slot: Slot, cause: str, remedy: str, detail: dict[str, Any]) -> 
 
 
 def _as_chosen(slot: Slot) -> QuerySet[Slot]:
-    """The slot, if what was chosen of it still is."""
+    """Return the slot as a query that is empty if its choice or budget was changed."""
     chosen = {"protect": Slot.Protect.DATABASE, "wal_budget_bytes": slot.wal_budget_bytes}
     return Slot.objects.filter(pk=slot.pk, **chosen)

@@ -1,18 +1,18 @@
-"""What somebody decides about a slot: to connect anew, to give it up."""
+"""Carry out decisions about a slot: to reconnect it, to give it up."""
 
 from django.db.models import F
 from django.utils import timezone
 
 from replview.store.models import Slot
 
-#: ``Slot.problem_code`` of such a slot; starting it creates it anew.
+#: ``Slot.problem_code`` of a slot that was given up; starting it creates it again.
 GIVEN_UP = "given_up"
-#: The columns of a slot with which nothing is wrong.
+#: Column values of a slot without a problem.
 NO_PROBLEM = {"problem_code": "", "problem_cause": "", "problem_remedy": ""}
 
 
 def give_up(slot: Slot, by: str) -> None:
-    """Its record ends here; what is committed until it is created anew is missing from it."""
+    """Record that the slot was dropped on its source; a gap follows until it is created again."""
     Slot.objects.filter(pk=slot.pk).update(
         desired=Slot.Desired.STOPPED,
         state=Slot.State.STOPPED,
@@ -26,22 +26,26 @@ def give_up(slot: Slot, by: str) -> None:
 
 
 def reopen_all(source_id: int) -> int:
-    """Have a source's receivers connect anew; how many. What is half received comes again."""
+    """Make a source's receivers reconnect; return their number.
+
+    Transactions that are half received are sent again.
+    """
     wanted = Slot.objects.filter(source_id=source_id, desired=Slot.Desired.RUNNING)
     return _reopen(list(wanted.exclude(temporary=True).values_list("pk", flat=True)))
 
 
 def reopen(slot: Slot) -> int:
-    """Have the receiver of one slot connect anew, whatever is wanted of the slot."""
+    """Make the receiver of one slot reconnect, whatever state is desired of the slot."""
     return _reopen([slot.pk])
 
 
 def _reopen(slot_ids: list[int]) -> int:
-    # Raising the epoch ends the receiver that reads; the next begins within two seconds.
+    # Raising the epoch ends the current receiver; the next one begins within two seconds.
     return Slot.objects.filter(pk__in=slot_ids).update(
         epoch=F("epoch") + 1, lease_owner="", heartbeat_at=None, retry_at=None
     )
 
 
 def forget_problem(slot: Slot) -> None:
+    """Remove the slot's problem."""
     Slot.objects.filter(pk=slot.pk).update(**NO_PROBLEM)

@@ -1,4 +1,4 @@
-"""A slot's log: adding a line, and reading what happened, newest first, a page at a time."""
+"""Add lines to a slot's log, and read it a page at a time, newest first."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -8,38 +8,41 @@ from django.db.models import Q, QuerySet
 
 from replview.store.models import Slot, SlotEvent
 
-#: Lines that are written in transactions may become visible after lines with a higher number.
+#: Numbers to look back: a line of a long transaction becomes visible after lines with higher
+#: numbers.
 _LOOK_BACK = 200
 
 
 def add_line(slot: Slot, kind: str, message: str, **more: Any) -> None:
-    """A line of the slot's present incarnation; ``more``: further columns."""
+    """Add a line for the slot's current incarnation; ``more`` has further columns."""
     SlotEvent.objects.create(
         slot=slot, incarnation_id=slot.incarnation_id, kind=kind, message=message, **more
     )
 
 
 def after_seq(slot: Slot) -> int:
-    """Where a line of now stands: after the present incarnation's last place."""
+    """Return the place in history of a new line: the current incarnation's last commit_seq."""
     return slot.incarnation.commit_seq if slot.incarnation else 0
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
+    """A page of a slot's log."""
+
     lines: list[SlotEvent]
-    #: The line the next older page begins with; None at the log's beginning.
+    #: First line of the next older page; None at the log's beginning.
     older: SlotEvent | None
 
 
 def read_log(
     slot: Slot, *, kinds: Collection[str] = (), start: SlotEvent | None = None, limit: int = 50
 ) -> LogPage:
-    """From ``start`` (itself included; None: the newest) on into the past, of these kinds alone."""
+    """Return a page of lines from ``start`` (included; None: the newest) back, of these kinds."""
     found = SlotEvent.objects.filter(slot=slot)
     if kinds:
         found = found.filter(kind__in=list(kinds))
     if start is not None:
-        # The first condition is what the index on (slot, at) understands.
+        # The index on (slot, at) needs the condition on ``at`` alone.
         older = Q(at__lt=start.at) | Q(at=start.at, pk__lte=start.pk)
         found = found.filter(older, at__lte=start.at)
     lines = list(found.order_by("-at", "-pk")[: limit + 1])
@@ -47,13 +50,14 @@ def read_log(
 
 
 def line_of(slot: Slot, line_id: int) -> SlotEvent | None:
-    """One line by its number; None where the slot's log has no such line."""
+    """Return one line by its number; None where the slot's log has no such line."""
     return SlotEvent.objects.filter(slot=slot, pk=line_id).first()
 
 
 class LogReader:
-    """Follows a log: ``fresh`` gives the lines since the call before. Made before the first page is
-    read: a line may then be given twice, never be missed.
+    """A follower of a log: each call of ``fresh`` returns the lines since the call before.
+
+    Create it before the first page is read: a line may then be returned twice, but none is missed.
     """
 
     def __init__(self, slot: Slot, kinds: Collection[str] = ()) -> None:

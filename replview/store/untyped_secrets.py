@@ -1,9 +1,9 @@
-"""Secrets that whoever types an address does not type, and the servers that they may be sent to.
+"""Secrets that an address uses without containing them may be sent only to certain servers.
 
-Somebody who types an address into a page rules replview and not the machine it runs on: a password
-from a service file, a password file or a variable of that machine goes only where its owner meant
-it to go, and is proved (SCRAM) rather than sent. On the command line who types has the machine, and
-libpq does as it always does.
+A person who types an address into a page controls replview, but not the machine it runs on. A
+password from a service file, a password file or a variable of that machine goes only to servers
+that its owner meant, and is proved (SCRAM) rather than sent. On the command line the user controls
+the machine, and libpq works as usual.
 """
 
 import os
@@ -24,15 +24,16 @@ from replview.store.reachable import (
     several,
 )
 
-#: Ways to prove a password without letting the server read it, or none at all.
+#: Authentication methods that do not let the server read a password, or need none.
 UNREAD = "scram-sha-256,gss,sspi,none"
 
 
 def with_own_secrets_only(conninfo: str, password_ref: str = "", *, known: str = "") -> str:
-    """The address, typed into a page without a password, so that no secret goes to a server that
-    it is not meant for; on the command line as it is. Raises ``DSNError``.
+    """Return an address from a page, without a password, restricted so that no secret leaks.
 
-    ``password_ref``: where the password is kept; ``known``: the present address.
+    No secret then goes to a server that it is not meant for. On the command line the address is
+    returned unchanged. ``password_ref`` is the place of the password; ``known`` is the present
+    address. Raises ``DSNError``.
     """
     if not settings.SERVES_PAGES or conninfo.startswith("env:"):
         return conninfo
@@ -43,7 +44,7 @@ def with_own_secrets_only(conninfo: str, password_ref: str = "", *, known: str =
     if password_ref:
         check_bound(password_ref, conninfo)
     elif before and all(parts.get(name) == before.get(name) for name in (*PLACE, "passfile")):
-        # The same server with what it is given already.
+        # The server, and the secrets sent to it, stay the same.
         kept = {name: before[name] for name in ("require_auth",) if name in before}
         return libpq.make_conninfo("", **{**parts, **kept})
     elif parts.get("service"):
@@ -55,8 +56,9 @@ def with_own_secrets_only(conninfo: str, password_ref: str = "", *, known: str =
 
 
 def check_bound(reference: str, conninfo: str) -> None:
-    """Raise ``DSNError`` unless the settings bind what is kept there (``env:NAME``, ``file:/path``)
-    to every server of the address.
+    """Raise ``DSNError`` unless the settings allow this password for every server of the address.
+
+    ``reference`` is the password's place (``env:NAME``, ``file:/path``).
     """
     if not settings.SERVES_PAGES or conninfo.startswith("env:"):
         return
@@ -88,8 +90,9 @@ def _check_proved(parts: Mapping[str, object]) -> None:
 
 
 def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
-    """The password file to give to libpq: its own choice where the file has a line for each of the
-    hosts, else none. Raises ``DSNError`` where a named one has not.
+    """Return the ``passfile`` parameter: libpq's default if each host has a line there, else none.
+
+    Raises ``DSNError`` if a file is named that lacks a host's line.
     """
     for name in ("PGSERVICE", "PGPASSWORD"):
         if os.environ.get(name):
@@ -100,7 +103,7 @@ def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
     hosts, addresses = several(parts.get("host")), several(parts.get("hostaddr"))
     named = str(parts.get("passfile") or "")
     path = named or os.environ.get("PGPASSFILE") or str(Path("~/.pgpass").expanduser())
-    # libpq looks for the name and connects to the address.
+    # libpq searches the file for the name, but connects to the address.
     both = any(host and address for host, address in zip_longest(hosts, addresses))
     if hosts + addresses and not both and all(_has_line(path, h) for h in hosts or addresses):
         return {}
@@ -113,7 +116,7 @@ def _password_file(parts: Mapping[str, object]) -> dict[str, str]:
 
 
 def _has_line(path: str, host: str) -> bool:
-    """Whether the first line of a password file that fits the host names it."""
+    """Return whether the first line in a password file that fits the host names the host itself."""
     try:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError):
