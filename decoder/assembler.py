@@ -1,7 +1,7 @@
-"""Messages → transaction events: plain, streamed and two-phase alike.
+"""The assembler turns pgoutput messages into transaction events: plain, streamed and two-phase.
 
-Nothing of a transaction is kept but its identity: the changes in the frames
-being fed go out with the events of the same call.
+It keeps only the identity of an open transaction: the changes in the frames of one
+``feed()`` call leave with the events of the same call.
 """
 
 import sys
@@ -39,11 +39,11 @@ from decoder.values import ValueDecoder, leave_out_non_key, tuple_values
 
 
 class Assembler(FastRoad):
-    """Turns the frames of one replication session into transaction events.
+    """A converter from the frames of one replication session to transaction events.
 
-    One for each START_REPLICATION, or each peek: a new session repeats
-    relations, types and unfinished streams. One that has raised
-    ``ProtocolError`` is of no further use.
+    Make one for each START_REPLICATION or peek: a new session repeats
+    relations, types and unfinished streams. After a ``ProtocolError``, discard the
+    assembler.
     """
 
     __slots__ = ("_fast",)
@@ -58,12 +58,12 @@ class Assembler(FastRoad):
         user_types: Mapping[int, UserType] | None = None,
         fast: bool = True,
     ) -> None:
-        """``proto_version`` and ``streaming`` as given to START_REPLICATION.
+        """Take ``proto_version`` and ``streaming`` as given to START_REPLICATION.
 
-        ``encoding``: Python's name for the session's ``client_encoding``.
+        ``encoding`` is Python's name for the session's ``client_encoding``.
         ``binary``: the stream was started with ``binary=true``; without it a
-        binary value comes out marked, as bytes. ``user_types``: what types that
-        are not built in are made of, for a binary stream. ``fast=False`` reads
+        binary value becomes an ``Undecoded``. ``user_types`` defines the types that
+        are not built in, for a binary stream. ``fast=False`` reads
         every message with the readable decoder: the same events, slowly.
 
         Raises ``ValueError`` for options that do not go together and
@@ -74,12 +74,12 @@ class Assembler(FastRoad):
         self._fast = fast
 
     def feed(self, frames: Sequence[bytes]) -> list[Event]:
-        """Take any number of whole XLogData frames, in order; give the events they make.
+        """Take any number of whole XLogData frames, in order; return their events.
 
         Consecutive changes of one transaction come as one ``ChangeRun``. A plain
-        transaction that tells nothing, as servers before 15 send them, makes no event.
-        Keepalives are not fed. Raises ``ProtocolError`` for a frame that is
-        malformed or cannot come at this point.
+        transaction without changes, which servers before 15 send, makes no event.
+        The caller does not pass keepalives. Raises ``ProtocolError`` for a frame that is
+        malformed or not allowed at this point.
         """
         events, self._held = self._held, []
         self._events = events
@@ -115,7 +115,7 @@ class Assembler(FastRoad):
         return events
 
     def _locate(self, error: ProtocolError, frame: bytes) -> None:
-        """Say on the error which frame and which transaction it is about."""
+        """Set on the error the frame, transaction and table that it is about."""
         error.frame = frame
         transaction = self._lifecycle.current
         if transaction is not None:
@@ -127,7 +127,7 @@ class Assembler(FastRoad):
             relation = self._session.relations.get(oid)
             error.relation = "" if relation is None else f"{relation.namespace}.{relation.name}"
 
-    # The readable road.
+    # The readable path, for messages that the hot path does not take.
 
     def _readable(self, frame: bytes) -> None:
         data = decode_frame(frame)
@@ -198,7 +198,7 @@ class Assembler(FastRoad):
         xid = message.xid
         if xid is None and current is not None:
             xid = current.xid
-        # The changes so far are of the old shape.
+        # The changes so far have the old shape.
         self._end_run()
         self._learn_insert_shape(relation)
         self._events.append(RelationSeen(relation, wal_start, xid, current, changed))
@@ -206,7 +206,7 @@ class Assembler(FastRoad):
     def _add(
         self, kind: str, changes: Sequence[tuple[object, ...]], xid: XID | None, data: XLogData
     ) -> None:
-        """Add what one message changed; each entry is a ``Change`` from ``relation`` on."""
+        """Add the changes of one message; each entry holds a ``Change`` from ``relation`` on."""
         transaction = self._in_run(kind)
         subxid = None if xid == transaction.xid else xid
         for change in changes:

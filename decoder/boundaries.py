@@ -21,7 +21,7 @@ from decoder.scalars import LSN, XID
 class Begin:
     """A committed transaction follows (``B``)."""
 
-    #: Where its commit record is.
+    #: The position of the commit record.
     final_lsn: LSN
     commit_time_us: int
     xid: XID
@@ -40,7 +40,7 @@ class Commit:
 class Origin:
     """The transaction was replicated here from elsewhere (``O``)."""
 
-    #: Its commit position at its origin; 0/0 in a stream, where it is not known yet.
+    #: The commit position on the origin; 0/0 in a stream, where it is not known yet.
     origin_lsn: LSN
     name: str
 
@@ -95,7 +95,7 @@ class StreamStart:
     """A block of a transaction still in progress follows (``S``)."""
 
     xid: XID
-    #: The first block of this transaction in this session.
+    #: True for the first block of this transaction in this session.
     first_segment: bool
 
 
@@ -120,9 +120,9 @@ class StreamAbort:
 
     #: The top-level transaction.
     xid: XID
-    #: What rolled back; equal to ``xid`` when the whole transaction did.
+    #: The transaction that rolled back; equal to ``xid`` when the whole transaction did.
     subxid: XID
-    #: Where in the WAL. Sent only under ``streaming=parallel``.
+    #: The position in the WAL. Sent only under ``streaming=parallel``.
     abort_lsn: LSN | None = None
     #: Sent with ``abort_lsn``.
     abort_time_us: int | None = None
@@ -145,10 +145,12 @@ BoundaryMessage: TypeAlias = (
 
 
 def decode_begin(read: Reader) -> Begin:
+    """Decode the body of a ``B`` message."""
     return Begin(final_lsn=read.lsn(), commit_time_us=read.int64(), xid=read.xid())
 
 
 def decode_commit(read: Reader) -> Commit:
+    """Decode the body of a ``C`` message."""
     read.no_flags()
     return Commit(commit_lsn=read.lsn(), end_lsn=read.lsn(), commit_time_us=read.int64())
 
@@ -157,6 +159,7 @@ AnyPrepare = TypeVar("AnyPrepare", bound=BeginPrepare)
 
 
 def decode_prepare(kind: type[AnyPrepare], read: Reader) -> AnyPrepare:
+    """Decode the body of a ``b``, ``P`` or ``p`` message; only ``b`` has no flags byte."""
     if kind is not BeginPrepare:
         read.no_flags()
     return kind(
@@ -169,6 +172,7 @@ def decode_prepare(kind: type[AnyPrepare], read: Reader) -> AnyPrepare:
 
 
 def decode_commit_prepared(read: Reader) -> CommitPrepared:
+    """Decode the body of a ``K`` message."""
     read.no_flags()
     return CommitPrepared(
         commit_lsn=read.lsn(),
@@ -180,6 +184,7 @@ def decode_commit_prepared(read: Reader) -> CommitPrepared:
 
 
 def decode_rollback_prepared(read: Reader) -> RollbackPrepared:
+    """Decode the body of an ``r`` message."""
     read.no_flags()
     return RollbackPrepared(
         prepare_end_lsn=read.lsn(),
@@ -192,6 +197,7 @@ def decode_rollback_prepared(read: Reader) -> RollbackPrepared:
 
 
 def decode_stream_start(read: Reader) -> StreamStart:
+    """Decode the body of an ``S`` message, whose flag must be 0 or 1."""
     xid = read.xid()
     first_segment = read.uint8("first segment")
     if first_segment > 1:
@@ -200,6 +206,7 @@ def decode_stream_start(read: Reader) -> StreamStart:
 
 
 def decode_stream_commit(read: Reader) -> StreamCommit:
+    """Decode the body of a ``c`` message."""
     xid = read.xid()
     read.no_flags()
     return StreamCommit(
@@ -210,8 +217,8 @@ def decode_stream_commit(read: Reader) -> StreamCommit:
 def decode_stream_abort(body: bytes, *, parallel: bool) -> StreamAbort:
     """Decode the body of an ``A`` message, the tag byte already removed.
 
-    ``parallel`` says whether the stream was started with ``streaming=parallel``.
-    The message does not say, and guessing from its length would accept a
+    ``parallel`` is true when the stream was started with ``streaming=parallel``.
+    The message does not contain that, and guessing from its length would accept a
     truncated one.
     """
     read = Reader(body, "StreamAbort")
@@ -225,8 +232,8 @@ def decode_stream_abort(body: bytes, *, parallel: bool) -> StreamAbort:
     return message
 
 
-#: Tag byte → the message's name and its decode function. ``A`` needs to know
-#: the stream's options and is not here.
+#: Tag byte → the message's name and its decode function. ``A`` is missing because
+#: its decoder needs the options of the stream.
 BOUNDARY_DECODERS: Final[dict[bytes, tuple[str, Callable[[Reader], BoundaryMessage]]]] = {
     b"B": ("Begin", decode_begin),
     b"C": ("Commit", decode_commit),

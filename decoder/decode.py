@@ -1,8 +1,8 @@
-"""Tag byte → decode function, for every pgoutput message of protocol 1 to 4.
+"""This module maps each tag byte to its decode function, for pgoutput protocol 1 to 4.
 
 Each function takes a body, the tag byte already removed, and reads it to its
-last byte. This is the readable decoder; ``hot`` does the same for the row
-changes that make up nearly all of a stream.
+last byte. This is the readable decoder; ``fast.hot`` does the same for the row
+changes, which are nearly all messages of a stream.
 """
 
 from collections.abc import Callable
@@ -48,10 +48,10 @@ def decode_message(
 ) -> Message:
     """Decode one pgoutput message, tag byte first.
 
-    ``in_stream``: it came between StreamStart and StreamStop, so it carries a
+    ``in_stream``: the message came between StreamStart and StreamStop, so it carries a
     transaction id. ``parallel``: the stream was started with
-    ``streaming=parallel``. The message itself says neither. ``encoding`` is
-    that of names.
+    ``streaming=parallel``. The message itself contains neither. ``encoding`` is
+    the encoding of names.
 
     Raises ``ProtocolError`` if it is malformed, or has bytes left over.
     """
@@ -78,6 +78,7 @@ def decode_message(
 
 
 def decode_relation(read: Reader, xid: XID | None) -> Relation:
+    """Decode the body of an ``R`` message, whose columns must have different names."""
     oid = read.uint32("relation oid")
     namespace = read.identifier("schema") or "pg_catalog"
     name = read.identifier("table")
@@ -106,6 +107,7 @@ def _decode_column(read: Reader) -> Column:
 
 
 def decode_type(read: Reader, xid: XID | None) -> Type:
+    """Decode the body of a ``Y`` message."""
     return Type(
         oid=read.uint32("type oid"),
         namespace=read.identifier("schema") or "pg_catalog",
@@ -115,12 +117,14 @@ def decode_type(read: Reader, xid: XID | None) -> Type:
 
 
 def decode_insert(read: Reader, xid: XID | None) -> Insert:
+    """Decode the body of an ``I`` message."""
     oid = read.uint32("relation oid")
     _expect_new(read)
     return Insert(relation_oid=oid, new=decode_tuple(read), xid=xid)
 
 
 def decode_update(read: Reader, xid: XID | None) -> Update:
+    """Decode the body of a ``U`` message, with or without an old tuple."""
     oid = read.uint32("relation oid")
     old_kind: OldKind | None = None
     old: TupleData | None = None
@@ -135,6 +139,7 @@ def decode_update(read: Reader, xid: XID | None) -> Update:
 
 
 def decode_delete(read: Reader, xid: XID | None) -> Delete:
+    """Decode the body of a ``D`` message."""
     oid = read.uint32("relation oid")
     tag = read.uint8("tuple kind")
     if tag not in (ord("K"), ord("O")):
@@ -149,6 +154,7 @@ def _expect_new(read: Reader) -> None:
 
 
 def decode_truncate(read: Reader, xid: XID | None) -> Truncate:
+    """Decode the body of a ``T`` message."""
     count = read.uint32("relation count")
     flags = read.uint8("flags")
     return Truncate(
@@ -160,6 +166,7 @@ def decode_truncate(read: Reader, xid: XID | None) -> Truncate:
 
 
 def decode_logical_message(read: Reader, xid: XID | None) -> LogicalMessage:
+    """Decode the body of an ``M`` message."""
     flags = read.uint8("flags")
     return LogicalMessage(
         transactional=bool(flags & _TRANSACTIONAL),

@@ -1,11 +1,11 @@
-"""The events that an assembler gives: transactions opening, changing and ending.
+"""The events that an assembler returns: transactions opening, changing and ending.
 
-All of it but ``OpenTransaction`` is immutable. What every transaction makes is
-a named tuple, which costs half of what a frozen dataclass does.
+All of them but ``OpenTransaction`` are immutable. Events that every transaction makes are
+named tuples, which take half the time of a frozen dataclass.
 
-Times are microseconds since 2000-01-01 UTC, possibly ±infinity. Where a field
-may be ``None`` without saying why, other output plugins than pgoutput do not
-tell it (see ``test_decoding`` and ``wal2json``).
+Times are microseconds since 2000-01-01 UTC, possibly ±infinity. A field without a
+comment that may be ``None`` is ``None`` where an output plugin other than pgoutput does
+not send it (see ``test_decoding`` and ``wal2json``).
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from decoder.scalars import LSN, XID
 
 @dataclass(slots=True, eq=False, repr=False)
 class OpenTransaction:
-    """One transaction, shared by all its events; mutable, compared by identity.
+    """A transaction, shared by all its events; mutable, compared by identity.
 
     A plain or prepared one is complete before it is sent. A streamed one is
-    still in progress: it may yet abort, in part or whole.
+    still in progress: all or part of it may still abort.
     """
 
     #: The top-level transaction id.
     xid: XID
     kind: Literal["plain", "prepared", "streamed"]
-    #: Where its commit or prepare record is; ``None`` for a streamed one.
+    #: The position of the commit or prepare record; ``None`` for a streamed one.
     final_lsn: LSN | None = None
     #: A plain transaction's commit time, known from its begin.
     commit_time_us: int | None = None
@@ -37,11 +37,11 @@ class OpenTransaction:
     prepare_lsn: LSN | None = None
     #: The replication origin's name; known only after the transaction opened.
     origin: str | None = None
-    #: Its commit position at its origin; ``None`` where the server does not know.
+    #: The commit position on the origin; ``None`` where the server does not know it.
     origin_lsn: LSN | None = None
-    #: The ordinal of the last change given out.
+    #: The ``seq`` of its last change so far; 0 before the first.
     seq: int = 0
-    #: Free for the caller.
+    #: Not used by the decoder: free for the caller.
     tag: Any = None
 
     def __repr__(self) -> str:
@@ -50,30 +50,30 @@ class OpenTransaction:
 
 
 class Truncation(NamedTuple):
-    """How a table was emptied; ``None`` where the output plugin does not tell."""
+    """The options of a TRUNCATE; ``None`` where the output plugin does not send them."""
 
     cascade: bool | None
     restart_identity: bool | None
 
 
 class Change(NamedTuple):
-    """One change of one transaction. ``(transaction, seq)`` identifies it; an LSN does not."""
+    """A change within one transaction. ``(transaction, seq)`` identifies it; an LSN does not."""
 
-    #: From 1 in each transaction, in order of arrival, never used twice.
+    #: Its number in the transaction, from 1, in order of arrival, never used twice.
     seq: int
-    #: Where in the WAL; 0 where the server did not say. All rows of a COPY share one.
+    #: The WAL position; 0 where the server sent none. All rows of a COPY share one.
     lsn: int
-    #: The subtransaction, where it is known and not the top-level transaction.
+    #: The subtransaction; ``None`` where it is unknown or is the top-level transaction.
     subxid: int | None
     #: The shape in force; ``None`` for a message.
     relation: Relation | None
     #: Insert, update, delete, truncate (one change per table), message.
     op: Literal["I", "U", "D", "T", "M"]
-    #: Whether ``old`` is the key or the whole row.
+    #: ``K`` if ``old`` is the key, ``O`` if it is the whole row.
     old_kind: OldKind | None
-    #: In column order.
+    #: The old row in column order.
     old: list[Value] | None
-    #: In column order; what was done, for a truncation or a message.
+    #: The new row in column order, or the truncation, or the message.
     new: list[Value] | Truncation | LogicalMessage | None
 
 
@@ -88,7 +88,7 @@ class ChangeRun(NamedTuple):
 
     transaction: OpenTransaction
     changes: list[Change]
-    #: The length of their messages together, as the output plugin wrote them.
+    #: The total length of their messages, as the output plugin wrote them.
     size_bytes: int
 
 
@@ -96,14 +96,14 @@ class ChangeRun(NamedTuple):
 class RelationSeen:
     """A Relation message arrived, before the changes that use it."""
 
-    #: The relation now in force, which the changes after it name.
+    #: The relation now in force, to which the changes after it refer.
     relation: Relation
     #: 0/0 in a live stream, where a Relation has no position.
     lsn: LSN
-    #: The (sub)transaction it came in; ``None`` outside any.
+    #: The transaction or subtransaction that sent it; ``None`` outside any.
     xid: XID | None
     transaction: OpenTransaction | None
-    #: It is new, or differs from the shape last seen for its oid.
+    #: True when it is new, or differs from the shape last seen for its oid.
     changed: bool
 
 
@@ -117,9 +117,9 @@ class TypeSeen:
 
 @dataclass(frozen=True, slots=True)
 class SubtransactionAborted:
-    """A part of a streamed transaction rolled back: all its changes with this ``subxid``.
+    """A subtransaction of a streamed transaction rolled back: drop its changes, by ``subxid``.
 
-    There may be none: it may have touched nothing published.
+    There may be no such change, if the subtransaction touched nothing published.
     """
 
     transaction: OpenTransaction
@@ -150,7 +150,7 @@ class TransactionAborted:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPrepared:
-    """A prepared or streamed transaction is complete and waits for its end."""
+    """A prepared or streamed transaction is complete and waits for its COMMIT or ROLLBACK."""
 
     transaction: OpenTransaction
     gid: str
@@ -161,7 +161,7 @@ class TransactionPrepared:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommitted:
-    """COMMIT PREPARED, perhaps in a later session than the prepare."""
+    """COMMIT PREPARED was executed, perhaps in a later session than the prepare."""
 
     gid: str
     xid: XID
@@ -172,7 +172,7 @@ class PreparedCommitted:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRolledBack:
-    """ROLLBACK PREPARED, perhaps of a transaction that was never sent."""
+    """ROLLBACK PREPARED was executed, perhaps for a transaction that was never sent."""
 
     gid: str
     xid: XID
@@ -185,7 +185,7 @@ class PreparedRolledBack:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneMessage:
-    """A message that is not transactional: it belongs to nothing."""
+    """A message that is not transactional arrived: it belongs to no transaction."""
 
     message: LogicalMessage
     lsn: LSN
@@ -193,7 +193,7 @@ class StandaloneMessage:
 
 @dataclass(frozen=True, slots=True)
 class UnknownAborted:
-    """An abort of a transaction never seen. There is nothing to undo."""
+    """A transaction that was never seen aborted. There is nothing to undo."""
 
     xid: XID
     subxid: XID

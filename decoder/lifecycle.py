@@ -1,4 +1,4 @@
-"""What a session remembers: its shapes and types; which transactions are open, how they ended."""
+"""The state of a session: its options, shapes and types, and which transactions are open."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
@@ -29,14 +29,14 @@ _STREAMING_NEEDS_PROTOCOL: dict[str, int] = {"off": 1, "on": 2, "parallel": 4}
 class SessionState:
     """The options of one session, the stream block it is in, and its caches.
 
-    Valid for one START_REPLICATION (or one peek): a new session sends every
-    Relation and Type anew.
+    Make a new one for each START_REPLICATION or peek, because a new session sends every
+    Relation and Type again.
     """
 
     __slots__ = ("encoding", "parallel", "relations", "stream_xid", "types")
 
     def __init__(self, *, proto_version: int, streaming: Streaming, encoding: str) -> None:
-        """Raises ``ValueError`` for options that no server accepts together."""
+        """Raise ``ValueError`` for options that no server accepts together."""
         if not 1 <= proto_version <= 4:
             raise ValueError(f"proto_version must be 1 to 4, not {proto_version}")
         needed = _STREAMING_NEEDS_PROTOCOL.get(streaming)
@@ -46,13 +46,13 @@ class SessionState:
         self.encoding = encoding
         #: The top-level transaction whose stream block is open.
         self.stream_xid: XID | None = None
-        #: By oid; the latest arrival is in force, even one from a stream that aborted.
+        #: The latest Relation message of each oid, even one from a stream that aborted.
         self.relations: dict[int, Relation] = {}
-        #: By oid.
+        #: The latest Type message of each oid.
         self.types: dict[int, Type] = {}
 
     def decode(self, payload: bytes) -> Message:
-        """Decode a message at this point, changing nothing. Raises ``ProtocolError``."""
+        """Decode a message at this point, and change nothing. Raises ``ProtocolError``."""
         return decode_message(
             payload,
             in_stream=self.stream_xid is not None,
@@ -61,15 +61,17 @@ class SessionState:
         )
 
     def relation(self, oid: int, kind: str) -> Relation:
-        """The relation in force for ``oid``. Raises ``ProtocolError`` if it was never sent."""
+        """Return the relation in force for ``oid``. Raises ``ProtocolError`` if none was sent."""
         relation = self.relations.get(oid)
         if relation is None:
             raise ProtocolError(kind, None, f"a Relation message for oid {oid} before it")
         return relation
 
     def learn_relation(self, relation: Relation) -> tuple[Relation, bool]:
-        """The relation to use from here on, and whether it differs from the known one. One that is
-        the same is used, too: ALTER TABLE may have done what no message shows.
+        """Put a relation in force; return it, and whether its shape differs from the known one.
+
+        A relation of the same shape replaces the known object too, because ALTER TABLE may have
+        changed something that no message shows.
         """
         known = self.relations.get(relation.oid)
         self.relations[relation.oid] = relation
@@ -81,9 +83,9 @@ _new = tuple.__new__
 
 
 class Lifecycle:
-    """Follows the messages that begin and end transactions and stream blocks.
+    """The transactions and stream blocks that the messages have opened and not yet ended.
 
-    A message that cannot come at this point raises ``ProtocolError``: taking it
+    A message that is not allowed at this point raises ``ProtocolError``: accepting it
     would put changes into the wrong transaction.
     """
 
@@ -91,9 +93,9 @@ class Lifecycle:
 
     def __init__(self, session: SessionState) -> None:
         self._session = session
-        #: The transaction that row messages belong to right now.
+        #: The transaction that the next row messages belong to; ``None`` outside any.
         self.current: OpenTransaction | None = None
-        #: Streamed transactions begun and not ended, by top-level xid.
+        #: Streamed transactions that have started and not ended, by top-level xid.
         self.streams: dict[XID, OpenTransaction] = {}
         self._takers: dict[type[Message], Callable[[Any, int], Event | None]] = {
             b.Begin: self._begin,
@@ -111,11 +113,11 @@ class Lifecycle:
         }
 
     def take(self, message: Message, wal_start: int) -> Event | None:
-        """Follow one message; the event it makes, if any. Raises ``ProtocolError``."""
+        """Apply one message and return its event, if it makes one. Raises ``ProtocolError``."""
         return self._takers[type(message)](message, wal_start)
 
     def transaction(self, kind: str) -> OpenTransaction:
-        """The transaction a ``kind`` message belongs to. Raises ``ProtocolError`` outside any."""
+        """Return the current transaction. Raises ``ProtocolError`` for ``kind`` outside any."""
         if self.current is None:
             raise ProtocolError(kind, None, "it inside a transaction")
         return self.current
@@ -123,7 +125,7 @@ class Lifecycle:
     def open_plain(
         self, xid: XID, final_lsn: LSN, commit_time_us: int, wal_start: int
     ) -> TransactionOpened:
-        """A Begin, already decoded; the caller has seen that nothing is open."""
+        """Open the transaction of a decoded Begin; the caller has checked that none is open."""
         transaction = OpenTransaction(xid, "plain", final_lsn, commit_time_us)
         if wal_start:
             transaction.first_lsn = LSN(wal_start)
@@ -133,7 +135,7 @@ class Lifecycle:
     def close_plain(
         self, transaction: OpenTransaction, commit_lsn: LSN, end_lsn: LSN, commit_time_us: int
     ) -> TransactionCommitted:
-        """The Commit of ``transaction``, which is plain and current."""
+        """Close ``transaction``, which is plain and current, with the fields of its Commit."""
         if commit_lsn != transaction.final_lsn:
             raise ProtocolError("Commit", 2, f"LSN {transaction.final_lsn}, as in its Begin")
         self.current = None
@@ -175,7 +177,7 @@ class Lifecycle:
     def _origin(self, message: b.Origin, wal_start: int) -> None:
         transaction = self.transaction("Origin")
         transaction.origin = message.name
-        # 0/0 in a stream: not known yet.
+        # The server sends 0/0 in a stream, where the position is not known yet.
         transaction.origin_lsn = message.origin_lsn or None
 
     def _begin_prepare(self, message: b.BeginPrepare, wal_start: int) -> Event:
@@ -186,8 +188,10 @@ class Lifecycle:
         return self._open(transaction, wal_start)
 
     def begin_empty(self, message: b.Prepare, wal_start: int) -> Event:
-        """The beginning of a transaction of which a server sends the Prepare alone: PostgreSQL 18
-        does where it has an identifier and changed nothing, as by SELECT FOR UPDATE.
+        """Open a prepared transaction for which the server sends only the Prepare message.
+
+        PostgreSQL 18 does this when the transaction has an xid and changed nothing, for example
+        after SELECT FOR UPDATE.
         """
         return self._begin_prepare(message, wal_start)
 
@@ -213,8 +217,8 @@ class Lifecycle:
 
     def _commit_prepared(self, message: b.CommitPrepared, wal_start: int) -> Event:
         self._outside("CommitPrepared")
-        # After a reconnect the server may stream again what it had prepared in an earlier session;
-        # that stream gets no end of its own.
+        # After a reconnect the server may stream again a transaction that it prepared in an earlier
+        # session, and does not end that stream.
         self.streams.pop(message.xid, None)
         return PreparedCommitted(
             message.gid, message.xid, message.commit_lsn, message.end_lsn, message.commit_time_us
@@ -257,7 +261,7 @@ class Lifecycle:
         )
 
     def _stream_abort(self, message: b.StreamAbort, wal_start: int) -> Event:
-        # 0/0 where the server found no abort record (it crashed): not known.
+        # The server sends 0/0 where it found no abort record, after a crash.
         lsn = message.abort_lsn or None
         time_us = message.abort_time_us if lsn else None
         if message.xid not in self.streams:

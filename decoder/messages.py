@@ -1,7 +1,7 @@
-"""The pgoutput messages that describe and change rows, and what a column's value may be.
+"""The pgoutput messages that describe and change rows, and the values a column may have.
 
-The messages that begin and end transactions are in ``boundaries``. ``xid``, the
-subtransaction's, is on the wire only inside a stream block; elsewhere it is ``None``.
+``boundaries`` holds the messages that begin and end transactions. ``xid`` is the
+subtransaction's and is sent only inside a stream block; elsewhere it is ``None``.
 
 Source: PostgreSQL documentation, "Logical Replication Message Formats"; proto.c,
 ``logicalrep_write_…()`` of each.
@@ -21,9 +21,9 @@ BINARY: Final = ord("b")
 
 
 class NoValue(Enum):
-    """Why a column has no value, where the reason is not SQL NULL."""
+    """The reason why a column has no value, where the reason is not SQL NULL."""
 
-    #: An update left a TOASTed value alone, so the server did not send it.
+    #: An update did not change a TOASTed value, so the server did not send it.
     UNCHANGED = "unchanged"
     #: The tuple is a key, and the column is not part of it.
     NOT_SENT = "not sent"
@@ -40,8 +40,8 @@ NOT_SENT: Final = NoValue.NOT_SENT
 class Undecoded:
     """A value kept as the server's bytes, because they cannot be read as text.
 
-    ``binary``: the type is not one that ``decoder.binary`` knows. ``text``: the
-    bytes are not valid in the stream's encoding.
+    ``format`` is ``binary`` where ``decoder.binary`` does not know the type, and ``text``
+    where the bytes are not valid in the stream's encoding.
     """
 
     raw: bytes
@@ -49,22 +49,22 @@ class Undecoded:
     type_oid: int
 
 
-#: A column's value: the server's exact text, SQL NULL, or why there is neither.
+#: A column's value: the server's exact text, ``None`` for SQL NULL, or a reason for no value.
 Value: TypeAlias = str | NoValue | Undecoded | None
 
 
 @dataclass(frozen=True, slots=True)
 class TupleData:
-    """A row's columns as sent. Source: proto.c, ``logicalrep_write_tuple()``."""
+    """The columns of a row as sent. Source: proto.c, ``logicalrep_write_tuple()``."""
 
-    #: One byte a column: ``n`` null, ``u`` unchanged TOAST, ``t`` text, ``b`` binary.
+    #: A byte for each column: ``n`` null, ``u`` unchanged TOAST, ``t`` text, ``b`` binary.
     kinds: bytes
     #: The bytes of each column; ``None`` for ``n`` and ``u``.
     data: tuple[bytes | None, ...]
 
 
 def decode_tuple(read: Reader) -> TupleData:
-    """Decode TupleData at the cursor: a column count, then each column."""
+    """Decode the TupleData at the cursor: a column count, then each column."""
     kinds = bytearray()
     data: list[bytes | None] = []
     for _ in range(read.uint16("column count")):
@@ -80,42 +80,42 @@ def decode_tuple(read: Reader) -> TupleData:
 
 
 ReplicaIdentity = Literal["DEFAULT", "NOTHING", "FULL", "INDEX"]
-#: What an old tuple holds: the replica identity's columns, or the whole row.
+#: ``K``: an old tuple holds the replica identity's columns. ``O``: it holds the whole row.
 OldKind = Literal["K", "O"]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One published column of a relation."""
+    """A published column of a relation."""
 
     name: str
-    #: ``pg_type.oid``; a domain has its own. 0: not sent.
+    #: ``pg_type.oid``; a domain has its own. 0 when not sent.
     type_oid: int
     #: ``pg_attribute.atttypmod``; -1 means none, or not sent.
     typmod: int
-    #: It is part of the replica identity. Under FULL every column is; under
-    #: NOTHING, or DEFAULT without a primary key, none.
+    #: True when the column is part of the replica identity. Under FULL every column is; under
+    #: NOTHING, or DEFAULT without a primary key, none is.
     is_key: bool
-    #: The type as an output plugin that tells no oid or typmod wrote it:
-    #: ``character varying(40)``. pgoutput leaves it out.
+    #: The type's name, such as ``character varying(40)``, from an output plugin that sends no
+    #: oid or typmod. pgoutput does not send it.
     type_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table's shape, in force for the changes that follow (``R``).
+    """The shape of a table, in force for the changes that follow (``R``).
 
-    Two are equal when their shape is: ``xid`` does not count. The server sends
-    the same shape again and again, so a new message is not a new shape.
+    Two relations are equal when their shapes are: ``xid`` does not count. The server sends
+    the same shape repeatedly, so a new message is not a new shape.
     """
 
-    #: ``pg_class.oid``; 0 where the output plugin does not tell it.
+    #: ``pg_class.oid``; 0 where the output plugin does not send it.
     oid: int
     #: The schema. The server sends ``pg_catalog`` as an empty string; here it
     #: is spelled out.
     namespace: str
     name: str
-    #: ``None`` where the output plugin does not tell it: never from pgoutput.
+    #: ``None`` where the output plugin does not send it; pgoutput always does.
     replica_identity: ReplicaIdentity | None
     #: Published columns only, in column order.
     columns: tuple[Column, ...]
@@ -133,12 +133,12 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """A type that is not built in (``Y``); a domain has its *base* type's name."""
+    """A type that is not built in (``Y``). A domain is sent under its *base* type's name."""
 
     oid: int
     #: The schema; ``pg_catalog`` is spelled out, as in ``Relation``.
     namespace: str
-    #: An array's is its element type's with an underscore before it.
+    #: An array type is named after its element type, with an underscore before it.
     name: str
     xid: XID | None = None
 
@@ -157,7 +157,7 @@ class Update:
     """A row changed (``U``)."""
 
     relation_oid: int
-    #: ``None``: no old tuple was sent, the key did not change.
+    #: ``None`` when no old tuple was sent because the key did not change.
     old_kind: OldKind | None
     old: TupleData | None
     new: TupleData
@@ -186,14 +186,14 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalMessage:
-    """What a session wrote with ``pg_logical_emit_message()`` (``M``)."""
+    """A message that a session wrote with ``pg_logical_emit_message()`` (``M``)."""
 
-    #: A message that is not transactional comes at once, ahead of its
+    #: A message that is not transactional is sent at once, ahead of its
     #: transaction, and survives its rollback.
     transactional: bool
     lsn: LSN
     prefix: str
-    #: Raw, in the database's encoding, whatever the session's is.
+    #: Raw bytes in the encoding of the database, not of the session.
     content: bytes
-    #: The *top-level* transaction, even from inside a savepoint.
+    #: The *top-level* transaction, even when the message was written inside a savepoint.
     xid: XID | None = None

@@ -1,4 +1,4 @@
-"""The CopyData layer of streaming replication: what carries pgoutput, and what answers it.
+"""The CopyData layer of streaming replication, which carries pgoutput messages and replies.
 
 Source: PostgreSQL documentation, "Streaming Replication Protocol"; walsender.c.
 """
@@ -18,13 +18,13 @@ _STATUS_UPDATE = struct.Struct(">cQQQq?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XLogData:
-    """One pgoutput message and where in the WAL it came from (``w``)."""
+    """A pgoutput message and its position in the WAL (``w``)."""
 
-    #: Where the change is in the WAL; 0/0 for messages that are not WAL.
+    #: The change's position in the WAL; 0/0 for messages that are not WAL.
     wal_start: LSN
-    #: For a logical walsender the same as ``wal_start``.
+    #: Equal to ``wal_start`` from a logical walsender.
     wal_end: LSN
-    #: The server's clock when it sent: microseconds since 2000-01-01 UTC.
+    #: The server's clock when it sent the message: microseconds since 2000-01-01 UTC.
     clock_us: int
     #: The pgoutput message, its tag byte first.
     payload: bytes
@@ -32,22 +32,22 @@ class XLogData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryKeepalive:
-    """The server answers, and says how far it has come (``k``)."""
+    """The server is alive, and reports how far it has decoded (``k``)."""
 
-    #: The position it has decoded to, even where nothing was published.
+    #: The position up to which it has decoded, even where nothing was published.
     wal_end: LSN
     #: The server's clock: microseconds since 2000-01-01 UTC.
     clock_us: int
-    #: It wants a status update at once, or it will hang up.
+    #: True when the server wants a status update at once, before it ends the connection.
     reply_requested: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyStatusUpdate:
-    """The positions up to which WAL was written, flushed and applied here (``r``).
+    """The client reports the positions up to which it wrote, flushed and applied WAL (``r``).
 
-    ``flushed`` confirms: the server may forget everything before it, whether
-    or not it was ever sent. Give only what is stored.
+    ``flushed`` confirms: the server may forget everything before that position, whether
+    or not it was ever sent. Pass only a position up to which everything is stored.
     """
 
     written: LSN
@@ -55,13 +55,13 @@ class StandbyStatusUpdate:
     applied: LSN
     #: Our clock: microseconds since 2000-01-01 UTC.
     clock_us: int
-    #: Ask the server for a keepalive at once.
+    #: True to request a keepalive from the server at once.
     reply_requested: bool = False
 
     TAG: ClassVar[bytes] = b"r"
 
     def encode(self) -> bytes:
-        """The CopyData payload. Raises ``struct.error`` for a value that does not fit."""
+        """Return the CopyData payload. Raises ``struct.error`` for a value that does not fit."""
         return _STATUS_UPDATE.pack(
             self.TAG, self.written, self.flushed, self.applied, self.clock_us, self.reply_requested
         )

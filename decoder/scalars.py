@@ -1,4 +1,4 @@
-"""LSN, transaction id and PostgreSQL's time: the scalars every message is made of."""
+"""LSN, transaction id and time: the scalars of which every message is made."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Final, NewType, Self
 #: A transaction id: 32 bits, unsigned, and it wraps.
 XID = NewType("XID", int)
 
-#: What PostgreSQL counts time from.
+#: The instant from which PostgreSQL counts time.
 POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 #: The timestamps ``infinity`` and ``-infinity``, in microseconds since the epoch.
 INFINITY_US: Final = 2**63 - 1
@@ -16,7 +16,7 @@ MINUS_INFINITY_US: Final = -(2**63)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DIGITS: Final = frozenset("0123456789")
 _DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-#: From 0000-03-01, where ``_day_number`` begins to count, to 2000-01-01.
+#: Days from 0000-03-01, which ``_day_number`` counts as 0, to 2000-01-01.
 _POSTGRES_EPOCH_DAY: Final = 730425
 #: Seconds from 1970 to 2000.
 _POSTGRES_EPOCH_SECONDS = 946_684_800
@@ -25,7 +25,7 @@ _POSTGRES_EPOCH_SECONDS = 946_684_800
 class LSN(int):
     """A position in the WAL: 64 bits, unsigned; 0/0 means "none".
 
-    An ``int`` in every way, written as PostgreSQL writes it: ``0/1B2C3D8``.
+    It is an ``int`` in every way, and prints as PostgreSQL writes it: ``0/1B2C3D8``.
     Source: PostgreSQL, pg_lsn.c.
     """
 
@@ -47,14 +47,14 @@ class LSN(int):
         return f"LSN('{self}')"
 
     def __format__(self, spec: str) -> str:
-        # An f-string shows an LSN the way people read one; f"{lsn:d}" is the number.
+        # An f-string prints the readable form; f"{lsn:d}" prints the number.
         return format(int(self), spec) if spec else str(self)
 
 
 def datetime_from_us(time_us: int) -> datetime | None:
-    """The UTC datetime of ``time_us``, microseconds since 2000-01-01 UTC.
+    """Return the UTC datetime of ``time_us``, microseconds since 2000-01-01 UTC.
 
-    ``None`` where Python's datetime (years 1 to 9999) cannot hold the time:
+    Returns ``None`` where Python's datetime (years 1 to 9999) cannot hold the time:
     ±infinity, and dates before Christ or after 9999, all of which can be the
     commit time of a transaction with a replication origin.
     """
@@ -65,15 +65,15 @@ def datetime_from_us(time_us: int) -> datetime | None:
 
 
 def us_from_datetime(moment: datetime) -> int:
-    """Microseconds from 2000-01-01 UTC. Raises ``TypeError`` for a naive datetime."""
+    """Return the microseconds from 2000-01-01 UTC. Raises ``TypeError`` for a naive datetime."""
     return (moment - POSTGRES_EPOCH) // _MICROSECOND
 
 
 def us_from_text(text: str) -> int:
     """Read ``2026-11-20 13:31:06.767326+00``, as the server writes it in ISO style.
 
-    Other output plugins than pgoutput tell commit times so: years from 4713 BC to
-    294276. Any offset will do, as will ``… BC`` and ``±infinity``. Raises ``ValueError``
+    Output plugins other than pgoutput send commit times in this form, with years from 4713 BC
+    to 294276. Any offset, ``… BC`` and ``±infinity`` are accepted. Raises ``ValueError``
     for anything else. Source: PostgreSQL, ``timestamptz_to_str()``.
     """
     if text == "infinity":
@@ -97,7 +97,7 @@ def us_from_text(text: str) -> int:
 
 def _numbers(text: str, separator: str, count: int) -> list[int]:
     parts = text.split(separator)
-    # Longer numbers than any year are no numbers; int() would take its time.
+    # No year has more digits, and int() is slow for very long text.
     if len(parts) != count or not all(
         0 < len(part) <= 6 and set(part) <= _DIGITS for part in parts
     ):
@@ -106,7 +106,7 @@ def _numbers(text: str, separator: str, count: int) -> list[int]:
 
 
 def _split_offset(time: str) -> tuple[str, int]:
-    """The time of day, and the seconds that its zone is ahead of UTC."""
+    """Return the time of day without its zone, and the zone's offset in seconds east of UTC."""
     for sign, factor in (("+", 1), ("-", -1)):
         clock, found, zone = time.partition(sign)
         if found:
@@ -125,7 +125,7 @@ def _fraction_us(fraction: str) -> int:
 
 
 def _day_number(year: int, month: int, day: int) -> int:
-    """Days since 0000-03-01 in the Gregorian calendar, reaching back without end."""
+    """Return the days since 0000-03-01 in the proleptic Gregorian calendar."""
     # A year that begins in March has its leap day last.
     year -= month < 3
     month = (month + 9) % 12
@@ -134,5 +134,5 @@ def _day_number(year: int, month: int, day: int) -> int:
 
 
 def now_us() -> int:
-    """The time in microseconds since 2000-01-01 UTC."""
+    """Return the current time in microseconds since 2000-01-01 UTC."""
     return int((time.time() - _POSTGRES_EPOCH_SECONDS) * 1_000_000)

@@ -1,8 +1,8 @@
-"""Leaving transactions out of a stream before they are decoded.
+"""Leave transactions out of a stream before they are decoded.
 
-For a transaction that cannot be decoded: its rows are dropped unread, its
-boundaries stay, so that the transaction is still seen to begin and to end
-(by an assembler that ``keeps_empty``).
+This is for a transaction that cannot be decoded: its rows are dropped unread. Its
+begin and end stay, so that an assembler with ``keeps_empty`` still reports the
+transaction.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from decoder.lifecycle import Streaming
 from decoder.reader import ProtocolError
 from decoder.replication import XLOGDATA_HEADER_BYTES
 
-#: Whether to leave out this transaction: its xid, and where its commit or
-#: prepare is (``None`` for a streamed one).
+#: ``(xid, LSN)`` → true to leave the transaction out. The LSN is that of its commit or
+#: prepare, ``None`` for a streamed transaction.
 Wanted = Callable[[int, int | None], bool]
 
 _TAG_AT = XLOGDATA_HEADER_BYTES
@@ -24,7 +24,7 @@ _ENDS = b"ECP"
 
 
 class TransactionFilter:
-    """Drops the rows of some transactions from the frames of one session."""
+    """A filter that drops the rows of some transactions from the frames of one session."""
 
     def __init__(self, wanted: Wanted, *, streaming: Streaming, encoding: str) -> None:
         self._wanted = wanted
@@ -34,7 +34,7 @@ class TransactionFilter:
         self._in_stream = False
 
     def keep(self, frames: Sequence[bytes]) -> list[bytes]:
-        """The frames without the rows of what is to be left out, in order."""
+        """Return the frames, in order, without the rows of the transactions to leave out."""
         return [frame for frame in frames if self._keeps(frame)]
 
     def _keeps(self, frame: bytes) -> bool:
@@ -52,7 +52,7 @@ class TransactionFilter:
         return True
 
     def _decodes(self, payload: bytes) -> bool:
-        """Whether a Relation or Type message can be decoded: later transactions need its shape."""
+        """Return whether a Relation or Type message decodes; later transactions need its shape."""
         with suppress(ProtocolError):
             decode_message(
                 payload, in_stream=self._in_stream, parallel=self._parallel, encoding=self._encoding
@@ -62,16 +62,19 @@ class TransactionFilter:
 
 
 def opening_of(frame: bytes) -> tuple[int, int | None] | None:
-    """The xid, and commit or prepare LSN, of what a frame opens or goes on with; else ``None``."""
+    """Return the xid, and the commit or prepare LSN, of the transaction that a frame opens.
+
+    A frame that continues a streamed transaction counts too. ``None`` for other frames.
+    """
     tag = frame[_TAG_AT : _TAG_AT + 1]
     if not tag or tag not in b"BbS":
         return None
     body = frame[_TAG_AT + 1 :]
     if tag == b"B" and len(body) >= 20:
-        # final LSN, commit time, xid
+        # The body holds final LSN, commit time, xid.
         return _number(body[16:20]), _number(body[:8])
     if tag == b"b" and len(body) >= 28:
-        # prepare LSN, end LSN, prepare time, xid
+        # The body holds prepare LSN, end LSN, prepare time, xid.
         return _number(body[24:28]), _number(body[:8])
     if tag == b"S" and len(body) >= 4:
         return _number(body[:4]), None
@@ -79,7 +82,7 @@ def opening_of(frame: bytes) -> tuple[int, int | None] | None:
 
 
 def message_lsn(frame: bytes) -> int | None:
-    """Where the logical message of a frame is; ``None`` for other frames."""
+    """Return the WAL position of a frame's logical message; ``None`` for other frames."""
     return _number(frame[1:9]) if frame[_TAG_AT : _TAG_AT + 1] == b"M" else None
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a row's columns → their values, in the stream's encoding."""
+"""This module turns the bytes of a row's columns into text, in the stream's encoding."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from decoder.messages import NOT_SENT, NULL, TEXT, UNCHANGED, Relation, TupleDat
 
 
 class ValueDecoder:
-    """Turns the bytes of ``t`` and ``b`` columns into the server's text."""
+    """A decoder from the bytes of ``t`` and ``b`` columns to the server's text."""
 
     __slots__ = ("_binary", "ascii_is_plain", "encoding")
 
@@ -18,39 +18,39 @@ class ValueDecoder:
         binary: bool = False,
         user_types: Mapping[int, UserType] | None = None,
     ) -> None:
-        """``encoding``: Python's name for the stream's ``client_encoding``.
+        """Take the encoding of the stream and the description of types that are not built in.
 
-        ``binary``: binary values are expected, and decoded.
-
-        Raises ``LookupError`` for an encoding that Python does not know.
+        ``encoding`` is Python's name for the stream's ``client_encoding``. ``binary`` is
+        true when the stream has binary values, which are then decoded. Raises
+        ``LookupError`` for an encoding that Python does not know.
         """
         self.encoding = encoding
         self._binary = BinaryDecoder(encoding, user_types) if binary else None
         ascii_bytes = bytes(range(128))
-        #: ASCII bytes mean themselves, which lets ASCII text skip the codec.
-        #: Not so in shift_jis_2004, where a backslash byte is a yen sign.
+        #: True when ASCII bytes mean themselves, so that ASCII text can skip the codec.
+        #: In shift_jis_2004 they do not: a backslash byte is a yen sign.
         self.ascii_is_plain = ascii_bytes.decode(encoding, "replace") == ascii_bytes.decode("ascii")
 
     def text(self, raw: bytes, type_oid: int) -> str | Undecoded:
-        """A text-format value; marked if its bytes are not valid in the encoding."""
+        """Return a text-format value, or ``Undecoded`` if its bytes are invalid in the encoding."""
         try:
             return raw.decode(self.encoding)
         except UnicodeError:
             return Undecoded(raw, "text", type_oid)
 
     def binary(self, raw: bytes, type_oid: int) -> str | Undecoded:
-        """A binary-format value as text mode would have sent it; marked if unknown."""
+        """Return a binary-format value as text mode sends it, or ``Undecoded`` if unknown."""
         text = None if self._binary is None else self._binary.text(type_oid, raw)
         return Undecoded(raw, "binary", type_oid) if text is None else text
 
     def name_type(self, type_oid: int, namespace: str, name: str) -> None:
-        """Take in a Type message: it tells what a domain is based on."""
+        """Remember the base type of a domain, which a Type message names."""
         if self._binary is not None:
             self._binary.name_type(type_oid, namespace, name)
 
 
 def tuple_values(row: TupleData, relation: Relation, values: ValueDecoder) -> list[Value]:
-    """A row's values in column order. It has as many columns as ``relation``."""
+    """Return a row's values in column order. It must have as many columns as ``relation``."""
     result: list[Value] = []
     for kind, raw, column in zip(row.kinds, row.data, relation.columns, strict=True):
         if raw is None:
@@ -63,7 +63,7 @@ def tuple_values(row: TupleData, relation: Relation, values: ValueDecoder) -> li
 
 
 def leave_out_non_key(values: list[Value], relation: Relation) -> None:
-    """In a key tuple, the NULLs of columns outside the key mean "not sent"."""
+    """Replace the NULLs of columns outside the key of a key tuple by ``NOT_SENT``."""
     for index, column in enumerate(relation.columns):
         if values[index] is None and not column.is_key:
             values[index] = NOT_SENT

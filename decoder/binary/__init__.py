@@ -1,8 +1,8 @@
-"""Binary-format values → exactly the text that text mode would have sent.
+"""This package turns binary-format values into exactly the text that text mode sends.
 
-Under ``datestyle=ISO``, ``intervalstyle=postgres``, ``extra_float_digits=3``,
-``bytea_output=hex`` and ``timezone=UTC``. What cannot be decoded so is listed in
-``NOT_DECODED`` and left as bytes.
+The text is that of a session with ``datestyle=ISO``, ``intervalstyle=postgres``,
+``extra_float_digits=3``, ``bytea_output=hex`` and ``timezone=UTC``. ``NOT_DECODED``
+lists the types that cannot be decoded, whose values stay bytes.
 
 Source: PostgreSQL, each type's ``…_send()`` and ``…_out()`` function.
 """
@@ -36,19 +36,19 @@ _MOST_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class UserType:
-    """What a type that is not built in is made of, as ``pg_type`` tells.
+    """The definition in ``pg_type`` of a type that is not built in.
 
-    An array or composite value names the types inside it; of a domain, range or
-    multirange one must know what it is over.
+    An array or composite value names the types inside it. For a domain, range or
+    multirange the caller must give ``over_oid``.
     """
 
     kind: Literal["enum", "domain", "array", "composite", "range", "multirange"]
-    #: A domain's base type, a range's or multirange's subtype.
+    #: The base type of a domain, or the subtype of a range or multirange.
     over_oid: int | None = None
 
 
 class BinaryDecoder:
-    """Decodes binary values by type oid."""
+    """A decoder of binary values, chosen by type oid."""
 
     def __init__(
         self, encoding: str = "utf-8", user_types: Mapping[int, UserType] | None = None
@@ -62,10 +62,10 @@ class BinaryDecoder:
             self._learn(oid, user_type)
 
     def text(self, type_oid: int, raw: bytes) -> str | None:
-        """The value as text; ``None`` if its type, or one inside it, is not decodable.
+        """Return the value as text, or ``None`` if its type, or one inside it, is not decodable.
 
-        So, too, if the bytes are not a value of that type: they are kept as
-        they are rather than stop the stream.
+        Also ``None`` if the bytes are not a value of that type: the caller keeps the bytes,
+        and the stream goes on.
         """
         self._depth = 0
         try:
@@ -74,7 +74,7 @@ class BinaryDecoder:
             return None
 
     def name_type(self, type_oid: int, namespace: str, name: str) -> None:
-        """Take in a Type message: a domain carries the name of its base type."""
+        """Remember the type of a domain: a Type message carries the name of its base type."""
         base = self._by_name.get(name)
         if namespace == "pg_catalog" and base is not None and type_oid not in self._known:
             self._known[type_oid] = self._known[base]

@@ -1,4 +1,4 @@
-"""The built-in types: their oids, and what reads each. Source: PostgreSQL, pg_type.dat."""
+"""This module lists the built-in types: their oids and decoders. Source: pg_type.dat."""
 
 from collections.abc import Callable
 from typing import Final
@@ -80,7 +80,7 @@ MULTIRANGES: Final = {
     "int8multirange": (4536, "int8"),
 }
 
-#: Arrays of all built-in types; each value names the type of what is in it.
+#: Arrays of all built-in types. An array value itself names the type of its elements.
 # fmt: off
 ARRAY_OIDS: Final = frozenset({
     143, 199, 271, 629, 651, 719, 775, 1000, 1001, 1002, 1003, 1005, 1006, 1007,

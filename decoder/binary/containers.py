@@ -1,7 +1,7 @@
-"""Binary values made of values: arrays, records, ranges, text search.
+"""Binary values made of values: arrays, records, ranges and text search.
 
-Those of arrays, records and ranges are given ``element``, which turns one inner value's
-type and bytes into text and raises ``Unknown`` for a type nobody knows.
+The functions for arrays, records and ranges take ``element``, which turns the type oid and
+bytes of one inner value into text and raises ``Unknown`` for an unknown type.
 
 Source: PostgreSQL, arrayfuncs.c, rowtypes.c, rangetypes.c, multirangetypes.c.
 """
@@ -30,7 +30,7 @@ def _quoted(lexeme: str) -> str:
 
 
 def tsvector_text(raw: bytes, encoding: str) -> str:
-    """Lexemes with their positions and weights."""
+    """Return lexemes with their positions and weights."""
     read = Reader(raw, "tsvector", start=0, encoding=encoding)
     lexemes = []
     for _ in range(read.uint32()):
@@ -43,7 +43,7 @@ def tsvector_text(raw: bytes, encoding: str) -> str:
 
 
 def tsquery_text(raw: bytes, encoding: str) -> str:
-    """A tree in prefix order, the right operand before the left."""
+    """Return the text of a tree in prefix order, the right operand before the left."""
     read = Reader(raw, "tsquery", start=0, encoding=encoding)
     text = _node(read, 0, right_of_phrase=False, depth=0) if read.uint32() else ""
     read.end()
@@ -51,7 +51,7 @@ def tsquery_text(raw: bytes, encoding: str) -> str:
 
 
 def _node(read: Reader, parent_priority: int, *, right_of_phrase: bool, depth: int) -> str:
-    """Source: tsquery.c, ``infix()``."""
+    """Return one node in infix notation. Source: tsquery.c, ``infix()``."""
     if depth > _MOST_DEPTH:
         raise ValueError("tsquery nested too deeply")
     kind = read.uint8()
@@ -87,7 +87,7 @@ Element: TypeAlias = Callable[[int, bytes], str]
 
 
 class Unknown(Exception):
-    """A type that is neither built in nor described by the caller."""
+    """The type is neither built in nor described by the caller."""
 
 
 def _inner(read: Reader, element: Element, type_oid: int) -> str | None:
@@ -100,6 +100,7 @@ def _inner(read: Reader, element: Element, type_oid: int) -> str | None:
 
 
 def array_text(raw: bytes, element: Element) -> str:
+    """Return an array in braces; the elements of ``box`` are separated by semicolons."""
     read = Reader(raw, "array", start=0)
     dimensions, flags, type_oid = read.int32(), read.int32(), read.uint32()
     if not 0 <= dimensions <= _MOST_DIMENSIONS or flags not in (0, 1):
@@ -141,7 +142,7 @@ def _array_item(text: str | None, separator: str) -> str:
 
 
 def vector_text(raw: bytes, element: Element) -> str:
-    """int2vector and oidvector: one-dimensional arrays, written with spaces."""
+    """Return an int2vector or oidvector: a one-dimensional array, written with spaces."""
     read = Reader(raw, "vector", start=0)
     dimensions, _, type_oid = read.int32(), read.int32(), read.uint32()
     if dimensions not in (0, 1):
@@ -155,7 +156,7 @@ def vector_text(raw: bytes, element: Element) -> str:
 
 
 def record_text(raw: bytes, element: Element) -> str:
-    """A composite value; its binary form names the type of every field."""
+    """Return a composite value; its binary form names the type of every field."""
     read = Reader(raw, "record", start=0)
     fields = [_inner(read, element, read.uint32()) for _ in range(read.uint32())]
     read.end()
@@ -169,6 +170,7 @@ def _field(text: str, special: str) -> str:
 
 
 def range_text(raw: bytes, element: Element, subtype_oid: int) -> str:
+    """Return ``empty`` or both bounds in brackets; an infinite bound is left out."""
     read = Reader(raw, "range", start=0)
     flags = read.uint8()
     if flags & _EMPTY:
@@ -190,6 +192,7 @@ def _bound(read: Reader, element: Element, subtype_oid: int) -> str:
 
 
 def multirange_text(raw: bytes, element: Element, subtype_oid: int) -> str:
+    """Return the ranges of a multirange in braces, separated by commas."""
     read = Reader(raw, "multirange", start=0)
     ranges = [
         range_text(read.take(read.uint32()), element, subtype_oid) for _ in range(read.uint32())

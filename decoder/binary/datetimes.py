@@ -1,4 +1,4 @@
-"""Binary dates and times, as text under ``datestyle=ISO``, ``intervalstyle=postgres``, UTC.
+"""Binary dates and times, decoded to the text of ``datestyle=ISO`` with the time zone UTC.
 
 Source: PostgreSQL, datetime.c (``EncodeDateTime()``, ``EncodeInterval()``), date.c,
 timestamp.c.
@@ -13,7 +13,7 @@ _INT64_MAX, _INT64_MIN = 2**63 - 1, -(2**63)
 
 
 def _year_month_day(days: int) -> tuple[int, int, int]:
-    """Days since 2000-01-01 → the proleptic Gregorian date; year 0 is 1 BC.
+    """Return the proleptic Gregorian date of ``days`` since 2000-01-01; year 0 is 1 BC.
 
     Source: datetime.c, ``j2date()``, from Richards' algorithm, with Python's
     unbounded integers.
@@ -27,14 +27,14 @@ def _year_month_day(days: int) -> tuple[int, int, int]:
 
 
 def _date(days: int) -> tuple[str, str]:
-    """``2026-11-20``, and `` BC`` or nothing, which comes after the time and the zone."""
+    """Return the date as ``2026-11-20``, and the era to put after the time: `` BC`` or nothing."""
     year, month, day = _year_month_day(days)
     era = "" if year > 0 else " BC"
     return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}", era
 
 
 def _seconds(us: int) -> str:
-    """Seconds within the minute, without zeros at the end of the fraction."""
+    """Return the seconds within the minute, without zeros at the end of the fraction."""
     whole, fraction = divmod(us, 1_000_000)
     return f"{whole:02d}" + (f".{fraction:06d}".rstrip("0") if fraction else "")
 
@@ -45,6 +45,7 @@ def _time(us: int) -> str:
 
 
 def date_text(raw: bytes) -> str:
+    """Return a date, from days since 2000-01-01."""
     (days,) = struct.unpack(">i", raw)
     if days in (_INT32_MAX, _INT32_MIN):
         return "infinity" if days > 0 else "-infinity"
@@ -53,6 +54,7 @@ def date_text(raw: bytes) -> str:
 
 
 def time_text(raw: bytes) -> str:
+    """Return a time of day, from microseconds; ``24:00:00`` is valid."""
     (us,) = struct.unpack(">q", raw)
     if not 0 <= us <= _DAY_US:
         raise ValueError("time of day")
@@ -60,7 +62,7 @@ def time_text(raw: bytes) -> str:
 
 
 def timetz_text(raw: bytes) -> str:
-    """A time of day and a zone, in seconds *west* of UTC."""
+    """Return a time of day and its zone, which is sent in seconds *west* of UTC."""
     west = struct.unpack(">qi", raw)[1]
     hours, rest = divmod(abs(west), 3600)
     minutes, seconds = divmod(rest, 60)
@@ -73,11 +75,12 @@ def timetz_text(raw: bytes) -> str:
 
 
 def timestamp_text(raw: bytes) -> str:
+    """Return a timestamp without time zone, from microseconds since 2000-01-01."""
     return _timestamp(raw, "")
 
 
 def timestamptz_text(raw: bytes) -> str:
-    """As under ``timezone=UTC``, like all text of this stream."""
+    """Return a timestamp with the offset ``+00``, as under ``timezone=UTC``."""
     return _timestamp(raw, "+00")
 
 
@@ -91,7 +94,7 @@ def _timestamp(raw: bytes, zone: str) -> str:
 
 
 def interval_text(raw: bytes) -> str:
-    """Months, days and microseconds, each with its own sign; infinite since 17."""
+    """Return months, days and microseconds, each with its own sign; infinite since 17."""
     us, days, months = struct.unpack(">qii", raw)
     if (us, days, months) == (_INT64_MAX, _INT32_MAX, _INT32_MAX):
         return "infinity"

@@ -20,31 +20,38 @@ def _points(raw: bytes, count: int) -> str:
 
 
 def point_text(raw: bytes) -> str:
+    """Return a point as ``(x,y)``."""
     return _points(raw, 1)
 
 
 def lseg_text(raw: bytes) -> str:
+    """Return a line segment as ``[(x1,y1),(x2,y2)]``."""
     return f"[{_points(raw, 2)}]"
 
 
 def box_text(raw: bytes) -> str:
+    """Return the opposite corners of a box as ``(x1,y1),(x2,y2)``."""
     return _points(raw, 2)
 
 
 def line_text(raw: bytes) -> str:
+    """Return a line as ``{A,B,C}``, the coefficients of its equation."""
     return "{" + ",".join(_numbers(raw, 3)) + "}"
 
 
 def circle_text(raw: bytes) -> str:
+    """Return a circle as ``<(x,y),radius>``."""
     return f"<{_points(exactly(raw, 24)[:16], 1)},{_numbers(raw[16:], 1)[0]}>"
 
 
 def path_text(raw: bytes) -> str:
+    """Return a path in parentheses if it is closed, else in square brackets."""
     closed, count = struct.unpack_from(">?i", raw)
     points = _points(exactly(raw, 5 + 16 * count)[5:], count)
     return f"({points})" if closed else f"[{points}]"
 
 
 def polygon_text(raw: bytes) -> str:
+    """Return the points of a polygon in parentheses."""
     (count,) = struct.unpack_from(">i", raw)
     return f"({_points(exactly(raw, 4 + 16 * count)[4:], count)})"

@@ -13,7 +13,7 @@ _INET, _INET6 = 2, 3
 
 
 def inet_text(raw: bytes) -> str:
-    """inet and cidr; an inet of a single host shows no prefix length."""
+    """Return an inet or cidr; an inet of a single host shows no prefix length."""
     family, bits, is_cidr, size = raw[:4]
     address = exactly(raw, 4 + size)[4:]
     if (family, size) not in ((_INET, 4), (_INET6, 16)) or bits > size * 8:
@@ -23,7 +23,7 @@ def inet_text(raw: bytes) -> str:
 
 
 def _ipv6_text(address: bytes) -> str:
-    """As ``inet_net_ntop()`` writes it: the longest run of zeros short, IPv4 with dots."""
+    """Return an IPv6 address as ``inet_net_ntop()``: longest zero run short, IPv4 with dots."""
     words = struct.unpack(">8H", address)
     start, length = 0, 0
     for first in range(8):
@@ -42,8 +42,10 @@ def _ipv6_text(address: bytes) -> str:
 
 
 def macaddr_text(raw: bytes) -> str:
+    """Return a MAC address as six hexadecimal pairs."""
     return exactly(raw, 6).hex(":")
 
 
 def macaddr8_text(raw: bytes) -> str:
+    """Return a MAC address as eight hexadecimal pairs."""
     return exactly(raw, 8).hex(":")

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from uuid import UUID
 
-# float4 and float8 with ``extra_float_digits`` above 0: the shortest digits that read back as the
-# same number, but never those exactly on the edge of what does. Source: d2s.c and f2s.c (Ryu).
+# float4 and float8 with ``extra_float_digits`` above 0 are written with the fewest digits that
+# read back as the same number and are not exactly on the edge of the rounding interval.
+# Source: d2s.c and f2s.c (Ryu).
 
 _FLOAT4 = struct.Struct(">f")
 _FLOAT8 = struct.Struct(">d")
@@ -23,13 +24,13 @@ _NUMERIC_SPECIAL = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 
 
 def float8_text(raw: bytes) -> str:
-    """Eight bytes, IEEE 754, big-endian. Raises ``struct.error`` for another length."""
+    """Return the text of an IEEE 754 double. Raises ``struct.error`` for another length."""
     (number,) = _FLOAT8.unpack(raw)
     return number_text(number)
 
 
 def number_text(number: float) -> str:
-    """A float8 as text."""
+    """Return a float8 as text."""
     special = _special(number)
     if special is not None:
         return special
@@ -46,7 +47,7 @@ def number_text(number: float) -> str:
 
 
 def float4_text(raw: bytes) -> str:
-    """Four bytes, IEEE 754, big-endian. Raises ``struct.error`` for another length."""
+    """Return the text of an IEEE 754 single. Raises ``struct.error`` for another length."""
     (number,) = _FLOAT4.unpack(raw)
     special = _special(number)
     if special is not None:
@@ -79,7 +80,7 @@ def _special(number: float) -> str | None:
 
 
 def _digits_of(text: str) -> tuple[str, int]:
-    """Python's repr → digits without zeros at either end, and their power of ten."""
+    """Return the digits of Python's repr without zeros at either end, and their power of ten."""
     mantissa, _, power = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits, exponent = whole + fraction, int(power or 0) - len(fraction)
@@ -88,7 +89,7 @@ def _digits_of(text: str) -> tuple[str, int]:
 
 
 def _shortest(exact: Fraction, low: Fraction, high: Fraction) -> tuple[str, int]:
-    """The fewest digits strictly between ``low`` and ``high``; of those, the nearest."""
+    """Return the fewest digits strictly between ``low`` and ``high`` that are nearest ``exact``."""
     exponent = math.floor(math.log10(exact)) + 1
     while True:
         scale = Fraction(10) ** exponent
@@ -103,7 +104,7 @@ def _shortest(exact: Fraction, low: Fraction, high: Fraction) -> tuple[str, int]
 
 
 def _layout(number: float, digits: str, exponent: int, *, fixed_below: int) -> str:
-    """Digits and power of ten as printf's ``%g`` would lay them out."""
+    """Lay out digits and their power of ten like ``%g`` of printf."""
     sign = "-" if number < 0 else ""
     scientific = exponent + len(digits) - 1
     if not -4 <= scientific < fixed_below:
@@ -117,19 +118,19 @@ def _layout(number: float, digits: str, exponent: int, *, fixed_below: int) -> s
 
 
 def exactly(raw: bytes, size: int) -> bytes:
-    """``raw``, if it is ``size`` bytes long. Raises ``ValueError`` if not."""
+    """Return ``raw`` if it is ``size`` bytes long. Raises ``ValueError`` if not."""
     if len(raw) != size:
         raise ValueError(f"{size} bytes, not {len(raw)}")
     return raw
 
 
 def bool_text(raw: bytes) -> str:
-    """``t`` or ``f``. Source: bool.c."""
+    """Return ``t`` or ``f``. Source: bool.c."""
     return "t" if exactly(raw, 1)[0] else "f"
 
 
 def integer_text(size: int, *, signed: bool) -> Callable[[bytes], str]:
-    """What reads integers of ``size`` bytes; oid, xid, cid and xid8 are unsigned."""
+    """Return the decoder of integers of ``size`` bytes; oid, xid, cid and xid8 are unsigned."""
 
     def text(raw: bytes) -> str:
         return str(int.from_bytes(exactly(raw, size), "big", signed=signed))
@@ -138,7 +139,7 @@ def integer_text(size: int, *, signed: bool) -> Callable[[bytes], str]:
 
 
 def numeric_text(raw: bytes) -> str:
-    """Groups of four digits, the weight of the first, the scale. Source: ``numeric_send()``."""
+    """Return a numeric, sent in groups of four decimal digits. Source: ``numeric_send()``."""
     count, weight, sign, scale = _NUMERIC_HEAD.unpack_from(raw)
     exactly(raw, 8 + 2 * count)
     if sign in _NUMERIC_SPECIAL:
@@ -159,12 +160,12 @@ def numeric_text(raw: bytes) -> str:
 
 
 def bytea_text(raw: bytes) -> str:
-    """As with ``bytea_output=hex``."""
+    """Return a bytea as under ``bytea_output=hex``."""
     return "\\x" + raw.hex()
 
 
 def char_text(raw: bytes) -> str:
-    """ "char", one byte. Above ASCII its text differs between PostgreSQL versions."""
+    """Return a "char", one byte. Above ASCII its text differs between PostgreSQL versions."""
     byte = exactly(raw, 1)[0]
     if byte > 127:
         raise ValueError("a byte above ASCII")
@@ -172,21 +173,24 @@ def char_text(raw: bytes) -> str:
 
 
 def tid_text(raw: bytes) -> str:
+    """Return a tuple identifier as ``(block,offset)``."""
     block, offset = _TID.unpack(raw)
     return f"({block},{offset})"
 
 
 def pg_lsn_text(raw: bytes) -> str:
+    """Return an LSN as two hexadecimal halves."""
     high, low = struct.unpack(">II", raw)
     return f"{high:X}/{low:X}"
 
 
 def uuid_text(raw: bytes) -> str:
+    """Return a UUID in its usual form with hyphens."""
     return str(UUID(bytes=exactly(raw, 16)))
 
 
 def bit_text(raw: bytes) -> str:
-    """bit and varbit: a count of bits, then the bits. Source: varbit.c."""
+    """Return a bit or varbit, sent as a bit count and the bits. Source: varbit.c."""
     (count,) = struct.unpack_from(">i", raw)
     size = len(exactly(raw, 4 + (count + 7) // 8)) - 4
     if count < 0:
@@ -195,7 +199,7 @@ def bit_text(raw: bytes) -> str:
 
 
 def snapshot_text(raw: bytes) -> str:
-    """txid_snapshot and pg_snapshot. Source: xid8funcs.c, ``pg_snapshot_send()``."""
+    """Return a txid_snapshot or pg_snapshot. Source: xid8funcs.c, ``pg_snapshot_send()``."""
     count, xmin, xmax = struct.unpack_from(">Iqq", raw)
     exactly(raw, 20 + 8 * count)
     running = struct.unpack_from(f">{count}q", raw, 20)

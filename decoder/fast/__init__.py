@@ -1,1 +1,1 @@
-"""The inlined path of Insert, Update and Delete."""
+"""This package decodes Insert, Update and Delete inline, for speed."""

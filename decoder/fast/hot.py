@@ -1,9 +1,9 @@
-"""The hot road: Insert, Update and Delete, decoded inline straight from the frame.
+"""The hot path decodes Insert, Update and Delete inline, straight from the frame.
 
-Nearly every message of a stream takes it. It makes one ``str`` a column and
-nothing else, and it accepts exactly what ``decode`` accepts, with
-the same result. A message that it does not accept is left to ``decode``, whose
-error says what is wrong with it.
+Nearly every message of a stream takes this path. It makes one ``str`` a column and
+nothing else. It accepts exactly the messages that ``decode`` accepts, with
+the same result. It leaves a malformed message to ``decode``, which raises the
+error.
 
 Layout of a frame: ``w``, three 8-byte header fields, then at 25 the tag byte,
 inside a stream block the xid, the relation's oid, and the tuples.
@@ -39,10 +39,10 @@ XLOGDATA: Final = ord("w")
 BEGIN_FRAME: Final = struct.Struct(">xQ17xQqI")
 #: A whole Commit: flags, commit LSN, end LSN, commit time.
 COMMIT_FRAME: Final = struct.Struct(">26xBQQq")
-#: A frame's letter and ``wal_start``.
+#: The first byte of a frame, ``w`` for XLogData, and its ``wal_start``.
 frame_head = struct.Struct(">BQ").unpack_from
 
-#: How a text column of under 256 bytes begins, the last byte of its length aside.
+#: The first bytes of a text column of under 256 bytes, without the last byte of its length.
 SEPARATOR: Final = "t\0\0\0"
 
 _MARKS: Final[dict[str, Value]] = {"n": None, "u": UNCHANGED}
@@ -53,7 +53,7 @@ _UINT32 = struct.Struct(">I").unpack_from
 def read_insert(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> list[Value] | None:
-    """The row whose column count is at ``position``; ``None`` if it is not well formed."""
+    """Return the row whose column count is at ``position``, or ``None`` if it is malformed."""
     try:
         row, end = read_tuple(frame, position, relation, values)
     except (IndexError, struct.error):
@@ -62,10 +62,10 @@ def read_insert(
 
 
 def row_of_pieces(pieces: list[str], columns: int) -> list[Value] | None:
-    """A row from its tuple split at ``SEPARATOR``, the column count left off.
+    """Return the row of a tuple split at ``SEPARATOR``, the column count left off.
 
-    A piece is a text column, its length first, and the marks of columns without
-    a value after it; the first piece is such marks alone. ``None`` if it is not so.
+    Each piece is the length byte and the value of a text column, then the marks of the columns
+    without a value that follow. The first piece has marks only. ``None`` if malformed.
     """
     marks = _MARKS
     row: list[Value] = []
@@ -90,9 +90,9 @@ def row_of_pieces(pieces: list[str], columns: int) -> list[Value] | None:
 def read_last_tuple(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> list[Value] | None:
-    """The values of the tuple at ``position``, which ends the frame; ``None`` if malformed.
+    """Return the values of the last tuple of the frame, at ``position``; ``None`` if malformed.
 
-    Raises as ``read_tuple`` does.
+    Raises the exceptions of ``read_tuple``.
     """
     columns = len(relation.columns)
     body = frame[position + 2 :]
@@ -107,9 +107,9 @@ def read_last_tuple(
 def read_tuple(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> tuple[list[Value], int]:
-    """The values of the tuple at ``position``, and where it ends.
+    """Return the values of the tuple at ``position``, and the position after it.
 
-    The end may lie beyond the frame: the caller compares. Raises ``IndexError``
+    That position may lie beyond the frame: the caller compares. Raises ``IndexError``
     or ``struct.error`` if the tuple is cut off, malformed, or not of ``relation``.
     """
     (count,) = _UINT16(frame, position)
@@ -145,14 +145,14 @@ def read_tuple(
     return row, position
 
 
-#: What follows the operation in a ``Change``: which old tuple, old, new.
+#: The fields of a ``Change`` after its operation: ``old_kind``, ``old``, ``new``.
 Row = tuple[OldKind | None, list[Value] | None, list[Value] | None]
 
 
 def read_update(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> Row | None:
-    """The tuples behind the relation's oid at ``position``; ``None`` if it is not well formed."""
+    """Return the tuples at ``position``, just after the relation's oid; ``None`` if malformed."""
     old_kind: OldKind | None = None
     old: list[Value] | None = None
     try:
@@ -169,7 +169,7 @@ def read_update(
 def read_delete(
     frame: bytes, position: int, relation: Relation, values: ValueDecoder
 ) -> Row | None:
-    """The tuple of a Delete; as ``read_update``."""
+    """Return the old tuple of a Delete, in the form of ``read_update``; ``None`` if malformed."""
     try:
         old_kind, old, end = _read_old(frame, position, relation, values)
     except (IndexError, struct.error):
@@ -190,30 +190,29 @@ def _read_old(
     raise IndexError
 
 
-# Insert runs, unrolled: one function for each number of columns, written on first use.
-# A loop over eight columns costs a fifth more than eight lines do, so the lines
-# are generated, from the template below, which is the whole of it.
+# Insert runs are unrolled: one function for each number of columns, generated on first use
+# from the template below. A loop over eight columns takes a fifth more time than eight lines.
 
-#: Tables wider than this take the loop for every row.
+#: Wider tables use the loop for every row.
 MOST_COLUMNS: Final = 100
 
 #: ``(frames, index, head, relation, subxid, values, seq, changes)`` →
-#: ``(index, size_bytes)``: decode inserts that all begin with ``head``, from
-#: ``frames[index]`` on; append them to ``changes``, numbered from ``seq + 1``;
-#: stop at the first frame that is another message or is odd, and say which, and
-#: how long the messages were together. ``head`` is a message from its tag byte
-#: to its tuple's column count, which is that of ``relation``.
+#: ``(index, size_bytes)``. The function decodes the inserts that begin with ``head``,
+#: from ``frames[index]`` on, and appends them to ``changes``, numbered from ``seq + 1``.
+#: It stops at the first frame that is another message or malformed, and returns the index
+#: of that frame and the size of the decoded messages. ``head`` is a message from its tag
+#: byte to its tuple's column count, which is that of ``relation``.
 InsertRun: TypeAlias = Callable[
     [Sequence[bytes], int, bytes, Relation, int | None, ValueDecoder, int, list[Change]],
     tuple[int, int],
 ]
 
-# How a row is read at one stroke. A text column of under 256 bytes begins with
+# The template splits a row once. A text column of under 256 bytes begins with
 # ``t``, three zero bytes, and its length. PostgreSQL's text holds no zero
 # bytes, so splitting there gives one piece a column: length byte, then value.
-# Where every piece is as long as it claims, reading column by column would have
-# found the same values. Nulls stick to the piece before them. Everything else is
-# read column by column: long values, binary ones.
+# If every piece has the length that it states, reading column by column would
+# find the same values. The marks of NULLs end the piece before them. Other rows, with
+# long or binary values, are read column by column.
 _TEMPLATE: Final = """
 def insert_run(frames, index, head, relation, subxid, values, seq, changes):
     start, size, at = index, 0, TAG_AT + len(head)
@@ -259,7 +258,7 @@ def insert_run(frames, index, head, relation, subxid, values, seq, changes):
 
 @cache
 def insert_run_of(columns: int) -> InsertRun:
-    """The insert run for rows of ``columns`` columns."""
+    """Return the insert run for rows of ``columns`` columns."""
     if not 0 < columns <= MOST_COLUMNS:
         return insert_run_by_column
     names = [f"piece{number}" for number in range(columns)]
@@ -272,7 +271,7 @@ def insert_run_of(columns: int) -> InsertRun:
     )
     scope: dict[str, Any] = {
         "Change": Change,
-        # By the length of a piece, its first character: the value's length.
+        # Index: the length of a piece. Value: the length byte that such a piece must begin with.
         "LENGTHS": ("", *map(chr, range(128))),
         "PIECES": columns + 1,
         "SEPARATOR": SEPARATOR,
@@ -299,7 +298,7 @@ def insert_run_by_column(
     seq: int,
     changes: list[Change],
 ) -> tuple[int, int]:
-    """An ``InsertRun`` of one row, for tables with very many columns or none."""
+    """Decode one row as an ``InsertRun``, for tables with no columns or more than 100."""
     frame = frames[index]
     row = read_insert(frame, TAG_AT + len(head) - 2, relation, values)
     if row is None:

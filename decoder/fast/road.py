@@ -1,7 +1,7 @@
-"""Messages of the hot road, from the frame into the run being collected.
+"""The methods that decode messages on the hot path and add them to the current run.
 
-Each method returns how many frames it took; none, if the readable decoder must
-look. Nothing has changed then.
+Each method returns the number of frames it took. It returns 0, and changes nothing,
+if the readable decoder must decode the message.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from decoder.values import ValueDecoder
 
 
 def begins(events: list[Event]) -> bool:
-    """Whether the last event opens a transaction."""
+    """Return whether the last event opens a transaction."""
     return bool(events) and type(events[-1]) is TransactionOpened
 
 
@@ -57,37 +57,37 @@ class FastRoad:
         self._values = values
         self._lifecycle = Lifecycle(self._session)
         self._events: list[Event] = []
-        #: The beginning of a plain transaction that has told nothing so far, for the next feed.
+        #: A TransactionOpened event without changes so far, kept for the next ``feed()``.
         self._held: list[Event] = []
-        #: The end of the last transaction that was left out because it told nothing: servers
-        #: before 15 send these, later ones only say in keepalives how far they are.
+        #: The end LSN of the last transaction that was left out because it has no changes. Servers
+        #: before 15 send such transactions; later ones report their progress in keepalives only.
         self.passed_lsn = 0
-        #: Whether such transactions are told all the same: something was left out of the frames.
+        #: True to give out empty transactions too, because rows were filtered out of the frames.
         self.keeps_empty = False
         self._changes: list[Change] = []
         self._run_transaction: OpenTransaction | None = None
         self._run_size_bytes = 0
-        #: An Insert up to its column count, without an xid → what reads its kind.
+        #: An Insert message up to its column count, without an xid → its relation and decoder.
         self._insert_shapes: dict[bytes, tuple[Relation, InsertRun]] = {}
         self._shape_of: dict[int, bytes] = {}
 
     @property
     def open_streams(self) -> tuple[OpenTransaction, ...]:
-        """Streamed transactions begun and not ended, oldest first."""
+        """Return the streamed transactions that have started and not ended, oldest first."""
         return tuple(self._lifecycle.streams.values())
 
     @property
     def in_transaction(self) -> bool:
-        """Between a begin and its end, or inside a stream block."""
+        """Return whether a transaction or a stream block is open."""
         return self._lifecycle.current is not None
 
     @property
     def in_stream(self) -> bool:
-        """Inside a stream block."""
+        """Return whether a stream block is open."""
         return self._session.stream_xid is not None
 
     def _in_run(self, kind: str) -> OpenTransaction:
-        """Return the current transaction; the changes collected so far go out if of another one."""
+        """Return the current transaction, after ending the run of any other transaction."""
         transaction = self._lifecycle.transaction(kind)
         if transaction is not self._run_transaction:
             self._end_run()
@@ -132,7 +132,7 @@ class FastRoad:
         return 1
 
     def _committed(self, event: TransactionCommitted) -> None:
-        """A transaction ended; a plain one in which nothing was told is left out."""
+        """Add a commit event, or leave out a plain transaction without any change."""
         events, transaction = self._events, event.transaction
         told = transaction.seq or self.keeps_empty
         if told or transaction.kind != "plain" or not begins(events):
@@ -193,7 +193,7 @@ class FastRoad:
         return 1
 
     def _learn_insert_shape(self, relation: Relation) -> None:
-        """Remember with which bytes an Insert into ``relation`` begins, in place of the former."""
+        """Remember the first bytes of an Insert into ``relation``, in place of the former ones."""
         oid, columns = relation.oid.to_bytes(4, "big"), len(relation.columns)
         self._insert_shapes.pop(self._shape_of.get(relation.oid, b""), None)
         shape = self._shape_of[relation.oid] = b"I" + oid + b"N" + columns.to_bytes(2, "big")

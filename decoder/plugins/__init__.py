@@ -1,1 +1,1 @@
-"""Text output plugins: test_decoding and wal2json."""
+"""This package decodes the text output plugins test_decoding and wal2json."""

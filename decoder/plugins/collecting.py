@@ -1,4 +1,4 @@
-"""The changes of one transaction, as text output plugins tell them."""
+"""Collect the changes of one transaction, as text output plugins send them."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, NoReturn
@@ -18,25 +18,25 @@ from decoder.plugins.shapes import AsSent, ColumnsOf, PluginRelations
 from decoder.reader import ProtocolError
 from decoder.scalars import LSN, XID
 
-#: A run is given out when it has this many changes.
+#: A run ends when it has this many changes.
 MOST_CHANGES: Final = 10_000
 _XID_LIMIT: Final = 2**32
 
 
-#: A row as ``pg_logical_slot_peek_changes()`` returns it: lsn, xid (0: not known), text.
+#: A row as ``pg_logical_slot_peek_changes()`` returns it: lsn, xid (0 when unknown), text.
 PluginRow = tuple[int, int, str]
 
 
 class PluginCollector:
-    """Takes a plugin's rows, in order; gives the events they make.
+    """A converter from a plugin's rows, in order, to events.
 
-    They send a transaction when it is complete, so that one at most is open. A
-    transaction in which the plugin told nothing is left out, as pgoutput
-    leaves out the empty ones: DDL makes one, and so does each one that changed
-    only what a plugin does not tell. Its end still moves ``last_end_lsn``.
+    The plugins send a transaction when it is complete, so at most one is open. A
+    transaction without any change or message makes no event, as pgoutput sends no
+    empty ones: DDL makes one, and so does a transaction that changed only what the plugin
+    does not report. Its end still moves ``last_end_lsn``.
     """
 
-    #: The plugin, as errors name it.
+    #: The plugin's name in errors.
     plugin: ClassVar[str]
 
     def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
@@ -44,32 +44,32 @@ class PluginCollector:
         self._events: list[Event] = []
         self._changes: list[Change] = []
         self._run_size_bytes = 0
-        #: Of the row being taken, what is not counted in a run yet.
+        #: Bytes of the current row that no run has counted yet.
         self._row_size_bytes = 0
         self._current: OpenTransaction | None = None
-        #: The current transaction's first event went out.
+        #: True once the current transaction's ``TransactionOpened`` went out.
         self._opened = False
-        #: The end of the last transaction that ended, empty or not: what may be
+        #: The end of the last transaction that ended, empty or not. It may be
         #: confirmed once all events are stored. ``None`` before the first.
         self.last_end_lsn: LSN | None = None
 
     @property
     def in_transaction(self) -> bool:
-        """Between a begin and its end."""
+        """Return whether a transaction is open."""
         return self._current is not None
 
     @property
     def open_streams(self) -> tuple[OpenTransaction, ...]:
-        """Always empty: these plugins stream nothing that can be read."""
+        """Return an empty tuple: these plugins stream nothing that can be read."""
         return ()
 
     def feed(self, rows: Sequence[PluginRow]) -> list[Event]:
-        """Take any number of rows, in order; give the events they make.
+        """Take any number of rows, in order; return their events.
 
         Consecutive changes of one transaction come as ``ChangeRun`` of at most
-        10,000. Raises ``ProtocolError`` for a row that is malformed or cannot
-        come at this point; the assembler is of no further use then. Whatever
-        ``columns_of`` raises passes through.
+        10,000. Raises ``ProtocolError`` for a row that is malformed or not allowed
+        at this point; discard the assembler then. An exception of
+        ``columns_of`` passes through.
         """
         events = self._events = []
         for lsn, xid, text in rows:
@@ -99,7 +99,7 @@ class PluginCollector:
         return transaction
 
     def _open(self) -> OpenTransaction:
-        """The current transaction, which something was told of."""
+        """Return the current transaction, and report it as opened before its first event."""
         transaction = self._current
         if transaction is None:
             self._refuse("the begin of a transaction before it")
@@ -109,7 +109,7 @@ class PluginCollector:
         return transaction
 
     def _ending(self, xid: int | None, end_lsn: int) -> OpenTransaction:
-        """The current transaction, which ends here and is ``xid`` where that is told."""
+        """End the current transaction and return it; ``xid`` must match where the row has one."""
         transaction = self._current
         if transaction is None:
             self._refuse("the begin of a transaction before its end")
@@ -137,7 +137,7 @@ class PluginCollector:
     # Changes.
 
     def _add(self, lsn: int, *change: object) -> None:
-        """Add a ``Change``, given from ``relation`` on; its table's shape before it, if new."""
+        """Add a ``Change``, given from ``relation`` on, after the table's shape if that is new."""
         transaction = self._open()
         if (relation := self._relations.changed) is not None:
             self._relations.changed = None
@@ -171,5 +171,5 @@ class PluginCollector:
 
 
 def _size_bytes(text: str) -> int:
-    """The length of a plugin's row as the server sent it, in UTF-8."""
+    """Return the length of a plugin's row as the server sent it, in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

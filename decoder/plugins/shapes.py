@@ -1,13 +1,13 @@
-"""The shapes of tables as text output plugins tell them.
+"""The shapes of tables, derived from the rows of text output plugins.
 
 pgoutput sends a Relation ahead of the changes; ``test_decoding`` and
-``wal2json`` repeat names and types in every row. A row may be *whole* (every
-column, as an insert is) or a *part* (a key, or an update without its unchanged
-TOAST values). A part never makes a shape of its own while a known one covers
-it, so that a table's shape does not flap between its inserts and its deletes.
+``wal2json`` repeat names and types in every row. A row is *whole* (it has every
+column, like an insert) or a *part* (a key, or an update without its unchanged
+TOAST values). While a known shape covers a part, the part makes no shape of its own.
+Otherwise a table's shape would alternate between its inserts and its deletes.
 
 Every ``Relation`` made here has oid 0, no replica identity and no typmods:
-neither plugin tells them.
+neither plugin sends them.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,25 +16,25 @@ from typing import Final, NamedTuple, TypeAlias
 from decoder.messages import Column, NoValue, OldKind, Relation, Value
 from decoder.reader import ProtocolError
 
-#: ``(schema, table)`` → the table's columns now, from the source's catalog:
-#: ``type_oid`` and, as ``format_type(atttypid, atttypmod)`` gives it, ``type_name``;
-#: ``is_key`` for those of the primary key. ``None``: not known. Asked only where a
-#: table's first row is a part, or a part no longer fits.
+#: ``(schema, table)`` → the table's current columns in the source's catalog:
+#: ``type_oid``; ``type_name`` as ``format_type(atttypid, atttypmod)`` returns it;
+#: ``is_key`` for the columns of the primary key. ``None`` where unknown. It is called
+#: only where a table's first row is a part, or where a part no longer fits.
 ColumnsOf: TypeAlias = Callable[[str, str], Sequence[Column] | None]
 TableName: TypeAlias = tuple[str, str]
 
 
 class SentColumn(NamedTuple):
-    """A column as a plugin's row names it."""
+    """A column as named in a plugin's row."""
 
     name: str
     type_name: str | None
-    #: 0: not sent.
+    #: ``pg_type.oid``; 0 when not sent.
     type_oid: int
 
 
 Layout: TypeAlias = tuple[SentColumn, ...]
-#: How a column of the catalog reads in the plugin's rows.
+#: A column of the catalog → the column as the plugin's rows name it.
 AsSent: TypeAlias = Callable[[Column], SentColumn]
 #: Types of a fixed length, which are never TOASTed: bool, "char", name, int8, int2,
 #: int4, oid, xid, point, float4, float8, macaddr8, money, macaddr; date, time,
@@ -43,19 +43,19 @@ _FIXED_LENGTH: Final = frozenset(
     {16, 18, 19, 20, 21, 23, 26, 28, 600, 700, 701, 774, 790, 829}
     | {1082, 1083, 1114, 1184, 1186, 1266, 2950, 3220}
 )
-#: A table's rows come in few layouts; a stream of ever new ones is not to fill memory.
+#: A table's rows have few layouts; the limit keeps a stream of new ones from filling memory.
 _MOST_FITS: Final = 1_000
 
 
 class Fit(NamedTuple):
-    """Where a row's values belong."""
+    """The assignment of a row's values to the columns of a relation."""
 
     relation: Relation
-    #: Of each value, its column's index; ``None``: the row is whole and in order.
+    #: The column index of each value; ``None`` when the row is whole and in order.
     positions: tuple[int, ...] | None
 
     def place(self, values: list[Value], missing: NoValue) -> list[Value]:
-        """A row in column order, from its values in the plugin's order."""
+        """Return a row in column order, from its values in the plugin's order."""
         if self.positions is None:
             return values
         row: list[Value] = [missing] * len(self.relation.columns)
@@ -65,14 +65,14 @@ class Fit(NamedTuple):
 
 
 class _Known:
-    """One table's shape in force."""
+    """The shape of one table that is in force."""
 
     def __init__(
         self, table: TableName, layout: Layout, key: tuple[str, ...], complete: bool
     ) -> None:
         self.layout = layout
         self.key = key
-        #: Told by a whole row or by the catalog; else columns may be missing.
+        #: True when a whole row or the catalog gave the shape; else columns may be missing.
         self.complete = complete
         self.fits: dict[tuple[Layout, bool], Fit] = {}
         self.relation = Relation(
@@ -88,19 +88,19 @@ class _Known:
 
 
 class PluginRelations:
-    """The tables of one session. The same shape is always the same ``Relation`` object."""
+    """The tables of one session. Equal shapes are always the same ``Relation`` object."""
 
     def __init__(self, columns_of: ColumnsOf | None, as_sent: AsSent, *, keys_sent: bool) -> None:
-        """``keys_sent``: the plugin sends the primary key with every row."""
+        """Take the source of columns; ``keys_sent``: each row carries the primary key."""
         self._columns_of = columns_of
         self._as_sent = as_sent
         self._keys_sent = keys_sent
         self._tables: dict[TableName, _Known] = {}
-        #: The shape that the last call put in force; the caller sets it back to ``None``.
+        #: The shape that the last call put in force. The caller sets it back to ``None``.
         self.changed: Relation | None = None
 
     def whole(self, table: TableName, layout: Layout, key: tuple[str, ...] = ()) -> Relation:
-        """The relation of a row that has all the table's columns. It decides."""
+        """Return the relation of a whole row. A row that differs replaces the known shape."""
         known = self._tables.get(table)
         if known is None or known.layout != layout or known.key != key:
             return self._put(table, layout, key, complete=True)
@@ -110,9 +110,9 @@ class PluginRelations:
     def part(
         self, table: TableName, layout: Layout, key: tuple[str, ...] = (), *, updated: bool = False
     ) -> Fit:
-        """Where the values of a row belong that may lack columns.
+        """Return the assignment of the values of a row that may lack columns.
 
-        ``updated``: it is an update's new row, where what lacks is unchanged TOAST.
+        ``updated``: it is an update's new row, in which unchanged TOAST values are missing.
         """
         known = self._tables.get(table)
         if known is not None and known.key == key:
@@ -124,7 +124,7 @@ class PluginRelations:
         return self._fit(known, layout, updated)
 
     def named(self, table: TableName) -> Relation:
-        """The relation of a change that tells nothing but the table's name."""
+        """Return the relation of a change that names only its table."""
         known = self._tables.get(table)
         if known is not None:
             return known.relation
@@ -134,7 +134,7 @@ class PluginRelations:
         return self._put(table, layout, tuple(key), complete=columns is not None)
 
     def old_kind(self, table: TableName, count: int) -> OldKind:
-        """What an old row of ``count`` columns is: ``O`` if they are all, and not just the key."""
+        """Return ``O`` for an old row of all columns, unless all are key columns; else ``K``."""
         known = self._tables[table]
         size = len(known.layout)
         return "O" if known.complete and count == size > len(known.key) else "K"
@@ -180,18 +180,18 @@ class PluginRelations:
 
 
 def _covers(layout: Layout, part: Layout, updated: bool) -> bool:
-    """Whether the row's columns are of this shape, with the same types."""
+    """Return whether the row's columns are all in this shape, with the same types."""
     have = set(layout)
     if not have.issuperset(part):
         return False
-    # A column that cannot be TOASTed lacks only because it was dropped.
+    # A column that cannot be TOASTed is missing only because it was dropped.
     return not updated or not any(
         column.type_oid in _FIXED_LENGTH for column in have.difference(part)
     )
 
 
 def _joined(known: _Known | None, part: Layout, updated: bool) -> Layout:
-    """A shape from parts alone: the columns sent so far, as they were sent last."""
+    """Return a shape from parts alone: every column so far, as its last row sent it."""
     if known is None or known.complete:
         return part
     sent_now = {column.name: column for column in part}

@@ -1,34 +1,34 @@
-"""test_decoding, PostgreSQL's example output plugin: text rows in, events out.
+"""The decoder of test_decoding, PostgreSQL's example output plugin: text rows in, events out.
 
 Transactions come whole and in commit order; with a two-phase slot, prepared
-ones at their PREPARE. The lsn beside a row is, as seen on PostgreSQL 15: of
-BEGIN the transaction's first record; of a change its record's start; of a
-message its record's end; of COMMIT, PREPARE TRANSACTION, COMMIT PREPARED and
-ROLLBACK PREPARED the *end* of that record, which is what to confirm.
+ones come at their PREPARE. The lsn of a row, as seen on PostgreSQL 15, is the transaction's
+first record for BEGIN; the record's start for a change; the record's end for a
+message; and the *end* of that record, which may be confirmed, for COMMIT, PREPARE
+TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED.
 
-What the plugin cannot tell, and what stands here instead:
+The left column lists what the plugin does not send, the right one the events' value:
 
 =========================================  ===========================================
 a table's oid, a type's oid, a typmod      0, 0, -1; ``Column.type_name`` has the type's
                                            name, without its modifier
 the replica identity, the primary key      ``None``; no column has the key flag
 an old row's kind                          ``O`` if it has every column of the table,
-                                           else ``K``: a key of all columns reads as ``O``
+                                           else ``K``; a key of all columns becomes ``O``
 a NULL in an old row under FULL            not printed: ``NOT_SENT``, and the row a ``K``
 the old key of a delete where there is     ``old`` is ``None``
 no replica identity
-where a commit or prepare record begins    ``commit_lsn``, ``prepare_lsn``: ``None``
+begin of a commit or prepare record        ``commit_lsn``, ``prepare_lsn``: ``None``
 a rolled back prepare's own LSN and time   ``None``
-that a transaction will be prepared        it opens as ``plain``; its kind is ``prepared``
-                                           from its PREPARE on
+a prepare that will follow                 the transaction opens as ``plain``; its
+                                           kind is ``prepared`` from its PREPARE on
 subtransactions                            ``subxid`` is ``None``
 the replication origin                     ``None``, as without one
-a message from its first NUL byte on       lost, but not through a walsender; content that
-                                           is not in the session's encoding is as the
-                                           caller decoded it
+a message from its first NUL byte on       lost, but not through a walsender; the caller
+                                           decodes content that is not in the
+                                           session's encoding
 =========================================  ===========================================
 
-Publications mean nothing to it: every table of the database comes with all its
+The plugin ignores publications: it sends every table of the database, with all its
 columns and rows, stored generated columns too, and each partition by its own name.
 
 Source: contrib/test_decoding/test_decoding.c.
@@ -45,20 +45,20 @@ from decoder.plugins.shapes import ColumnsOf, Layout, SentColumn, TableName
 from decoder.plugins.test_decoding_scanner import KIND, Scanner
 from decoder.scalars import LSN, XID
 
-#: The options under which the plugin tells most. Not ``skip-empty-xacts``: with
-#: it, a message may come without the BEGIN of its transaction. Not
-#: ``stream-changes``: it prints no values of streamed changes.
+#: The options with which the plugin sends most. They exclude ``skip-empty-xacts``, with
+#: which a message may come without the BEGIN of its transaction, and
+#: ``stream-changes``, which prints no values of streamed changes.
 TEST_DECODING_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {"include-xids": "true", "include-timestamp": "true", "skip-empty-xacts": "false"}
 )
 
 _XIDS: Final = 2**32
-#: How lines of a streamed transaction begin.
+#: The first words of the lines of a streamed transaction.
 _STREAMED: Final = ("opening a", "closing a", "streaming", "aborting", "committing", "preparing")
-#: What stands for a row that is not in the WAL.
+#: The plugin's text for a row that is not in the WAL.
 _NO_ROW: Final = " (no-tuple-data)"
 _MOST_TABLES: Final = 20_000
-#: Types whose name says more than a modifier in parentheses, or another thing without one: bpchar,
+#: Types whose ``format_type_be()`` name is not their name without a modifier: bpchar,
 #: bit and interval, and their arrays. Source: PostgreSQL, format_type.c.
 _WITHOUT: Final[dict[int, str]] = {
     1042: "character",
@@ -78,20 +78,20 @@ def _as_sent(column: Column) -> SentColumn:
 
 
 class TestDecodingAssembler(PluginCollector):
-    """Turns the rows of one session, or one peek, into transaction events.
+    """A converter from the rows of one session, or one peek, to transaction events.
 
-    Rows are as ``pg_logical_slot_peek_changes()`` returns them; through a
-    walsender, with the message's ``wal_start`` and xid 0. Give the plugin
+    Rows are those of ``pg_logical_slot_peek_changes()``. Through a walsender, the caller
+    makes them from the message, its ``wal_start`` and xid 0. Give the plugin
     ``TEST_DECODING_OPTIONS``, and the session ``bytea_output=hex`` and ISO dates.
     """
 
-    #: It is no test, whatever its name makes of it.
+    #: False, so that pytest does not collect this class because of its name.
     __test__: ClassVar[bool] = False
 
     plugin: ClassVar[str] = KIND
 
     def __init__(self, *, columns_of: ColumnsOf | None = None) -> None:
-        """``columns_of``: asked for the columns of a table first seen in a delete or truncate."""
+        """Take the source of columns for a table that is first seen in a delete or truncate."""
         super().__init__(columns_of, _as_sent, keys_sent=False)
         self._heads: dict[str, SentColumn] = {}
         self._tables: dict[str, TableName] = {}
@@ -124,7 +124,7 @@ class TestDecodingAssembler(PluginCollector):
         self._begin(xid, lsn)
 
     def _commits(self, scan: Scanner, lsn: int, xid: int) -> None:
-        # Without include-xids the time, if any, stands right here.
+        # Without include-xids, the time, if any, stands here.
         with_xid = not scan.text.startswith(" (", scan.at) and scan.skip(" ")
         sent_xid = scan.number(_XIDS) if with_xid else None
         self._commit(sent_xid, None, lsn, scan.time())
@@ -139,7 +139,7 @@ class TestDecodingAssembler(PluginCollector):
 
     def _prepared(self, scan: Scanner, lsn: int, xid: int) -> None:
         gid, sent_xid, time_us = self._gid_xid_time(scan, xid)
-        # Not left out when empty: its end will be told, too.
+        # Report an empty transaction too, because the plugin will send its COMMIT PREPARED.
         self._open()
         transaction = self._ending(sent_xid, lsn)
         transaction.kind, transaction.gid = "prepared", gid
@@ -196,7 +196,7 @@ class TestDecodingAssembler(PluginCollector):
             old = scan.columns()
             scan.expect(" new-tuple:")
         if scan.skip(_NO_ROW):
-            # The row was there; its values are not in the WAL.
+            # The row exists, but its values are not in the WAL.
             self._add(lsn, self._relations.named(table), op, None, None, None)
             return
         columns, values = scan.columns()
@@ -240,9 +240,10 @@ class TestDecodingAssembler(PluginCollector):
 
 
 def without_modifier(name: str, type_oid: int = 0) -> str:
-    """``numeric(12,2)[]`` → ``numeric[]``: as ``format_type_be()`` spells the type.
+    """Return the name of a type as ``format_type_be()`` spells it: ``numeric[]``.
 
-    What is in quotes stays as it is. ``type_oid``: ``pg_type.oid``, where known.
+    The input has the modifier: ``numeric(12,2)[]``. Quoted parts stay as they are.
+    ``type_oid``: ``pg_type.oid``, where known.
     """
     if type_oid in _WITHOUT:
         return _WITHOUT[type_oid]

@@ -1,7 +1,7 @@
 """A cursor over one row of ``test_decoding``: names, types and literals.
 
-Everything is read as the plugin writes it: names through ``quote_identifier()``,
-types through ``format_type_be()``, values through ``print_literal()``. Offsets
+It reads names as the plugin writes them through ``quote_identifier()``,
+types through ``format_type_be()``, and values through ``print_literal()``. Offsets
 count characters.
 
 Source: PostgreSQL, contrib/test_decoding/test_decoding.c.
@@ -27,7 +27,7 @@ _WORDS: Final[dict[str, Value]] = {
     "Infinity": "Infinity",
     "-Infinity": "-Infinity",
 }
-#: What stands before the values of known columns; bounded, for the tables' names are.
+#: Most ``name[type]:`` heads to remember; the limit bounds memory.
 _MOST_HEADS: Final = 20_000
 
 _SIZE: Final = b", sz: "
@@ -37,34 +37,37 @@ KIND: Final = "TestDecoding"
 
 
 class Scanner:
-    """Reads one row from its beginning to its end. Raises ``ProtocolError`` and nothing else."""
+    """A reader of one row, from its beginning to its end. It raises only ``ProtocolError``."""
 
     def __init__(self, text: str, heads: dict[str, SentColumn]) -> None:
-        """``heads`` remembers, over many rows, what ``name[type]:`` says."""
+        """Take the row; ``heads`` remembers, over many rows, the column of each ``name[type]:``."""
         self.text = text
         self.at = 0
         self._heads = heads
 
     def error(self, expected: str) -> ProtocolError:
+        """Return, for the caller to raise, the error about the character at the cursor."""
         return ProtocolError(KIND, self.at, expected)
 
     def skip(self, literal: str) -> bool:
-        """Step over ``literal`` if it stands here."""
+        """Step over ``literal`` if it is at the cursor, and return whether it was."""
         if not self.text.startswith(literal, self.at):
             return False
         self.at += len(literal)
         return True
 
     def expect(self, literal: str) -> None:
+        """Step over ``literal``, which must be at the cursor."""
         if not self.skip(literal):
             raise self.error(repr(literal))
 
     def end(self) -> None:
+        """Raise ``ProtocolError`` if characters are left over."""
         if self.at != len(self.text):
             raise self.error("the end of the row")
 
     def identifier(self) -> str:
-        """A name, bare or quoted."""
+        """Read a name, bare or in quotes."""
         text, start = self.text, self.at
         if self.skip('"'):
             name = self._until_quote('"')
@@ -80,7 +83,7 @@ class Scanner:
         return text[start:end]
 
     def _until_quote(self, quote: str) -> str:
-        """What stands before the closing quote, doubled ones undone; the opening one is read."""
+        """Read up to the closing quote, doubled quotes undone; the opening one was read."""
         text, start = self.text, self.at
         end = text.find(quote, start)
         doubled = False
@@ -94,14 +97,14 @@ class Scanner:
         return value.replace(quote * 2, quote) if doubled else value
 
     def quoted_literal(self) -> str:
-        """``quote_literal()`` undone: with a backslash in it, an ``E`` stands before."""
+        """Read a value of ``quote_literal()``, which puts an ``E`` before one with a backslash."""
         escaped = self.skip("E")
         self.expect("'")
         value = self._until_quote("'")
         return value.replace("\\\\", "\\") if escaped else value
 
     def number(self, limit: int) -> int:
-        """An unsigned number below ``limit``."""
+        """Read an unsigned number below ``limit``."""
         start = self.at
         end = start
         while self.text[end : end + 1] in _DIGITS and end < len(self.text) and end - start < 21:
@@ -112,14 +115,14 @@ class Scanner:
         return int(self.text[start:end])
 
     def columns(self) -> tuple[tuple[SentColumn, ...], list[Value]]:
-        """Columns and their values, up to the end or to ``new-tuple:``."""
+        """Read columns and their values, up to the end or to ``new-tuple:``."""
         text, size = self.text, len(self.text)
         heads, find = self._heads, self.text.find
         columns: list[SentColumn] = []
         values: list[Value] = []
         while self.at < size:
-            # What stood before one value reads the same before another: a known
-            # head is the column's, wherever its ]: may stand.
+            # Text that preceded a value once means the same again, so a known
+            # head is the column's head, even if its name contains ``]:``.
             start = self.at
             at = find("]:", start) + 2
             head = heads.get(text[start:at])
@@ -134,7 +137,7 @@ class Scanner:
         return tuple(columns), values
 
     def _head(self) -> SentColumn:
-        """`` name[type]:``, the space before it too."""
+        """Read `` name[type]:`` with the space before it."""
         start = self.at
         self.expect(" ")
         name = self.identifier()
@@ -148,7 +151,7 @@ class Scanner:
         return head
 
     def _type(self) -> str:
-        """A type's name: quotes may hold anything, brackets come only in pairs."""
+        """Read a type's name: quotes may hold anything, brackets come only in pairs."""
         text, start = self.text, self.at
         while (here := text[self.at : self.at + 1]) != "]":
             if not here:
@@ -183,7 +186,7 @@ class Scanner:
         raise self.error("a value")
 
     def time(self) -> int | None:
-        """What ends a row: `` (at …)``, or nothing."""
+        """Read the end of a row: `` (at …)``, or nothing. Returns ``None`` for nothing."""
         time_us = None
         if self.skip(" (at "):
             end = self.text.find(")", self.at)
@@ -196,12 +199,12 @@ class Scanner:
         return time_us
 
     def prefix_and_content(self) -> tuple[str, bytes]:
-        """The rest of a message's row: `` prefix: p, sz: 5 content:hello``.
+        """Read the rest of a message's row: `` prefix: p, sz: 5 content:hello``.
 
-        A prefix may itself read like what follows it: then it is the split whose
-        size is right that counts. No size is right where the content has a NUL
-        byte, or the database has another encoding than the session: then the
-        first one.
+        The prefix may itself contain text that looks like the size and content. The split whose
+        size is right counts. No size is right where the content has a NUL
+        byte, or the database has another encoding than the session; the first split
+        counts then.
         """
         self.expect(" prefix: ")
         try:

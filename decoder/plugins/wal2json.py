@@ -1,56 +1,56 @@
-"""wal2json, formats 1 and 2: JSON rows in, events out.
+"""The decoder of wal2json, formats 1 and 2: JSON rows in, events out.
 
-Transactions come whole and in commit order; a prepared one comes as any other,
-at its COMMIT PREPARED: the plugin knows nothing of two phases.
+Transactions come whole and in commit order. A prepared one comes like any other,
+at its COMMIT PREPARED, because the plugin does not support two-phase commit.
 
 Format 2 has a row for the begin, each change and the commit. Format 1 has one
-row for all of a transaction, however large (more than 1 GB ends the slot's
-stream for good), unless it is given ``write-in-chunks``, as ``wal2json_options``
-does: then it has a row for each, too, and tells where each change is. Both ways
-are read.
+row for a whole transaction, however large; more than 1 GB ends the slot's
+stream for good. With ``write-in-chunks``, which ``wal2json_options`` sets, format 1 too
+has a row for each change and sends each change's position. Both forms of format 1
+are decoded.
 
-The lsn beside a row is, as seen on PostgreSQL 15: of a begin the transaction's
-first record; of a change its record's start; of a message its record's end; of
-a commit the commit record's *end*, which ``nextlsn`` tells as well and which is
-what to confirm. Beside format 1's one row the SQL functions give that end, but a
-walsender the first record: there ``include-lsn`` is needed.
+The lsn of a row, as seen on PostgreSQL 15, is the transaction's first record for a
+begin; the record's start for a change; the record's end for a message; and the commit
+record's *end*, which may be confirmed and is also sent as ``nextlsn``, for a commit.
+For format 1's single row the SQL functions return that end, but a
+walsender returns the first record, so ``include-lsn`` is needed there.
 
-What the plugin cannot tell, and what stands here instead:
+The left column lists what the plugin does not send, the right one the events' value:
 
 =========================================  ===========================================
 a table's oid, a typmod                    0, -1; ``Column.type_name`` has the type's
-                                           name with its modifier (of a name that is
-                                           all in quotes, without them)
-the replica identity                       ``None``; the key flag is the primary key's,
-                                           which version 2.5 tells in format 1 only where
+                                           name with its modifier (a name that is
+                                           all in quotes loses them)
+the replica identity                       ``None``; the key flag marks the primary key,
+                                           which version 2.5 sends in format 1 only where
                                            it is the replica identity
 an old row's kind                          ``O`` if it has every column of the table
                                            and these are not all its key, else ``K``
-that an update has no old row              an identity that only repeats the new row is
-                                           left out; under FULL, format 1 has NULLs
-                                           left out, so a row with NULLs that did not
+absence of an old row in an update         an identity that only repeats the new row is
+                                           left out; under FULL, format 1 leaves NULLs
+                                           out, so a row with NULLs that did not
                                            change loses its old row, too
 a NULL in an old row under FULL            format 1: not written: ``NOT_SENT``, and the
                                            row a ``K``. Format 2: ``None``
 NaN and ±Infinity of float and numeric     ``None``, as for NULL
-unchanged TOAST                            the column is missing: ``UNCHANGED``, so a
-                                           dropped column that could be TOASTed is
-                                           that, too, until the table's next insert
-updates and deletes without a replica      not there at all
+unchanged TOAST                            ``UNCHANGED``, because the column is missing;
+                                           so is a dropped column that could be TOASTed,
+                                           until the table's next insert
+updates and deletes without a replica      not sent at all
 identity
-TRUNCATE                                   format 1: not there at all. Format 2:
+TRUNCATE                                   format 1: not sent at all. Format 2:
                                            CASCADE and RESTART IDENTITY are ``None``
-where the commit record begins             format 1: ``commit_lsn`` is ``None``
-where a change is                          format 1 without chunks: 0
+begin of the commit record                 format 1: ``commit_lsn`` is ``None``
+position of a change                       format 1 without chunks: 0
 prepared transactions                      plain ones, with the COMMIT PREPARED's
                                            position and time; no gid
 subtransactions                            ``subxid`` is ``None``
 the replication origin's name, its LSN     ``#`` and the origin's number; ``None``
-a message from its first NUL byte on       lost; other content that is not in the
-                                           session's encoding is as the caller decoded it
+a message from its first NUL byte on       lost; the caller decodes other content that is
+                                           not in the session's encoding
 =========================================  ===========================================
 
-Publications mean nothing to it: every table of the database comes with all its
+The plugin ignores publications: it sends every table of the database, with all its
 columns and rows, stored generated columns too, and each partition by its own name.
 
 Source: wal2json.c, versions 2.5 and 2.6.
@@ -101,9 +101,9 @@ def _as_sent(column: Column) -> SentColumn:
 
 
 def _repeats(old: SentRow, fit: Fit, new_values: list[Value]) -> bool:
-    """Whether the old row says nothing that the new one does not.
+    """Return whether the old row repeats values of the new one and adds nothing.
 
-    Where the server kept no old row, wal2json makes one of the new row's key.
+    Where the server logged no old row, wal2json sends the new row's key as one.
     """
     positions = range(len(new_values)) if fit.positions is None else fit.positions
     return all(
@@ -115,10 +115,10 @@ FormatVersion = Literal[1, 2]
 
 
 def wal2json_options(format_version: FormatVersion) -> Mapping[str, str]:
-    """The options under which the plugin tells most.
+    """Return the options with which the plugin sends most.
 
-    Not ``include-default``, which it writes without escaping it, and not
-    ``numeric-data-types-as-string``, which would tell NaN from NULL but ends
+    They exclude ``include-default``, whose value the plugin does not escape, and
+    ``numeric-data-types-as-string``, which would distinguish NaN from NULL but ends
     the session before version 2.6.
     """
     in_parts = {1: "write-in-chunks", 2: "include-transaction"}[format_version]
@@ -128,10 +128,10 @@ def wal2json_options(format_version: FormatVersion) -> Mapping[str, str]:
 
 
 class Wal2JsonAssembler(PluginCollector):
-    """Turns the rows of one session, or one peek, into transaction events.
+    """A converter from the rows of one session, or one peek, to transaction events.
 
-    Rows are as ``pg_logical_slot_peek_changes()`` returns them; through a
-    walsender, with the message's ``wal_start`` and xid 0. Give the plugin
+    Rows are those of ``pg_logical_slot_peek_changes()``. Through a walsender, the caller
+    makes them from the message, its ``wal_start`` and xid 0. Give the plugin
     ``wal2json_options()``, and the session ``bytea_output=hex``.
     """
 
@@ -140,16 +140,16 @@ class Wal2JsonAssembler(PluginCollector):
     def __init__(
         self, *, format_version: FormatVersion, columns_of: ColumnsOf | None = None
     ) -> None:
-        """``columns_of``: asked for the columns of a table first seen in anything but an insert.
+        """Take the format; ``columns_of`` gives the columns of a table not first seen in an insert.
 
-        Raises ``ValueError`` for a format there is not.
+        Raises ``ValueError`` for a format other than 1 and 2.
         """
         if format_version not in (1, 2):
             raise ValueError(f"format_version must be 1 or 2, not {format_version!r}")
         super().__init__(columns_of, _as_sent, keys_sent=True)
         self._format = format_version
         self._reader = RowReader()
-        #: Format 1: what the row that began the open transaction said.
+        #: Format 1: the row that began the open transaction.
         self._begun: Object = {}
 
     def _take(self, lsn: int, xid: int, text: str) -> None:
@@ -206,7 +206,7 @@ class Wal2JsonAssembler(PluginCollector):
         if not isinstance(changes, list) or not all(isinstance(part, dict) for part in changes):
             raise refused("change as a list of objects")
         if changes and all(part.get("transactional") is False for part in changes):
-            # They belong to no transaction, though they came beside one's xid.
+            # These messages belong to no transaction, though the row carries the xid of one.
             for part in changes:
                 self._part(part, lsn)
             return
@@ -238,12 +238,12 @@ class Wal2JsonAssembler(PluginCollector):
         names = names_of(key.get("pknames"))
         self._row(lsn, _OPERATIONS[kind], table_of(part), names, new, old)
 
-    # Both formats: a row that is read, put into the shape of its table.
+    # Both formats: put a decoded row into the shape of its table.
 
     def _began(self, row: Object, first_lsn: int, xid: int) -> None:
         sent_xid = number_of(row, "xid")
         transaction = self._begin(xid if sent_xid is None else sent_xid, first_lsn)
-        # Format 1 tells no ``lsn`` here.
+        # Format 1 sends no ``lsn`` here.
         transaction.final_lsn = lsn_of(row, "lsn")
         transaction.commit_time_us = time_us_of(row)
         origin = number_of(row, "origin")
@@ -268,7 +268,7 @@ class Wal2JsonAssembler(PluginCollector):
         if new is not None:
             fit = self._relations.part(table, new.layout, key, updated=True)
             new_values = fit.place(new.values, UNCHANGED)
-            # The new row knows more columns: the old one is placed among them.
+            # The new row knows more columns, so place the old one among them.
             old_fit = None if old is None else self._relations.part(table, old.layout, key)
             if old_fit is not None and old_fit.relation is not fit.relation:
                 raise ProtocolError(KIND, None, "an old row of the new row's columns")

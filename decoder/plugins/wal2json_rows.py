@@ -1,8 +1,7 @@
-"""A row of wal2json, and what its objects say: columns, values, positions, messages.
+"""This module reads wal2json's JSON objects: columns, values, positions and messages.
 
-Format 2 gives columns as objects, format 1 as parallel lists. Each function
-takes a part of a decoded row and raises ``ProtocolError`` if it is of another form.
-
+Format 2 sends columns as objects, format 1 as parallel lists. Each function
+takes a part of a decoded row and raises ``ProtocolError`` if it has another form.
 Source: wal2json.c.
 """
 
@@ -24,20 +23,20 @@ RawLayout = tuple[tuple[Any, Any, Any], ...]
 
 
 class SentRow(NamedTuple):
-    """The columns that a row tells, and their values."""
+    """The columns that a row contains, and their values."""
 
     layout: Layout
     values: list[Value]
 
 
 class RowReader:
-    """Reads columns; remembers, over many rows, the layouts that come again and again."""
+    """A reader of columns, which caches the layouts that many rows share."""
 
     def __init__(self) -> None:
         self._layouts: dict[RawLayout, Layout] = {}
 
     def objects(self, columns: object) -> SentRow:
-        """Format 2's ``columns`` or ``identity``."""
+        """Read ``columns`` or ``identity`` of format 2."""
         if not isinstance(columns, list):
             raise refused("a list of columns")
         try:
@@ -48,7 +47,7 @@ class RowReader:
         return self._row(raw, values)
 
     def lists(self, part: Object, prefix: str) -> SentRow:
-        """Format 1's ``columnnames`` and its like, or ``keynames`` and its like."""
+        """Read format 1's ``columnnames`` and related lists, or ``keynames`` and related lists."""
         names = part.get(prefix + "names")
         values = part.get(prefix + "values")
         if not isinstance(names, list) or not isinstance(values, list):
@@ -90,7 +89,7 @@ def _column(name: object, type_name: object, type_oid: object) -> SentColumn:
 
 
 def _value(value: Any, column: SentColumn) -> Value:
-    """The server's text: booleans are its ``t`` and ``f``, bytea has its ``\\x`` again."""
+    r"""Return the server's text: ``t`` or ``f`` for a boolean, bytea with its ``\x``."""
     if isinstance(value, str):
         is_bytea = column.type_oid == _BYTEA
         return "\\x" + value if is_bytea or (column[1:] == ("bytea", 0)) else value
@@ -102,10 +101,12 @@ def _value(value: Any, column: SentColumn) -> Value:
 
 
 def table_of(part: Object) -> TableName:
+    """Return the names of the schema and the table."""
     return text_of(part, "schema"), text_of(part, "table")
 
 
 def text_of(part: Object, key: str) -> str:
+    """Return the text under ``key``. Raises ``ProtocolError`` if there is none."""
     value = part.get(key)
     if not isinstance(value, str):
         raise refused(f"{key} as text")
@@ -113,13 +114,13 @@ def text_of(part: Object, key: str) -> str:
 
 
 def number_of(part: Object, key: str) -> int | None:
-    """The number under ``key``; ``None`` where there is none."""
+    """Return the number under ``key``; ``None`` where there is none."""
     value = part.get(key)
     return None if value is None else _number(value)
 
 
 def lsn_of(part: Object, key: str) -> LSN | None:
-    """The position under ``key``; ``None`` where there is none."""
+    """Return the position under ``key``; ``None`` where there is none."""
     value = part.get(key)
     if value is None:
         return None
@@ -130,7 +131,7 @@ def lsn_of(part: Object, key: str) -> LSN | None:
 
 
 def time_us_of(part: Object) -> int | None:
-    """``timestamp`` in microseconds since 2000-01-01 UTC; ``None`` where there is none."""
+    """Return ``timestamp`` in microseconds since 2000-01-01 UTC; ``None`` if it is missing."""
     value = part.get("timestamp")
     if value is None:
         return None
@@ -141,7 +142,7 @@ def time_us_of(part: Object) -> int | None:
 
 
 def names_of(columns: object) -> tuple[str, ...]:
-    """The names of a primary key: a list of objects in format 2, of texts in format 1."""
+    """Return the column names of a primary key: format 2 lists objects, format 1 texts."""
     if not isinstance(columns, list):
         raise refused("the primary key as a list")
     listed = [column.get("name") if isinstance(column, dict) else column for column in columns]
@@ -152,7 +153,7 @@ def names_of(columns: object) -> tuple[str, ...]:
 
 
 def message_of(part: Object, lsn: int) -> LogicalMessage:
-    """The message; ``lsn`` where it does not tell its own."""
+    """Return the message; ``lsn`` stands in where the object has no position."""
     transactional = part.get("transactional")
     if not isinstance(transactional, bool):
         raise refused("transactional as true or false")
@@ -169,7 +170,7 @@ def message_of(part: Object, lsn: int) -> LogicalMessage:
 
 
 def refused(expected: str) -> ProtocolError:
-    """The error for a row that is JSON, but not as wal2json writes it."""
+    """Return the error for a row that is JSON, but not as wal2json writes it."""
     return ProtocolError(KIND, None, expected)
 
 

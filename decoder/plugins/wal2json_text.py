@@ -1,10 +1,9 @@
-"""The text of a row of wal2json as JSON.
+"""This module reads a row of wal2json as JSON, and repairs rows that are not valid JSON.
 
-The plugin's JSON is not always JSON: it writes the name of a type that begins
-with a quote as it is, ``"type":"Odd schema"."mood"``, unless it is an array's.
-And version 2.5 begins the list of a message outside any transaction with a comma
-if the transaction before it had changes: ``{"change":[,{"kind":"message"``. Such
-rows are mended before they are read.
+The plugin writes the name of a type that begins
+with a quote as it is, ``"type":"Odd schema"."mood"``, unless it is an array type.
+Version 2.5 also begins the list of a message outside any transaction with a comma
+if the transaction before it had changes: ``{"change":[,{"kind":"message"``.
 
 Source: wal2json.c, ``pg_decode_write_tuple()``, ``tuple_to_stringinfo()`` and
 ``pg_decode_message_v1()``.
@@ -17,7 +16,7 @@ from typing import Final, NoReturn
 from decoder.reader import ProtocolError
 
 KIND: Final = "Wal2Json"
-#: Keys before one type's name, and before a list of them.
+#: The key of one type's name, and the keys of lists of type names.
 _TYPE: Final = "type"
 _TYPES: Final = frozenset(("columntypes", "keytypes", "pktypes"))
 _SPACE: Final = " \t\n"
@@ -25,7 +24,7 @@ _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyz_0123456789")
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    # NaN and Infinity are no JSON, and wal2json writes null for them.
+    # NaN and Infinity are not JSON, and wal2json writes null for them.
     raise ValueError(word)
 
 
@@ -33,7 +32,7 @@ _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_refu
 
 
 def read_object(text: str) -> dict[str, object]:
-    """The object that ``text`` is; numbers come as ``str``. Raises ``ProtocolError`` if none."""
+    """Return the object in ``text``, numbers as ``str``. Raises ``ProtocolError`` if none."""
     try:
         try:
             value = _decoder.decode(text)
@@ -49,10 +48,10 @@ def read_object(text: str) -> dict[str, object]:
 
 
 def as_written(type_name: str) -> str:
-    """``format_type()``'s name of a type, as it is read back from a row.
+    """Return ``format_type()``'s name of a type as it is read back from a row.
 
-    Of a type in quotes these are gone: the plugin's own, unescaped, are taken
-    for JSON's where they can be.
+    A name that is all in quotes loses them: the plugin does not escape its quotes, so they are
+    read as JSON's own quotes where that is valid JSON.
     """
     if not type_name.startswith('"') or type_name.endswith("]"):
         return type_name
@@ -64,7 +63,7 @@ def as_written(type_name: str) -> str:
 
 
 def _mended(text: str) -> str:
-    """``text`` made JSON, where it is not for a known reason. Raises ``ValueError``."""
+    """Return ``text`` with the known mistakes repaired. Raises ``ValueError`` for others."""
     pieces: list[str] = []
     done = 0
     at = text.find('"')
@@ -82,9 +81,9 @@ def _mended(text: str) -> str:
 
 
 def _wrong_after(text: str, key: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """Yield start and end of each piece of ``text`` that is no JSON, and what belongs there.
+    """Yield start, end and replacement of each piece of ``text`` that is not JSON.
 
-    ``at``: where the value of ``key`` begins.
+    ``at`` is the start of the value of ``key``.
     """
     inside = _after_space(text, at + 1)
     if key == "change" and text[inside : inside + 1] == ",":
@@ -102,7 +101,7 @@ def _wrong_after(text: str, key: str, at: int) -> Iterator[tuple[int, int, str]]
 
 
 def _type_end(text: str, at: int) -> tuple[int, bool]:
-    """Where the type's name at ``at`` ends, and whether it is a JSON string."""
+    """Return the end of the type's name at ``at``, and whether it is a JSON string."""
     try:
         _, end = _decoder.raw_decode(text, at)
     except json.JSONDecodeError:
@@ -118,13 +117,13 @@ def _type_end(text: str, at: int) -> tuple[int, bool]:
             while end < len(text) and text[end] in _BARE:
                 end += 1
     if text[end : end + 1] == "(":
-        # A modifier: PostGIS's geometry(Point,4326).
+        # The parentheses hold a modifier, as in PostGIS's geometry(Point,4326).
         end = text.find(")", end) + 1 or len(text)
     return end, False
 
 
 def _quoted_end(text: str, at: int) -> int:
-    """Behind the quoted identifier at ``at``, in which quotes come doubled."""
+    """Return the position after the quoted identifier at ``at``, in which quotes are doubled."""
     end = text.find('"', at + 1)
     while end >= 0 and text.startswith('"', end + 1):
         end = text.find('"', end + 2)
