@@ -1,1 +1,1 @@
-"""Accounts, roles, grants, visibility, sign-in, tokens and the access record."""
+"""This package decides who may see and do what, and records who did."""

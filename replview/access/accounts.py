@@ -1,4 +1,4 @@
-"""What is done to accounts, by an admin's browser and by the command alike; each act is recorded.
+"""Change accounts, from the admin's pages and from the commands; each change is recorded.
 
 There is always an admin: the last one that can sign in is neither closed nor given another role.
 """
@@ -26,19 +26,19 @@ _MAX_PATTERNS = 200
 
 
 class AccountProblem(CodedProblem):
-    """Why it cannot be done; ``field`` names what was written wrongly."""
+    """The change of an account is refused; ``field`` names the invalid field of the form."""
 
     code_of_all = "account"
 
 
 @transaction.atomic
 def create_account(name: str, role: Role | None, password: str | None) -> User:
-    """A new account; without a password it signs in by single sign-on alone.
+    """Create an account. Without a password it can only sign in by single sign-on.
 
     Raises ``AccountProblem``.
     """
     users = get_user_model()
-    # As it will be kept: whether it is taken is asked of that.
+    # Normalize first, because uniqueness is decided on the normalized name.
     name = users.normalize_username(name.strip())
     if not name:
         raise AccountProblem("a name is needed", field="name")
@@ -59,7 +59,7 @@ def create_account(name: str, role: Role | None, password: str | None) -> User:
 
 
 def check_password(password: str, user: User | None = None) -> None:
-    """Raises ``AccountProblem`` where the policy refuses the password."""
+    """Raise ``AccountProblem`` where the policy refuses the password."""
     try:
         validate_password(password, user)
     except ValidationError as error:
@@ -68,7 +68,7 @@ def check_password(password: str, user: User | None = None) -> None:
 
 @transaction.atomic
 def change_role(user: User, role: Role | None) -> None:
-    """Give the account this role alone. Raises ``AccountProblem`` for the last admin."""
+    """Give the account this role only. Raises ``AccountProblem`` for the last admin."""
     if role is not Role.ADMIN:
         _not_the_last_admin(user)
     before = role_of(user)
@@ -82,7 +82,7 @@ def change_role(user: User, role: Role | None) -> None:
 
 @transaction.atomic
 def close_account(user: User) -> None:
-    """Nobody signs in with it any more; its tokens are revoked. Raises ``AccountProblem``."""
+    """Close the account, end its sessions and revoke its tokens. Raises ``AccountProblem``."""
     _not_the_last_admin(user)
     user.is_active = False
     user.save(update_fields=["is_active"])
@@ -92,6 +92,7 @@ def close_account(user: User) -> None:
 
 
 def open_account(user: User) -> None:
+    """Let a closed account sign in again; its tokens stay revoked."""
     user.is_active = True
     user.save(update_fields=["is_active"])
     forget_rights(user)
@@ -100,8 +101,9 @@ def open_account(user: User) -> None:
 
 @transaction.atomic
 def change_password(user: User, password: str) -> None:
-    """Set a new password, sign out whoever used the old one, and revoke the tokens: whoever knew it
-    may have made some. Raises ``AccountProblem``.
+    """Set a new password, end every session and revoke the tokens.
+
+    Somebody who knew the old password may have made tokens. Raises ``AccountProblem``.
     """
     check_password(password, user)
     user.set_password(password)
@@ -111,18 +113,20 @@ def change_password(user: User, password: str) -> None:
 
 
 def unlock(user: User) -> None:
+    """Delete the account's failed logins, so that it can sign in at once."""
     AccessAttempt.objects.filter(username=user.get_username()).delete()
     note("changed_settings", subject=f"account {user}", details={"act": "unlocked"})
 
 
 def sign_out(user: User) -> int:
-    """End every session of the account; returns how many there were."""
+    """End every session of the account, and return their number."""
     ended = _end_sessions(user)
     _note("signed out everywhere", user, sessions=ended)
     return ended
 
 
 def sessions_of(user: User) -> list[Session]:
+    """Return the account's sessions that have not expired."""
     alive = Session.objects.filter(expire_date__gt=timezone.now())
     return [row for row in alive if row.get_decoded().get("_auth_user_id") == str(user.pk)]
 
@@ -131,8 +135,9 @@ def sessions_of(user: User) -> list[Session]:
 def give_grant(
     holder: object, source: Source | None, tables: Sequence[str] = (), *, by: str = ""
 ) -> Grant:
-    """Let an account, or a group, see the source (None: every one) and these tables of it.
+    """Let an account or a group see a source (None: every source) and its tables by pattern.
 
+    No pattern means all tables. It replaces their former grant on the source.
     Raises ``AccountProblem``.
     """
     patterns = read_patterns(tables)
@@ -148,7 +153,7 @@ def give_grant(
 
 
 def take_grant(grant: Grant) -> None:
-    """It is no longer seen by that account or group."""
+    """Revoke a grant of an account or a group."""
     holder = str(grant.user or grant.group)
     source = grant.source.name if grant.source else "*"
     note(
@@ -159,7 +164,7 @@ def take_grant(grant: Grant) -> None:
 
 
 def read_patterns(tables: Sequence[str]) -> list[str]:
-    """``schema.table`` with ``*``. Raises ``AccountProblem``."""
+    """Return patterns of ``schema.table`` with ``*``; empty for all. Raises ``AccountProblem``."""
     found = [pattern for text in tables if (pattern := text.strip())]
     for pattern in found:
         if "." not in pattern and pattern != "*":
@@ -172,7 +177,7 @@ def read_patterns(tables: Sequence[str]) -> list[str]:
 
 
 def _not_the_last_admin(user: User) -> None:
-    # Of two admins who close each other at once the second waits here, and sees it then.
+    # When two admins close each other at once, the second waits for this lock and is refused.
     found = list(admins().values_list("pk", flat=True))
     rows = get_user_model()._default_manager.select_for_update().filter(pk__in=found)
     list(rows.order_by("pk"))

@@ -1,15 +1,15 @@
-"""Access as a Django application: sign-ins go into the access record."""
+"""This module registers access as a Django application."""
 
 from django.apps import AppConfig
 
 
 class AccessConfig(AppConfig):
-    """It has no tables of its own: those are the store's."""
+    """The application of access. It has no tables of its own; they belong to the store."""
 
     name = "replview.access"
     label = "access"
 
     def ready(self) -> None:
-        """Listen to Django's signals of signing in and out, once a process."""
-        # Models are loaded only now.
+        """Connect the signals of signing in and out, once in each process."""
+        # Only now are the models loaded that the import needs.
         from replview.access import session_policy  # noqa: F401

@@ -1,5 +1,6 @@
-"""The labels of an enum as its source has them now: the record has them as they were when the
-slot's receiver last connected.
+"""Read an enum's current labels from its source.
+
+The record has the labels of the time when the slot's receiver last connected.
 """
 
 import time
@@ -11,18 +12,20 @@ from replview.catalog.problems import SourceProblem
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Relation
 
-#: A page waits no longer for a source.
+#: Seconds that a page waits for a source.
 _DEADLINE_SECONDS = 3.0
-#: A source is asked for one type no more often than this.
+#: Least seconds between two queries of a source for one type.
 _PAUSE_SECONDS = 5.0
 
-#: When a type of a source was asked for, and its labels: ``{(source, oid): (time, labels)}``.
+#: Labels of each type, and the time of the query: ``{(source, oid): (time, labels)}``.
 _asked: dict[tuple[int, int], tuple[float, Sequence[str] | None]] = {}
 
 
 def labels_now(relation_id: int, type_oid: int, name: str) -> Sequence[str] | None:
-    """Return the labels of a column's enum, in their order; None where its source cannot be asked
-    or has no such enum. ``type_oid`` may be a domain's over it; ``name`` is the enum's.
+    """Return the labels of a column's enum in order, or None where its source has none to give.
+
+    ``type_oid`` may belong to a domain over the enum; ``name`` is the enum's. None also where the
+    source cannot be reached.
     """
     relation = Relation.objects.select_related("slot__source").filter(pk=relation_id).first()
     if relation is None:

@@ -1,7 +1,7 @@
-"""The first admin, made in a browser by whoever sees what the terminal printed.
+"""Create the first admin in a browser, with a code that the terminal printed.
 
-A code is good for a day and for one admin, and for nothing once there is one. The store keeps its
-SHA-256; a code has 256 random bits, so that there is nothing to guess.
+A code is valid for a day, for one admin, and only while there is none. The store keeps its
+SHA-256. A code has 256 random bits, so it cannot be guessed.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ _LOCK = 7_402_331
 
 
 def new_code() -> str | None:
-    """A code; those before it are good for nothing. None: there is an admin."""
+    """Make a code and delete the former ones. Returns None where there is an admin already."""
     with transaction.atomic():
         _one_at_a_time()
         if admins().exists():
@@ -33,12 +33,12 @@ def new_code() -> str | None:
 
 
 def is_good(code: str) -> bool:
-    """Whether an admin can be made with it now."""
+    """Return whether this code can make an admin now."""
     return _row(code) is not None and not admins().exists()
 
 
 def first_admin(code: str, name: str, password: str) -> User | None:
-    """The admin, or None where the code is not good. Raises ``AccountProblem``."""
+    """Create the admin, or return None where the code is invalid. Raises ``AccountProblem``."""
     with transaction.atomic():
         _one_at_a_time()
         row = _row(code)
@@ -56,7 +56,7 @@ def _row(code: str) -> SetupCode | None:
 
 
 def _one_at_a_time() -> None:
-    """Two browsers with the code at once make one admin."""
+    """Lock until the transaction ends, so that two browsers with the code make one admin."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 

@@ -1,7 +1,7 @@
-"""Who may go on: every request is held against what ``@page`` says of its view, before that runs.
+"""Check each request against the ``@page`` of its view before the view runs.
 
-A view without it is refused. Anonymous visitors are sent to the login (a program gets
-401), and somebody without the role gets the page that says who could give it.
+A view without ``@page`` is refused. Anonymous visitors are redirected to the login (a program gets
+401), and an account without the role gets a page that names admins who could give it.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from replview.access.visibility import current_visibility
 from replview.store.models import ApiToken, Source
 from replview.store.models.seen import seen_sources
 
-#: Admins named on the page; there may be many.
+#: Most admins that the page names.
 _NAMED = 5
 _NO_TOKEN = {
     "error": "no token, or one that is unknown, revoked or expired",
@@ -32,7 +32,7 @@ _TOO_MANY = {
 
 
 class NeedsRole(PermissionDenied):
-    """Somebody lacks a role; ``role`` None: the account has none at all."""
+    """The account lacks a role; ``role`` is None where the account has no role at all."""
 
     def __init__(self, role: Role | None, why: str = "") -> None:
         super().__init__(why or (f"this needs the role {role.word}" if role else "no role"))
@@ -40,7 +40,7 @@ class NeedsRole(PermissionDenied):
 
 
 def require(request: HttpRequest, role: Role, source: Source | int | None = None) -> None:
-    """Go on only with the role, and a grant on the source where one is named.
+    """Require the role and, where a source is named, a grant on it.
 
     Raises ``Http404`` for a source that this account does not see, and else ``NeedsRole``.
     """
@@ -54,13 +54,14 @@ def require(request: HttpRequest, role: Role, source: Source | int | None = None
 
 
 def has_all_tables(request: HttpRequest, source: Source) -> bool:
-    """Whether who asks has a right on every table of the source, or is an admin."""
+    """Return whether the account may see every table of the source, or is an admin."""
     return role_of(request.user) == Role.ADMIN or not current_visibility().hides_messages(source.pk)
 
 
 def require_all_tables(request: HttpRequest, source: Source) -> None:
-    """Go on only with a right on every table of the source, or as an admin: it goes with all that
-    is recorded, or published, of them. Raises ``NeedsRole``.
+    """Require a right on every table of the source, or the role of an admin.
+
+    The caller changes everything that is recorded or published of the source. Raises ``NeedsRole``.
     """
     if not has_all_tables(request, source):
         why = "This takes tables along that you have no right on: an admin may do it."
@@ -68,7 +69,7 @@ def require_all_tables(request: HttpRequest, source: Source) -> None:
 
 
 def forbidden(request: HttpRequest, exception: object = None) -> HttpResponse:
-    """The answer to a refusal: which role it needs, which one has, and who can give it."""
+    """Answer a refusal with the role needed, the account's role, and who can give one."""
     role = getattr(exception, "role", None)
     why = getattr(exception, "why", "")
     has = role_of(getattr(request, "user", None))
@@ -94,12 +95,12 @@ def _as_json(role: Role | None, has: Role | None, why: str) -> dict[str, str]:
 
 
 class AllowedMiddleware(MiddlewareMixin):
-    """Refuses by what ``@page`` says of the view."""
+    """The middleware that refuses a request by the ``@page`` of its view."""
 
     def process_view(
         self, request: HttpRequest, view: object, args: object, kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
-        """None: go on."""
+        """Return the refusal, or None to go on."""
         match = request.resolver_match
         name = match.view_name if match else ""
         method = request.method or "GET"
@@ -121,7 +122,7 @@ class AllowedMiddleware(MiddlewareMixin):
 
 
 def _check(request: HttpRequest, page: Page, method: str) -> None:
-    """Raises ``NeedsRole``."""
+    """Raise ``NeedsRole`` where the account's role or the token's scope is too low."""
     token: ApiToken | None = getattr(request, "replview_token", None)
     if token is not None and not _within_scope(token.scope, page, method):
         raise NeedsRole(None, f"a token of scope {token.scope} is not good for this")
@@ -136,7 +137,7 @@ def _check(request: HttpRequest, page: Page, method: str) -> None:
 
 
 def _within_scope(scope: str, page: Page, method: str) -> bool:
-    """Whether a token of this scope is good for this act, whatever its user may."""
+    """Return whether a token of this scope allows this request, whatever the role of its user."""
     match ApiToken.Scope(scope):
         case ApiToken.Scope.METRICS:
             return False

@@ -1,4 +1,4 @@
-"""Making and removing mask rules, and what a rule would match of what is recorded."""
+"""Create and remove mask rules, and list the recorded tables that a rule matches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _VERSIONS = """
 
 
 class MaskProblem(CodedProblem, ValueError):
-    """What was typed makes no rule; ``field`` names the box."""
+    """The typed text makes no rule; ``field`` names the form field."""
 
     code_of_all = "bad_mask"
     status = 400
@@ -36,23 +36,24 @@ class MaskProblem(CodedProblem, ValueError):
 
 @dataclass(slots=True, kw_only=True)
 class Matched:
-    """A table a rule matches: in one slot, by one name."""
+    """A table of one slot, under one name, that a rule matches."""
 
     source: str
     slot: str
     schema: str
     table: str
-    #: ``{column: type}``, in the order of the newest version that has it.
+    #: ``{column: type}`` in version order; the newest version gives the type.
     columns: dict[str, str | None] = field(default_factory=dict)
-    #: Of those, what rows are known by.
+    #: The matched columns that are part of the row's key.
     keys: list[str] = field(default_factory=list)
-    #: Versions that have such a column, and whether the one in force is among them.
+    #: Numbers of the versions that have such a column.
     versions: list[int] = field(default_factory=list)
+    #: True when the version in force is among them.
     now: bool = False
 
     @property
     def version_words(self) -> str:
-        """``version 3``, ``versions 1–3``; those that are no more are said to be so."""
+        """Return ``version 3`` or ``versions 1–3``, and say where none of them is in force."""
         numbers = self.versions
         run = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
         shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
@@ -61,7 +62,7 @@ class Matched:
 
 
 def matched_by(rule: Rule) -> list[Matched]:
-    """The recorded tables that a rule matches, by source, slot and name."""
+    """Return the recorded tables that a rule matches, by source, slot and name."""
     versions = rows(_VERSIONS, {"source": rule.source_id})
     found: dict[tuple[str, str, str, str], Matched] = {}
     for source_id, source, slot, schema, table, number, now, columns, keys in versions:
@@ -90,7 +91,7 @@ def unsaved_rule(
     note: str = "",
     by: str = "",
 ) -> MaskRule:
-    """The rule these words make, not saved; no ``source`` is every one. Raises ``MaskProblem``."""
+    """Return an unsaved rule; an empty ``source`` means every one. Raises ``MaskProblem``."""
     found = Source.objects.filter(name=source).first() if source else None
     if source and found is None:
         raise MaskProblem(f"there is no source {source[:63]}", field="source")
@@ -115,7 +116,7 @@ def unsaved_rule(
 
 
 def add_rule(rule: MaskRule, *, user: Visitor = None) -> MaskRule:
-    """Save it: it is obeyed at once, by receivers with the next thing they store."""
+    """Save the rule. Pages apply it at once, receivers from the next batch that they store."""
     with transaction.atomic():
         rule.save()
         _note("mask rule added", rule, user)
@@ -124,7 +125,7 @@ def add_rule(rule: MaskRule, *, user: Visitor = None) -> MaskRule:
 
 
 def remove_rule(rule: MaskRule, *, user: Visitor = None) -> None:
-    """Remove it: what it hid on display is seen again, what it took away at ingest never."""
+    """Remove the rule. Values masked on display show again; those masked at ingest are lost."""
     with transaction.atomic():
         _note("mask rule removed", rule, user)
         rule.delete()
@@ -132,6 +133,7 @@ def remove_rule(rule: MaskRule, *, user: Visitor = None) -> None:
 
 
 def as_rule(rule: MaskRule) -> Rule:
+    """Return the store's form of a rule, which matches tables and columns."""
     return Rule(
         rule.pk or 0, rule.source_id, rule.table_pattern, rule.column_pattern, rule.type_pattern,
         "ingest" if rule.when == MaskRule.When.INGEST else "display",
@@ -139,7 +141,7 @@ def as_rule(rule: MaskRule) -> Rule:
 
 
 def all_rules() -> Sequence[MaskRule]:
-    """Every rule, the oldest first."""
+    """Return every rule, oldest first."""
     return list(MaskRule.objects.select_related("source"))
 
 

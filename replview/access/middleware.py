@@ -1,9 +1,9 @@
-"""What holds while a request is answered: what its user sees, and that it is a visit.
+"""The middlewares that set, for each request, its visibility and its visit.
 
-A visit says who asks, from where, for which page; what it showed is noted after.
+A visit records who asks, from where and for which page; the rows shown are recorded after.
 
-Behind a proxy the web server itself puts the browser's address in place of the proxy's (uvicorn's
-``--forwarded-allow-ips``): headers are not believed here.
+Headers are not trusted here. Behind a proxy the web server itself replaces the proxy's address
+by the browser's (uvicorn's ``--forwarded-allow-ips``).
 """
 
 import re
@@ -21,13 +21,13 @@ from replview.access.visibility import use_visibility, visibility_of
 from replview.store.models.seen import only_of
 from replview.store.write.access_record import Via, Visit, settle, use_visit
 
-#: A proxy's name for the request is taken over where it looks like one.
+#: The form of a proxy's ``X-Request-ID`` that is accepted; any other is replaced.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _API = "/api/"
 
 
 def within(context: Callable[[HttpRequest], AbstractContextManager[Any]]) -> Callable[..., Any]:
-    """A middleware that answers a request within this context."""
+    """Return a middleware that answers a request within this context."""
 
     @sync_and_async_middleware
     def middleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,9 +54,9 @@ def _user_of(request: HttpRequest) -> Visitor:
     return getattr(request, "user", None)
 
 
-#: Within a request only the sources its user sees are there.
+#: Limits a request to the sources that its user may see.
 SeenMiddleware = within(lambda request: only_of(lambda: visible_sources(_user_of(request))))
-#: Within a request readers see what its user may see; after the one that tells the user.
+#: Limits readers to the rows its user may see; it comes after the middleware that sets the user.
 VisibilityMiddleware = within(
     lambda request: use_visibility(visibility_of(lambda: _user_of(request)))
 )
@@ -64,7 +64,7 @@ VisibilityMiddleware = within(
 
 @sync_and_async_middleware
 def AccessRecordMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Opens a visit, and records the rows it showed once the answer is built."""
+    """Open a visit, and record the rows that it showed once the response is complete."""
     if iscoroutinefunction(get_response):
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
@@ -87,6 +87,7 @@ def AccessRecordMiddleware(get_response: Callable[..., Any]) -> Callable[..., An
 
 
 def visit_of(request: HttpRequest) -> Visit:
+    """Return the visit of a request, with a request id of the proxy or a new one."""
     given = request.headers.get("X-Request-ID", "")
     return Visit(
         lambda: _signed_in(request),

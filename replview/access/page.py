@@ -1,8 +1,8 @@
-"""The table of pages: ``@page`` on a view says all that holds of its address.
+"""The table of pages: ``@page`` on a view declares everything about its address.
 
-Its methods, who may see it, where it stands in the navigation, which words of its path name
-something that must be visible, and what the access record notes of a look at it. The middlewares,
-the navigation and the links of other pages read it from here. A view without it is refused.
+It declares the methods, the role, the place in the navigation, which arguments of the path name
+something that must be visible, and what the access record notes. The middlewares,
+the navigation and the links of other pages read it. A view without ``@page`` is refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,18 +18,18 @@ from replview.access.rights import Role
 from replview.store.models import AccessRecord, Alert, AlertRule, Source
 
 VIEWER, OPERATOR, ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
-#: Before a login: the login itself, and what checks by itself who asks.
+#: No login is needed: for the login page, and for views that check the caller themselves.
 EVERYONE: Final = "everyone"
-#: Every account, without a role too.
+#: Every account, even without a role.
 SIGNED_IN: Final = "signed in"
 #: Methods that change nothing.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-#: What an address may be asked by.
+#: Combinations of HTTP methods that an address accepts.
 GET, POST, GET_POST = ("GET",), ("POST",), ("GET", "POST")
 SAFE, READ_POST = ("GET", "HEAD"), ("GET", "HEAD", "POST")
 
-#: Words of a path → the model whose visible objects they name; None: they name nothing of a source,
-#: or something that belongs to what another word names.
+#: Arguments of a path → the model whose visible objects they name. None: the argument names
+#: nothing of a source, or something that belongs to the object of another argument.
 Words = Mapping[str, type[Any] | None]
 OF_SOURCE: Words = {"source_name": Source}
 OF_SLOT: Words = {"source_name": Source, "slot_name": None}
@@ -37,86 +37,88 @@ OF_ALERT: Words = {"alert_id": Alert}
 OF_RULE: Words = {"rule_id": AlertRule}
 
 Action = AccessRecord.Action
-#: Of a page that shows rows.
+#: The record of a page that shows rows.
 ROWS = (Action.VIEWED_ROWS,)
 View = TypeVar("View", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nav:
-    """An entry of the navigation; the order within a group is that of ``urls.py``."""
+    """An entry of the navigation. ``urls.py`` gives the order of entries within a group."""
 
     group: str
     label: str
     icon: str
-    #: Which count stands beside it; empty: none.
+    #: The name of the count shown beside the entry; empty for none.
     count: str = ""
-    #: It is always of one slot, which stays from one of these pages to the next.
+    #: True when the page shows one slot, which stays chosen on the next page of this kind.
     one_slot: bool = False
-    #: A phone shows it at the bottom; the others are behind *More*.
+    #: True when a phone shows it at the bottom; the other entries are behind *More*.
     tab: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    #: Anything else is answered with 405; empty: the view sees to that itself.
+    """The declaration of an address: its methods, roles, navigation entry and record."""
+
+    #: Other methods get 405. Empty: the view checks the method itself.
     methods: tuple[str, ...] = field(default=(), kw_only=False)
     role: Role | str
-    #: Of methods that change something; None: the same.
+    #: The role for methods that change something; None for the same role.
     change: Role | None = None
-    #: Its entry of the navigation, or the name of the entry's address that it is a part of.
+    #: Its entry of the navigation, or the name of the entry's address to which it belongs.
     nav: Nav | str = ""
     of: Words = field(default_factory=dict)
-    #: What the access record may note of a GET.
+    #: Actions that the access record may note for a GET.
     record: tuple[Action, ...] = ()
-    #: A token of scope ``export`` may use it though it changes something.
+    #: True when a token of scope ``export`` may use the address although it changes something.
     exports: bool = False
-    #: Open pages ask for it by themselves: it keeps no session alive.
+    #: True when open pages poll the address; such requests keep no session alive.
     polled: bool = False
 
     def __call__(self, view: View) -> View:
-        """Mark a view: ``@page(GET, role=…)``."""
+        """Mark a view with this declaration: ``@page(GET, role=…)``."""
         if self.methods:
             view = require_http_methods(self.methods)(view)
         view.replview_page = self  # type: ignore[attr-defined]
         return view
 
     def role_for(self, method: str) -> Role | str:
-        """What it asks of whoever comes with this method."""
+        """Return the role that this method needs."""
         return self.role if self.change is None or method in SAFE_METHODS else self.change
 
     def check_words(self, words: Mapping[str, object]) -> None:
-        """Raise ``Http404`` for what is not visible, and for a word that the page does not name."""
+        """Raise ``Http404`` for an object that is not visible, or an argument not declared."""
         for word, value in words.items():
             if word not in self.of:
                 raise Http404("there is no such thing")
             model = self.of[word]
             key = "name" if word.endswith("_name") else "pk"
-            # Each of these models leaves out what is not visible to whoever asks.
+            # Each of these models filters by what the current visitor may see.
             if model is not None and not model.objects.filter(**{key: value}).exists():
                 raise Http404("there is no such thing")
 
 
-#: Say what holds of the address that leads to the view below.
+#: The decorator that declares the address of the view below.
 page = Page
 
 
 def page_of(view: object, method: str = "GET") -> Page | None:
-    """What ``@page`` says of a view; None: it has none, so that nobody may open it."""
+    """Return the ``@page`` of a view; None where it has none, so that nobody may open it."""
     facts = getattr(view, "replview_page", None)
-    # The API answers several methods at one address, each by a function of its own.
+    # The API answers several methods at one address, each by its own function.
     if isinstance(facts, dict):
         facts = facts.get(method) or next(iter(facts.values()))
     return facts if isinstance(facts, Page) else None
 
 
 def page_named(name: str, method: str = "GET") -> Page | None:
-    """The same by the address's full name."""
+    """Return the ``@page`` of the address with this full name; None where there is none."""
     return page_of(_views().get(name), method)
 
 
 def navigation() -> Iterator[tuple[str, Nav]]:
-    """The entries of the navigation, each with the name of its address, in the order of urls."""
+    """Yield the navigation entries with the names of their addresses, in the order of urls."""
     for name, view in _views().items():
         facts = page_of(view)
         if facts is not None and isinstance(facts.nav, Nav):

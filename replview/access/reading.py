@@ -1,6 +1,6 @@
-"""Reading the access record: a page at a time by its place, the newest first; nothing is counted.
+"""Read the access record by keyset pages, newest first, and delete whole months of it.
 
-Also forgetting it, by whole months: the one way in which it becomes shorter.
+Nothing is counted to read a page. Only this deletion makes the record shorter.
 """
 
 import datetime as dt
@@ -29,14 +29,14 @@ _MONTHS = """
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A record's place: before it comes what is older."""
+    """The position of a record; a page holds the records before it, which are older."""
 
     at: dt.datetime
     number: int
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """As ``str`` wrote it; None: it did not."""
+        """Parse the text that ``str`` wrote; None for any other text."""
         at, _, number = text.partition("~")
         try:
             moment = dt.datetime.fromisoformat(at)
@@ -51,18 +51,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessFilter:
-    """Which records are wanted; empty: whatever it is."""
+    """The conditions that records must meet; an empty one is no condition."""
 
     action: str = ""
     user: str = ""
     source: str = ""
-    #: ``schema.table``.
+    #: A table as ``schema.table``.
     table: str = ""
     via: str = ""
     since: dt.datetime | None = None
     until: dt.datetime | None = None
 
     def narrow(self, records: QuerySet[AccessRecord]) -> QuerySet[AccessRecord]:
+        """Return the records that meet every condition."""
         wanted = {"action": self.action, "user_name": self.user, "source_name": self.source,
                   "via": self.via, "at__gte": self.since, "at__lte": self.until,
                   "tables__contains": [self.table] if self.table else None}  # fmt: skip
@@ -72,10 +73,10 @@ class AccessFilter:
 def read(
     wanted: AccessFilter, *, before: Place | None = None, limit: int = 100
 ) -> tuple[list[AccessRecord], Place | None]:
-    """Records, the newest first, and where to go on; None: there are no older ones."""
+    """Return records, newest first, and the position of the next page; None on the last page."""
     records = wanted.narrow(AccessRecord.objects.all())
     if before is not None:
-        # As one comparison of rows, which the index of each month answers.
+        # The comparison of rows uses the index of each month.
         records = records.filter(at__lte=before.at).extra(
             where=["(at, id) < (%s, %s)"], params=[before.at, before.number]
         )
@@ -86,7 +87,7 @@ def read(
 
 
 def walk(wanted: AccessFilter) -> Iterator[AccessRecord]:
-    """All of them, the newest first, in memory a thousand at a time."""
+    """Yield all records, newest first, with at most a thousand in memory."""
     place: Place | None = None
     while True:
         rows, place = read(wanted, before=place, limit=_WALKED)
@@ -96,7 +97,7 @@ def walk(wanted: AccessFilter) -> Iterator[AccessRecord]:
 
 
 def record_json(record: AccessRecord) -> dict[str, Any]:
-    """One record as the API, the command and the files tell it."""
+    """Return a record in the form of the API, the command and the files."""
     return {
         "id": record.pk,
         "at": utc_text(record.at),
@@ -114,7 +115,7 @@ def record_json(record: AccessRecord) -> dict[str, Any]:
 
 
 def names_of(column: str) -> list[str]:
-    """The different names in a column, for a choice, by jumps through its index."""
+    """Return the different names in a column, at most 100, by jumps through its index."""
     found = [""]
     while len(found) <= 100:
         rows = AccessRecord.objects.filter(**{f"{column}__gt": found[-1]}).order_by(column)
@@ -127,20 +128,20 @@ def names_of(column: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Months that are, or would be, gone."""
+    """The months that were, or would be, deleted."""
 
     months: tuple[dt.date, ...]
     records: int
 
 
 def forgettable(before: dt.date) -> Forgotten:
-    """The whole months before a date, and how many records they hold."""
+    """Return the whole months before a date, and how many records they hold."""
     months = [(month, name) for month, name in _months() if _next(month) <= before]
     return Forgotten(tuple(month for month, _ in months), sum(_count(name) for _, name in months))
 
 
 def forget(before: dt.date, *, user: Visitor = None) -> Forgotten:
-    """Drop the whole months before a date; that is recorded too. None of this month goes."""
+    """Drop the whole months before a date, never the current one, and record that."""
     with transaction.atomic():
         gone = forgettable(min(before, dt.datetime.now(dt.UTC).date()))
         if not gone.months:

@@ -1,13 +1,13 @@
-"""Who may do and see what: a role for each account, and grants on sources and their tables.
+"""The rights of an account: a role, and grants on sources and their tables.
 
 The role is a group of Django's: ``viewer``, ``operator`` or ``admin``; a superuser is an admin. An
-admin sees everything. Anybody else sees the sources of their grants, and theirs are those of every
-group they are in. A plain install grants each role every source (``ensure_roles``); who takes that
-grant away makes rights explicit.
+admin sees everything. Other accounts see the sources of their own grants and of the grants of
+their groups. A plain install grants each role every source (``ensure_roles``); removing that
+grant makes rights explicit.
 
-All of it is one query, and none where the account was loaded by ``users_with_rights`` (as the
-login's back end does). It is remembered on the user's object, which mostly lives as long as a
-request; where it lives longer (a socket, a download) it is read again after some seconds.
+One query reads them, or none where ``users_with_rights`` loaded the account, as the
+authentication backend does. They are cached on the user's object, which usually lives as long as a
+request. Where it lives longer (a socket, a download) they are read again after some seconds.
 """
 
 import time
@@ -25,15 +25,15 @@ from django.http import HttpRequest
 
 from replview.store.models import Grant, Source
 
-#: Whoever asks: an account, nobody that has signed in, or nobody at all.
+#: The account of a request; anonymous where nobody has signed in; None without a request.
 Visitor = User | AnonymousUser | None
 
-#: Rights that were read longer ago are read again.
+#: Seconds after which cached rights are read again.
 FRESH_SECONDS = 5.0
 
-#: On a user's object: until when (monotonic), and its rights.
+#: The attribute of a user's object that caches (monotonic time of expiry, rights).
 _ATTRIBUTE = "replview_rights"
-#: Groups and grants of the ``auth_user`` of the surrounding query.
+#: Groups and grants of the ``auth_user`` row of the surrounding query.
 _RIGHTS_SQL = """
 jsonb_build_object(
     'active', auth_user.is_active,
@@ -46,7 +46,7 @@ jsonb_build_object(
          WHERE r.user_id = auth_user.id OR r.group_id IN (
             SELECT m.group_id FROM auth_user_groups m WHERE m.user_id = auth_user.id)))
 """
-#: As ``mask_rules.rules_of_rows`` takes them.
+#: Rows in the form that ``mask_rules.rules_of_rows`` takes.
 _RULES_SQL = """
 (SELECT coalesce(jsonb_agg(jsonb_build_array(m.id, m.source_id, m.table_pattern, m.column_pattern,
                                              m.type_pattern, m."when") ORDER BY m.id), '[]')
@@ -55,7 +55,7 @@ _RULES_SQL = """
 
 
 class Role(IntEnum):
-    """What somebody may do; each may all that those before it may."""
+    """A role. Each one may do all that the lower ones may."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -63,21 +63,21 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """``viewer``: also the name of the group that has the role."""
+        """Return the role's name, ``viewer``, which is also the name of its group."""
         return self.name.lower()
 
     @classmethod
     def of_word(cls, word: str) -> "Role | None":
-        """The role of this name; None where there is none."""
+        """Return the role of this name; None where there is none."""
         return next((role for role in cls if role.word == word), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one account may, as of when it was read."""
+    """The rights of one account at the time when they were read."""
 
     role: Role | None
-    #: Sources (None: every one) with patterns of tables (none: all of them).
+    #: Source (None for every one) and patterns of tables (none for all tables).
     grants: tuple[tuple[int | None, tuple[str, ...]], ...] = ()
 
 
@@ -85,9 +85,9 @@ NOTHING = Rights(None)
 
 
 def users_with_rights() -> models.QuerySet[Any]:
-    """Accounts, each with its rights and the rules of masks, read in the same query.
+    """Return accounts annotated with their rights and the mask rules, in one query.
 
-    ``access.visibility`` asks for both on every page.
+    ``access.visibility`` needs both on every page.
     """
     rights = RawSQL(_RIGHTS_SQL, (), output_field=models.JSONField())
     rules = RawSQL(_RULES_SQL, (), output_field=models.JSONField())
@@ -95,7 +95,7 @@ def users_with_rights() -> models.QuerySet[Any]:
 
 
 def rights_of(user: Visitor) -> Rights:
-    """What this account may; nothing where nobody has signed in or the account is closed."""
+    """Return the account's rights; ``NOTHING`` where it is anonymous or closed."""
     if user is None or not user.is_authenticated or not user.is_active:
         return NOTHING
     until, known = getattr(user, _ATTRIBUTE, (0.0, None))
@@ -107,25 +107,26 @@ def rights_of(user: Visitor) -> Rights:
 
 
 def account_of(request: HttpRequest) -> User:
-    """The account, on a page for those who have signed in."""
+    """Return the account of a request, for views that need a login."""
     user = request.user
     assert isinstance(user, User)
     return user
 
 
 def forget_rights(user: User) -> None:
+    """Make the next check of the account read its rights again."""
     for name in (_ATTRIBUTE, "read_rights"):
         if name in user.__dict__:
             delattr(user, name)
 
 
 def role_of(user: Visitor) -> Role | None:
-    """The account's role; None: it has none, and may nothing."""
+    """Return the account's role; None where it has none and may do nothing."""
     return rights_of(user).role
 
 
 def may(user: Visitor, role: Role, source_id: int | None = None) -> bool:
-    """Whether the account has the role, and a grant on the source where one is named."""
+    """Return whether the account has the role, and a grant on the source if one is given."""
     has = role_of(user)
     if has is None or has < role:
         return False
@@ -133,7 +134,7 @@ def may(user: Visitor, role: Role, source_id: int | None = None) -> bool:
 
 
 def visible_sources(user: Visitor) -> frozenset[int] | None:
-    """Ids of the sources the account may see; None: all of them."""
+    """Return the ids of the sources that the account may see; None for all of them."""
     rights = rights_of(user)
     if rights.role is None:
         return frozenset()
@@ -143,15 +144,15 @@ def visible_sources(user: Visitor) -> frozenset[int] | None:
 
 
 def sees_source(user: Visitor, source_id: int | None) -> bool:
-    """Whether the source is one of those; of something without a source: whether all are."""
+    """Return whether the account may see the source; None needs a right on all sources."""
     visible = visible_sources(user)
     return visible is None or source_id in visible
 
 
 def table_patterns(user: Visitor) -> Mapping[int, tuple[str, ...]] | None:
-    """Patterns of the tables whose rows the account may see, by source; None: all of all.
+    """Return the patterns of the tables whose rows the account may see, by source.
 
-    A source that is absent has none. ``*`` is every table.
+    None means all tables of all sources. A missing source means no table. ``*`` is every table.
     """
     rights = rights_of(user)
     if rights.role is None:
@@ -168,7 +169,7 @@ def table_patterns(user: Visitor) -> Mapping[int, tuple[str, ...]] | None:
 
 
 def ensure_roles() -> dict[Role, Group]:
-    """The groups of the roles; one made now gets its default grant: every source."""
+    """Return the groups of the roles, made where missing with a grant on every source."""
     groups = {}
     for role in Role:
         group, made = Group.objects.get_or_create(name=role.word)
@@ -179,7 +180,7 @@ def ensure_roles() -> dict[Role, Group]:
 
 
 def set_role(user: User, role: Role | None) -> None:
-    """Make it the account's one role, or take every role away."""
+    """Give the account this role only, or none."""
     groups = ensure_roles()
     user.groups.remove(*[group for other, group in groups.items() if other is not role])
     if role is not None:
@@ -188,7 +189,7 @@ def set_role(user: User, role: Role | None) -> None:
 
 
 def admins() -> models.QuerySet[Any]:
-    """Accounts that are open and have the role of an admin."""
+    """Return the open accounts with the role of an admin."""
     is_admin = models.Q(is_superuser=True) | models.Q(groups__name=Role.ADMIN.word)
     found = get_user_model()._default_manager.filter(is_admin, is_active=True)
     return found.distinct().order_by("username")
@@ -197,13 +198,13 @@ def admins() -> models.QuerySet[Any]:
 def _patterns(
     grants: Sequence[tuple[int | None, tuple[str, ...]]], source: int | None
 ) -> tuple[str, ...]:
-    """Of the grants on this source; a grant without patterns is on all tables."""
+    """Return the patterns granted on this source; a grant without patterns means ``*``."""
     found = [tables or ("*",) for granted, tables in grants if granted == source]
     return tuple(dict.fromkeys(pattern for tables in found for pattern in tables))
 
 
 def _first(user: User | AnonymousUser) -> Rights:
-    """By what the object already knows, where it does."""
+    """Return the rights that the object carries; query them where it carries none."""
     if user.is_superuser:
         return Rights(Role.ADMIN)
     found = getattr(user, "read_rights", None)
@@ -227,9 +228,9 @@ def _read(found: Mapping[str, Any]) -> Rights:
 
 
 class RightsBackend(ModelBackend):
-    """Names and passwords, as Django checks them; accounts are loaded with their rights."""
+    """The authentication backend with names and passwords, which loads accounts with rights."""
 
     def get_user(self, user_id: int) -> User | None:
-        """The account of a session; None where it is gone or closed."""
+        """Return the account of a session; None where it was deleted or closed."""
         user = users_with_rights().filter(pk=user_id).first()
         return user if user is not None and self.user_can_authenticate(user) else None

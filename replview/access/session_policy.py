@@ -1,6 +1,6 @@
-"""Ends a login that has lasted too long, or in which nobody has done anything for too long.
+"""End sessions that are too old or idle for too long.
 
-Sign-ins, refused ones and sign-outs go into the access record, whichever way they came.
+This module also writes sign-ins, refused sign-ins and sign-outs into the access record.
 """
 
 import time
@@ -23,20 +23,20 @@ from replview.store.write.access_record import Action, note
 from replview.text.parsing import clean_text
 
 SIGNED_IN_AT, ACTIVE_AT = "signed_in_at", "active_at"
-#: Activity is noted no more often than this.
+#: Least seconds between two updates of a session's activity.
 _NOTED_SECONDS = 60
 
 
 class SessionPolicyMiddleware(MiddlewareMixin):
-    """Looks at the session of each request that has one."""
+    """The middleware that checks the session of each request that has one."""
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
     ) -> None:
-        """Signs out, or notes that somebody is there."""
+        """Sign out a session that is over; otherwise note the user's activity."""
         if not request.session.session_key or not request.user.is_authenticated:
             return
-        # Known once the user was asked for: what a program does with a token is no session's.
+        # Authentication has run by now. A request with a token has no session to check.
         if getattr(request, "replview_token", None):
             return
         if is_over(request.session):
@@ -46,7 +46,7 @@ class SessionPolicyMiddleware(MiddlewareMixin):
 
 
 def _by_itself(request: HttpRequest) -> bool:
-    """Whether the page asked, and not somebody in front of it."""
+    """Return whether the open page polled by itself, without an act of its user."""
     match = request.resolver_match
     page = page_of(match.func) if match is not None else None
     if page is not None and page.polled:
@@ -63,7 +63,7 @@ def _signed_in(sender: Any, request: HttpRequest, user: Visitor, **kwargs: Any) 
 
 @receiver(user_login_failed, dispatch_uid="replview.access.sign_in_failed")
 def _refused(sender: Any, credentials: dict[str, Any], **_: Any) -> None:
-    """The account's name, where there is such: what else was typed may have been a password."""
+    """Record the account's name if it exists; other typed text may be a password."""
     model = get_user_model()
     typed = clean_text(credentials.get(model.USERNAME_FIELD), strip=False)
     account = model._default_manager.filter(**{model.USERNAME_FIELD: typed}).first()
@@ -81,12 +81,12 @@ def _signed_out(sender: Any, user: Visitor, **_: Any) -> None:
 
 
 def begin(session: Any) -> None:
-    """Somebody has just signed in."""
+    """Store the time of signing in, in the session of a new login."""
     session[SIGNED_IN_AT] = session[ACTIVE_AT] = int(time.time())
 
 
 def is_over(session: Any) -> bool:
-    """Whether the login has ended by its age or its idleness."""
+    """Return whether the login has ended by its age or its idleness."""
     now = time.time()
     began, active = session.get(SIGNED_IN_AT), session.get(ACTIVE_AT)
     if began is not None and now - began > settings.SESSION_COOKIE_AGE:
@@ -96,6 +96,7 @@ def is_over(session: Any) -> bool:
 
 
 def note_activity(session: Any) -> None:
+    """Store the time of the last activity, at most once a minute."""
     now, active = int(time.time()), session.get(ACTIVE_AT)
     if session.get(SIGNED_IN_AT) is None:
         session[SIGNED_IN_AT] = now
@@ -104,7 +105,7 @@ def note_activity(session: Any) -> None:
 
 
 def forget_ended() -> None:
-    """Sessions that are over, and failed logins that count no more: each names somebody."""
+    """Delete ended sessions and expired failed logins, because both name a person."""
     now = timezone.now()
     Session.objects.filter(expire_date__lt=now).delete()
     with connection.cursor() as cursor:

@@ -1,8 +1,8 @@
-"""How much one account, and one address, may have under way in this web process.
+"""Limits on the requests and sockets that one account, and one address, may have open.
 
-The web server refuses whatever comes once it holds a thousand connections. So that nobody takes all
-of them, each account and each address has a share of its own, of requests and of sockets, all
-together leave a reserve for probes and sign-in, and of that reserve an address has a share, too.
+The web server refuses everything beyond a thousand connections. Therefore each account and each
+address has its own limit, and all together leave a reserve for probes and sign-in. Each
+address has a limit in that reserve, too.
 """
 
 from collections import Counter
@@ -14,19 +14,19 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Of all together, beside the reserve: the web server's own limit is 1,000.
+#: Limit of all requests and sockets outside the reserve; the web server's own is 1,000.
 MOST = 850
-#: A page has a socket or two, and asks for a few parts at a time.
+#: A page has one or two sockets, and requests a few parts at a time.
 MOST_OF_ACCOUNT = {"http": 50, "websocket": 60}
-#: Many people may share one, behind a gateway.
+#: Behind a gateway many people share one address.
 MOST_OF_ADDRESS = {"http": 300, "websocket": 400, "reserve": 30}
-#: What is answered while all else is refused.
+#: Paths that use the reserve, and are answered while others are refused.
 _RESERVED = ("/healthz", "/readyz", "/login/", "/logout/", "/setup/")
 _KEY = "replview.share"
 
 
 class Share:
-    """What one request or socket holds of the shares, until it ends."""
+    """The counts that one request or socket holds until it ends."""
 
     __slots__ = ("_counts", "_held", "_kind")
 
@@ -35,7 +35,7 @@ class Share:
         self._held: list[Hashable] = []
 
     def take(self, whose: Hashable, most: int) -> bool:
-        """Whether there is room; then it is taken."""
+        """Take one of a count if it is below ``most``, and return whether it was."""
         if self._counts[whose] >= most:
             return False
         self._counts[whose] += 1
@@ -43,9 +43,11 @@ class Share:
         return True
 
     def take_of_account(self, account_id: int) -> bool:
+        """Take one of the account's count, and return whether there was room."""
         return self.take((self._kind, account_id), MOST_OF_ACCOUNT[self._kind])
 
     def give_back(self) -> None:
+        """Give back everything taken, when the request or socket ends."""
         for whose in self._held:
             self._counts[whose] -= 1
             if not self._counts[whose]:
@@ -54,21 +56,21 @@ class Share:
 
 
 def takes_share(scope: Mapping[str, Any], account_id: int) -> bool:
-    """Whether the account may have one more of these under way; where nothing is counted it may."""
+    """Return whether the account may have one more open; true where nothing is counted."""
     share: Share | None = scope.get(_KEY)
     return share is None or share.take_of_account(account_id)
 
 
 class BoundedShares:
-    """An ASGI application around all others: what is beyond a share is answered at once."""
+    """The outermost ASGI application, which refuses requests and sockets beyond a limit."""
 
     def __init__(self, application: Application, *, socket_code: int) -> None:
         self._application, self._socket_code = application, socket_code
-        #: Whose is how much: of all, of an address, of an account.
+        #: Open requests and sockets of all together, of each address and of each account.
         self.counts: Counter[Hashable] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Go on where there is room."""
+        """Pass the request or socket on where there is room."""
         kind = scope["type"]
         share = Share(self.counts, kind)
         try:
@@ -93,21 +95,21 @@ def _address(scope: Scope) -> str:
 
 
 async def close_socket(receive: Receive, send: Send, code: int) -> None:
-    """Refuse a socket: a browser learns the code only once it was open."""
+    """Refuse a socket. It is accepted first, because only then does a browser get the code."""
     await receive()
     await send({"type": "websocket.accept"})
     await send({"type": "websocket.close", "code": code})
 
 
 async def refuse(send: Send, status: int, text: bytes) -> None:
-    """Answer a request that nothing else looks at."""
+    """Answer a request in plain text without passing it on."""
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(text)).encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
         (b"cache-control", b"no-store"),
-        # What is still on its way is not read.
+        # The rest of the request's body is not read.
         (b"connection", b"close"),
         *([(b"retry-after", b"2")] if status == 429 else ()),
     ]

@@ -1,13 +1,13 @@
-"""Single sign-on through an OpenID Connect provider; mozilla-django-oidc walks the code flow.
+"""Single sign-on through an OpenID Connect provider; mozilla-django-oidc does the code flow.
 
-An account is known again by the provider's name for it (issuer and ``sub``), never by an e-mail
-address, which others may be able to claim. At the first sign-in an account is made; one that an
-admin made before under that name is taken over only where it has no password. The provider's groups
+An account is found by the provider's identifier (issuer and ``sub``), never by an e-mail
+address, which others may be able to claim. The first sign-in creates the account; one that an
+admin created under that name is linked only where it has no password. The provider's groups
 decide the role at each sign-in, and membership of the groups here that have the same name, so that
 grants can be given to them.
 
-Beyond the library: the token must be for this client and from this issuer, and what the provider
-says of somebody must be of whom the token is.
+This module checks more than the library: the token must be for this client and from this issuer,
+and the claims of the user endpoint must have the token's subject.
 """
 
 import logging
@@ -33,7 +33,7 @@ from replview.text.parsing import clean_text
 log = logging.getLogger(__name__)
 
 _DISCOVERED_FOR_SECONDS = 3600.0
-#: The library's names of what the provider tells of itself.
+#: The library's setting → the key in the provider's configuration.
 _ENDPOINTS = {
     "OIDC_OP_AUTHORIZATION_ENDPOINT": "authorization_endpoint",
     "OIDC_OP_TOKEN_ENDPOINT": "token_endpoint",
@@ -41,12 +41,12 @@ _ENDPOINTS = {
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
 _MAX_NAME = 150
-#: By issuer: until when (monotonic), and its configuration.
+#: The issuer → the monotonic time of expiry, and its configuration.
 _discovered: dict[str, tuple[float, dict[str, Any]]] = {}
 
 
 def discovered() -> dict[str, object]:
-    """What the provider tells of itself, asked once an hour; raises ``RequestException``."""
+    """Return the provider's configuration, read once an hour. Raises ``RequestException``."""
     issuer = settings.OIDC_ISSUER
     until, found = _discovered.get(issuer, (0.0, {}))
     if time.monotonic() >= until:
@@ -61,17 +61,17 @@ def discovered() -> dict[str, object]:
 
 
 def setting(name: str, *default: Any) -> Any:
-    """The library's settings: addresses are the provider's own words."""
+    """Return a setting of the library; the provider's configuration gives the endpoints."""
     if name in _ENDPOINTS:
         return discovered().get(_ENDPOINTS[name], *default[:1]) or ""
     return OIDCAuthenticationBackend.get_settings(name, *default)
 
 
 class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
-    """Checks what the provider says, and finds or makes the account."""
+    """The authentication backend that checks the provider's claims and finds the account."""
 
     def __init__(self) -> None:
-        """The provider's addresses are asked for when somebody signs in."""
+        """Read only local settings; the endpoints are read when somebody signs in."""
         self.UserModel = get_user_model()
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
         self.OIDC_RP_CLIENT_SECRET = settings.OIDC_RP_CLIENT_SECRET
@@ -81,23 +81,23 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
     get_settings = staticmethod(setting)
 
     def __getattr__(self, name: str) -> Any:
-        """Endpoints, which the library keeps as attributes."""
+        """Return an endpoint, which the library expects as an attribute."""
         if name in _ENDPOINTS:
             return setting(name)
         raise AttributeError(name)
 
     def authenticate(self, request: HttpRequest | None, **kwargs: Any) -> Any:
-        """Only for the provider's callback: this is asked for every login."""
+        """Authenticate only the provider's callback; Django calls this for every login."""
         if request is None or "nonce" not in kwargs:
             return None
         return super().authenticate(request, **kwargs)
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, object]:
-        """The token's claims: signed, for us, from the provider."""
+        """Return the claims of a token that is signed, for this client, and from the provider."""
         try:
             claims: dict[str, Any] = super().verify_token(token, **kwargs)
         except (jwt.PyJWTError, KeyError, TypeError) as error:
-            # Expired, or not made as tokens are: the library lets these through.
+            # The token expired or is malformed: the library does not catch these errors.
             raise SuspiciousOperation(f"the token is not good: {type(error).__name__}") from None
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
@@ -112,7 +112,7 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
         return claims
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> Any:
-        """The account of whom the token is; None: nobody may sign in so."""
+        """Return the account of the token's subject; None where it may not sign in."""
         claims = dict(payload)
         if setting("OIDC_OP_USER_ENDPOINT"):
             more = self.get_userinfo(access_token, id_token, payload)
@@ -122,13 +122,13 @@ class SingleSignOn(OIDCAuthenticationBackend):  # type: ignore[misc]
         return account_of(claims)
 
     def get_user(self, user_id: Any) -> Any:
-        """With its rights, as for other logins."""
+        """Return the account of a session with its rights, as for other logins."""
         return RightsBackend().get_user(user_id)
 
 
 @transaction.atomic
 def account_of(claims: dict[str, Any]) -> Any:
-    """The account of these claims, made if need be, with its role and groups as they say."""
+    """Return the account of these claims, created if need be, with their role and groups."""
     issuer, subject = settings.OIDC_ISSUER, str(claims["sub"])
     known = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     user = known.user if known else _new_account(claims)
@@ -146,7 +146,7 @@ def account_of(claims: dict[str, Any]) -> Any:
 
 
 def role_for_groups(groups: set[str]) -> Role | None:
-    """The highest role that one of the provider's groups has; ``*`` is everybody's."""
+    """Return the highest role that one of the provider's groups has; ``*`` means everybody."""
     found = []
     for part in settings.OIDC_ROLES.split(";"):
         word, _, names = part.partition("=")
@@ -160,13 +160,13 @@ def role_for_groups(groups: set[str]) -> Role | None:
 def _new_account(claims: dict[str, Any]) -> Any:
     users = get_user_model()
     given = clean_text(claims.get(settings.OIDC_USERNAME_CLAIM) or claims["sub"], strip=False)
-    # As it will be kept: other letters may be written for the same name.
+    # Normalize, because two spellings can give the same stored name.
     name = users.normalize_username(given)[:_MAX_NAME]
-    # As people read it: an account "Alice" beside "alice" would be taken for her in the record.
+    # Ignore case: an account "Alice" beside "alice" would be mistaken for her in the record.
     user = users._default_manager.filter(username__iexact=name).first()
     if user is None:
         return users._default_manager.create_user(name, email=str(claims.get("email") or "")[:254])
-    # Somebody with a password is not whoever the provider calls by the same name.
+    # An account with a password may belong to another person of the same name.
     others = user.username != name or Identity.objects.filter(user=user).exists()
     if name != given or others or user.has_usable_password():
         log.warning("single sign-on: an account of this name is there already")
@@ -180,16 +180,16 @@ def _groups(claims: dict[str, Any]) -> set[str]:
 
 
 class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc]
-    """Sends the browser to the provider."""
+    """The view that redirects the browser to the provider."""
 
     get_settings = staticmethod(setting)
 
     def __init__(self, **kwargs: Any) -> None:
-        """The provider is asked for its address when the browser comes."""
+        """Read only local settings; the provider's address is read in ``get``."""
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        """There, with a state, a nonce and a challenge that its answer must fit."""
+        """Redirect with a state, a nonce and a challenge that the provider's answer must match."""
         _only_where_configured()
         try:
             self.OIDC_OP_AUTH_ENDPOINT = setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
@@ -200,15 +200,16 @@ class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc]
 
 
 class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
-    """Where the provider sends the browser back to."""
+    """The view to which the provider sends the browser back."""
 
     get_settings = staticmethod(setting)
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
+        """Sign in the account of the provider's answer, or go back to the login page."""
         _only_where_configured()
         begun = request.GET.get("state", "") in request.session.get("oidc_states", {})
         if "error" in request.GET and not begun:
-            # The library would sign out whoever follows such a link, wherever it stands.
+            # The library would sign out everybody who follows such a link from anywhere.
             return redirect(settings.LOGIN_REDIRECT_URL_FAILURE)
         try:
             response: HttpResponseBase = super().get(request)
@@ -217,7 +218,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc]
         except SuspiciousOperation as error:
             log.warning("single sign-on: refused: %s", error)
             return redirect(settings.LOGIN_REDIRECT_URL_FAILURE)
-        # It may name a row, and the session is kept for days.
+        # The address may name a row, and the session is kept for days.
         request.session.pop("oidc_login_next", None)
         return response
 
@@ -228,6 +229,6 @@ def _only_where_configured() -> None:
 
 
 def _away(error: Exception) -> HttpResponseBase:
-    # Its text may hold what the provider answered.
+    # The error's text may contain the provider's answer, so log only its type.
     log.warning("single sign-on: the provider cannot be asked: %s", type(error).__name__)
     return redirect("/login/?sso=away")

@@ -1,7 +1,7 @@
-"""Tokens with which programs use the API: made, known again, revoked.
+"""API tokens for programs: create, verify and revoke them.
 
-A token is shown once, when it is made; the store keeps its SHA-256, which is enough to know it
-again and of no use to anybody who reads the store.
+A token is shown once, when it is created. The store keeps its SHA-256, which is enough to verify
+it and useless to anybody who reads the store.
 """
 
 import datetime as dt
@@ -18,12 +18,12 @@ from replview.text.problem import CodedProblem
 
 Scope = ApiToken.Scope
 
-#: What every token begins with, so that it is recognised where it leaks to.
+#: The first characters of every token, which identify a leaked one.
 PREFIX = "rv_"
 _HINT_CHARACTERS = 8
-#: Its use is noted no more often than this.
+#: Least seconds between two updates of a token's last use.
 _NOTED_SECONDS = 60
-#: The role that somebody needs to have a token of this scope.
+#: The least role with which an account may have a token of this scope.
 NEEDED = {
     Scope.METRICS: Role.OPERATOR,
     Scope.READ: Role.VIEWER,
@@ -33,13 +33,13 @@ NEEDED = {
 
 
 class ScopeRefused(CodedProblem):
-    """The scope is more than its user may."""
+    """The scope exceeds the rights of the token's user."""
 
     code_of_all = "refused_scope"
 
 
 def _refusal(user: User, scope: str) -> str:
-    """Why the scope exceeds what the user may; empty: it does not."""
+    """Return why the scope exceeds the user's rights; empty where it does not."""
     role, needed = role_of(user), NEEDED[Scope(scope)]
     if role is None or role < needed:
         has = role.word if role else "none"
@@ -50,11 +50,15 @@ def _refusal(user: User, scope: str) -> str:
 
 
 def scopes_for(user: User) -> list[Scope]:
+    """Return the scopes that the user's rights allow."""
     return [scope for scope in Scope if not _refusal(user, scope)]
 
 
 def may_read_metrics(row: ApiToken) -> bool:
-    """Metrics tell of every source: with a token made for them, or any of an admin."""
+    """Return whether a token may read metrics, which cover every source.
+
+    A token of scope ``metrics`` may, and any token of an admin.
+    """
     made_for_them = row.scope == Scope.METRICS and not _refusal(row.user, row.scope)
     return made_for_them or role_of(row.user) is Role.ADMIN
 
@@ -62,7 +66,7 @@ def may_read_metrics(row: ApiToken) -> bool:
 def make_token(
     user: User, name: str, *, days: int | None = None, scope: str = Scope.READ
 ) -> tuple[str, ApiToken]:
-    """A new token for this user, and its row; ``days``: how long it is good for.
+    """Create a token, valid for ``days`` or forever; return it and its row.
 
     Raises ``ScopeRefused``.
     """
@@ -82,8 +86,9 @@ def make_token(
 
 
 def good_token(token: str) -> ApiToken | None:
-    """The token's row with its user; None where it is unknown, revoked, expired, or its user's
-    account is closed.
+    """Return the row of a valid token with its user, and note its use.
+
+    None where it is unknown, revoked or expired, or its user's account is closed.
     """
     now = timezone.now()
     row = (

@@ -1,5 +1,6 @@
-"""This module tells what the user of a request, a socket or a token may see, and opens sessions of
-the record that show no more.
+"""This module holds the visibility of the current request, socket or token.
+
+It also opens sessions of the record that are limited to that visibility.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,23 +18,24 @@ _visibility: ContextVar[Visibility | None] = ContextVar("visibility", default=No
 
 
 def current_visibility() -> Visibility:
+    """Return the visibility of the current context; nobody's where none is set."""
     return _visibility.get() or nobodys
 
 
 def reading_session() -> DjangoSession:
-    """A session of the record for whoever asks here."""
+    """Return a session of the record with the current visibility."""
     session = DjangoSession(current_visibility())
     session.read_labels = labels_now
     return session
 
 
 def visibility_for(user: Visitor) -> Visibility:
-    """Return what this user may see; nothing is read before it is asked."""
+    """Return what this user may see; rights are read at the first question."""
     return visibility_of(lambda: user)
 
 
 def visibility_of(user: Callable[[], Visitor]) -> Visibility:
-    """Return what a user may see who is known only once asked for: the API has to read a token."""
+    """Return the visibility of a user who is known only later: the API must read a token first."""
 
     def grants() -> Grants:
         who = user()
@@ -43,7 +45,7 @@ def visibility_of(user: Callable[[], Visitor]) -> Visibility:
 
 
 def _rules_for(user: Visitor) -> tuple[Rule, ...]:
-    """The rules: those that came with the account, when they are asked for the first time."""
+    """Return the rules loaded with the account at the first call; query them afterwards."""
     read = getattr(user, "read_rules", None)
     if read is None:
         return read_rules(rows)
@@ -53,7 +55,7 @@ def _rules_for(user: Visitor) -> tuple[Rule, ...]:
 
 @contextmanager
 def use_visibility(visibility: Visibility) -> Iterator[None]:
-    """Readers within see with this one."""
+    """Make readers inside the context use this visibility."""
     token = _visibility.set(visibility)
     try:
         yield
@@ -62,7 +64,7 @@ def use_visibility(visibility: Visibility) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Read rules and rights anew at the next question: they were changed here."""
+    """Make the next question read rules and rights again, because they were changed here."""
     for visibility in (nobodys, _visibility.get()):
         if visibility is not None:
             visibility.forget()

@@ -1,8 +1,7 @@
-"""What is withheld from whoever takes something out: tables they have no right to see, and columns
-that nobody is to see.
+"""Withhold, from exports, archives and files, hidden tables and masked columns.
 
-An export carries both with its request, as plain data: what is written is what whoever asked could
-see then. What files hold already is held against rights and rules when it is shown.
+An export carries both lists with its request, as plain data: its files hold what the requester
+could see at that time. Existing files are checked against rights and rules when they are shown.
 """
 
 import re
@@ -30,20 +29,21 @@ from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.store.write.access_record import current_visit
 
 _ERASED_TEXT = re.compile(r"erased text \d+", re.ASCII)
-#: Of a message that is withheld this is shown.
+#: The fields of a withheld message that are shown.
 _MESSAGE_SHOWN = ("prefix", "transactional")
 
 
 def visible_exports() -> QuerySet[Export]:
-    """Of the sources there are for whoever asks; of a slot that is gone for those who see all."""
+    """Return the exports of visible sources; those of a deleted slot need a right on all."""
     sources = current_visibility().sources
     rows = Export.objects.all()
     return rows if sources is None else rows.filter(slot__source__in=sources)
 
 
 def withholds_text(row: Export) -> bool:
-    """Whether it was narrowed by a text that only whoever typed it sees again: it may be a
-    value of a table that another has no right to see, or of a column that is masked by now.
+    """Return whether the export's search text is withheld from everybody but its requester.
+
+    It may be a value of a table that another account must not see, or of a column masked since.
     """
     visit = current_visit()
     if visit is None or not row.words.get("q") or current_visibility().open:
@@ -53,23 +53,23 @@ def withholds_text(row: Export) -> bool:
 
 
 def erased_text(erasure_id: int) -> str:
-    """What takes the place of a text that narrowed an export, once its rows are erased."""
+    """Return the replacement for an export's search text once its rows are erased."""
     return f"erased text {erasure_id}"
 
 
 def is_erased_text(text: str) -> bool:
-    """Whether the text was erased: nobody can search for it again."""
+    """Return whether the text was erased, so that nobody can search for it again."""
     return _ERASED_TEXT.fullmatch(text) is not None
 
 
 def shown_words(row: Export) -> dict[str, str]:
-    """What it was narrowed by, as far as whoever asks may see it."""
+    """Return the export's conditions, as far as the current visitor may see them."""
     hidden = ("q",) if withholds_text(row) else ()
     return {name: text for name, text in row.words.items() if name not in hidden}
 
 
 def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, object]:
-    """The same of its slice, or of the one that its manifest tells."""
+    """Return the export's slice, or that of its manifest, without a withheld search text."""
     if not withholds_text(row) or not part.get("narrowed"):
         return part
     narrowed = {name: value for name, value in part["narrowed"].items() if name != "text"}
@@ -77,7 +77,7 @@ def shown_slice(row: Export, part: dict[str, Any]) -> dict[str, object]:
 
 
 def visible_jobs() -> QuerySet[HistoryJob]:
-    """The same of history jobs, which name an incarnation of a slot and not the slot."""
+    """Return the history jobs of visible sources; a job names an incarnation, not a slot."""
     sources = current_visibility().sources
     rows = HistoryJob.objects.all()
     if sources is None:
@@ -89,12 +89,12 @@ def visible_jobs() -> QuerySet[HistoryJob]:
 
 
 def slot_of_incarnation(incarnation: str) -> Slot | None:
-    """The slot of ``source/slot-number``; None: it is gone, or no such incarnation is named."""
+    """Return the visible slot of ``source/slot-number``; None where it is gone or not named."""
     source, _, rest = incarnation.partition("/")
     name = rest.rpartition("-")[0]
     found = Slot.objects.select_related("source").filter(source__name=source, name=name).first()
     if found is None:
-        # Files keep the name that the source had when they were written.
+        # Files keep the source's name at the time when they were written.
         renamed = SlotEvent.objects.filter(
             slot__name=name, detail__act="rename", message__startswith=f"The source {source} is "
         )
@@ -106,18 +106,19 @@ def slot_of_incarnation(incarnation: str) -> Slot | None:
 
 @dataclass(slots=True)
 class Withheld:
-    """What is withheld of the tables of one slot, by every name they have had."""
+    """The hidden tables and masked columns of one slot, under every name that tables have had."""
 
     hidden: set[str] = field(default_factory=set)
     masked: dict[str, set[str]] = field(default_factory=dict)
-    #: For tables that the record does not know; None: everything may be seen.
+    #: Decides about tables that the record does not know; None where everything is visible.
     visibility: Visibility | None = None
-    #: 0: of a slot that is gone.
+    #: 0 for a deleted slot.
     source_id: int = 0
-    #: Whose rules count; 0: those for every source alone.
+    #: The id of the source whose rules count; 0 for the rules of every source only.
     rules_of: int = 0
 
     def hides(self, table: str) -> bool:
+        """Return whether a table is hidden; a restricted visitor sees none of a deleted slot."""
         if self.visibility is None or table in self.hidden:
             return self.visibility is not None
         schema, _, name = table.partition(".")
@@ -125,7 +126,7 @@ class Withheld:
         return gone or self.visibility.hides_table(self.source_id, schema, name)
 
     def columns(self, table: str, names: Iterable[str] = ()) -> frozenset[str]:
-        """Those nobody is to see; ``names``: what else the table may have."""
+        """Return the table's masked columns; ``names`` are columns that only the caller knows."""
         if self.visibility is None:
             return frozenset()
         shape = [{"name": each} for each in names]
@@ -135,8 +136,10 @@ class Withheld:
 
 
 def withheld(slot: Slot | None, *, name: str = "") -> Withheld:
-    """Of a slot's tables; of a slot that is gone, called ``source/slot``, its source's rules and
-    those for every source count, and whoever is restricted sees nothing.
+    """Return what is withheld of a slot's tables.
+
+    For a deleted slot, called ``source/slot``, the rules of its source and of every source count,
+    and a restricted visitor sees nothing.
     """
     visibility = current_visibility()
     if visibility.open:
@@ -162,7 +165,7 @@ def withheld(slot: Slot | None, *, name: str = "") -> Withheld:
 
 
 def masked_for(incarnation: str) -> dict[str, list[str]]:
-    """Tables and columns of an incarnation that nobody is to see, as a history job needs them."""
+    """Return an incarnation's tables and masked columns, in the form of a history job."""
     found = withheld(slot_of_incarnation(incarnation)).masked
     return {name: sorted(columns) for name, columns in sorted(found.items())}
 
@@ -170,10 +173,10 @@ def masked_for(incarnation: str) -> dict[str, list[str]]:
 def shown_counts(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld
 ) -> list[list[Any]]:
-    """Rows that count changes by ``table`` and ``column``, as they may be shown.
+    """Return rows that count changes by ``table`` and ``column``, as they may be shown.
 
-    Of a masked column nobody learns whether it changed, and of a table without a right not which
-    of its columns did: there one row is left for all of them, without their number.
+    Rows of a masked column are left out, because they show that it changed. The columns of a hidden
+    table are merged into one row without a count.
     """
     table, column = columns.index("table"), columns.index("column")
     found: dict[tuple[Any, ...], list[Any]] = {}
@@ -193,9 +196,9 @@ def shown_cells(
     table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], of: Withheld,
     names: Mapping[str, str] | None = None,
 ) -> list[list[Any]]:  # fmt: skip
-    """Rows of a table as they may be shown: masked columns say so, a hidden table's all do.
+    """Return rows of a table as they may be shown, with masked and hidden cells replaced.
 
-    ``names``: a column in the file → on the source, where they differ.
+    ``names``: a column in the file → its name on the source, where they differ.
     """
     own = names or {}
     source = [own.get(column, column) for column in columns]
@@ -209,19 +212,19 @@ def shown_cells(
             cells = [cell if column.startswith("_") else NO_RIGHT
                      for column, cell in zip(columns, cells, strict=False)]  # fmt: skip
         if raw is not None and (hidden or place):
-            # It may hold the text of such a value.
+            # The raw text may contain a masked value.
             cells[raw] = None
         found.append(cells)
     return found
 
 
-# Changes that are not of the record (of an archive, of a peek into a slot).
+# The changes below are not in the record: they come from an archive or a peek into a slot.
 
 
 def seen_archived(
     change: ChangeRow, source_id: int, of: Withheld, visibility: Visibility
 ) -> ChangeRow:
-    """A change of the archive; ``of`` knows its table under every name it had."""
+    """Return an archived change as visible; ``of`` knows its table under every name it had."""
     if visibility.open:
         return change
     if change.op == "M":
@@ -234,8 +237,9 @@ def seen_archived(
 
 
 def seen_peeked(change: ChangeRow, source_id: int, visibility: Visibility) -> ChangeRow:
-    """A change that waits in a slot, of a table that may not be recorded at all; where it is, what
-    is masked under any name it had is.
+    """Return a change that waits in a slot, as visible.
+
+    Its table may not be recorded. Where it is, columns masked under any of its names are masked.
     """
     if visibility.open:
         return change
