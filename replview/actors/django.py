@@ -1,25 +1,25 @@
-"""Django: every transaction that writes says who it is for.
+"""Django: every transaction that writes carries a message that names its actor.
 
 In ``settings.MIDDLEWARE``, after the authentication middleware::
 
     "replview.actors.django.ActorMiddleware"
 
-and around what is no request (commands, Celery tasks)::
+and around code outside a request (commands, Celery tasks)::
 
     with actor("import_job", file="prices.csv"):
         ...
 
-Before a transaction's first INSERT, UPDATE, DELETE, MERGE or TRUNCATE through Django's cursors a
-logical message goes into it: prefix ``replview``, a JSON object with ``actor`` and context. Reading
-sends nothing and asks nothing. Where the role may not send it the application's statement runs all
-the same, and one warning is logged. (A right that is revoked while connections are open costs each
-of them the transaction in which it finds out, at most one; the next goes on unsaid.)
+Before a transaction's first INSERT, UPDATE, DELETE, MERGE or TRUNCATE through Django's cursors, a
+logical message is written: prefix ``replview``, a JSON object with ``actor`` and context. Reading
+costs no statement. Where the role may not send the message, the application's statement still
+runs, and one warning is logged. (If the right is revoked while connections are open, each
+connection loses at most one transaction, the one in which it gets the error.)
 
 ``REPLVIEW_ACTOR`` in the settings (a callable or its dotted path) gets the request and returns the
 actor's name, a mapping with ``actor`` and context, or None.
 
-Not seen: writes inside functions, ``cursor.copy()`` and what goes past Django's cursors (call
-``say_now()`` in the transaction first), and what a streamed response writes while it is sent.
+Writes inside functions, ``cursor.copy()`` and writes outside Django's cursors are not seen (call
+``say_now()`` in the transaction first), nor is what a streamed response writes while it is sent.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from django.db.backends.signals import connection_created
 from django.utils.module_loading import import_string
 
 PREFIX = "replview"
-#: Longer texts are cut; replview reads no message beyond 64 kB.
+#: Longer texts are cut: replview ignores messages above 64 kB.
 MAX_CHARACTERS = 500
 
-#: What says who acts: called for each message, so that nothing is looked up for reading.
+#: Returns the message's document. It is called for each message, so that reading looks up nothing.
 Claim = Callable[[], "Mapping[str, Any] | None"]
 
 _claim: ContextVar[Claim | None] = ContextVar("replview_claim", default=None)
 _log = logging.getLogger("replview.actors")
 
-#: Whether the role of a driver's connection may send messages; absent: not asked yet.
+#: Driver's connection → whether its role may send messages; missing until queried.
 _able: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
-#: Asked once a connection: a refused message would end the application's transaction.
+#: Run once a connection, because a refused message would abort the application's transaction.
 _MAY_SAY = """
     SELECT NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.has_function_privilege(oid, 'EXECUTE')
       FROM pg_catalog.pg_proc
@@ -76,7 +76,7 @@ _SAVEPOINT_WORDS = re.compile(
 
 
 def writes(statement: str) -> bool:
-    """Whether a statement changes rows, by its words: what a function does is not seen."""
+    """Return whether a statement changes rows, by its keywords; functions are not examined."""
     if _PLAIN_READ.match(statement):
         return False
     for part in _QUIET.sub(" ", statement).split(";"):
@@ -89,7 +89,7 @@ def writes(statement: str) -> bool:
 
 @contextmanager
 def actor(name: str, **context: Any) -> Iterator[None]:
-    """What is written inside is this actor's; also a decorator: ``@actor("nightly_prices")``."""
+    """Name the actor of all writes inside; also a decorator: ``@actor("nightly_prices")``."""
     document = {"actor": name, **context}
     token = _claim.set(lambda: document)
     try:
@@ -99,7 +99,7 @@ def actor(name: str, **context: Any) -> Iterator[None]:
 
 
 def say_now(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Send the message at once, for writes that Django's cursors do not see; in a transaction."""
+    """Send the message now, in a transaction, for writes that Django's cursors do not see."""
     connection = connections[using]
     connection.ensure_connection()
     claim = _claim.get()
@@ -108,7 +108,7 @@ def say_now(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 class ActorMiddleware:
-    """What a request writes is its user's; sync and async."""
+    """The middleware that names a request's user as the actor of its writes; sync and async."""
 
     sync_capable = True
     async_capable = True
@@ -122,6 +122,7 @@ class ActorMiddleware:
         self.of_request = import_string(given) if isinstance(given, str) else given or user_name
 
     def __call__(self, request: Any) -> Any:
+        """Handle a request with its user as the actor."""
         if self.is_async:
             return self._handle(request)
         token = _claim.set(lambda: request_document(request, self.of_request))
@@ -139,7 +140,7 @@ class ActorMiddleware:
 
 
 def user_name(request: Any) -> str | None:
-    """The signed-in user's name; looking at it is what may cost a query."""
+    """Return the signed-in user's name; reading the user may cost a query."""
     user = getattr(request, "_acached_user", None) or getattr(request, "user", None)
     return user.get_username() if user is not None and user.is_authenticated else None
 
@@ -147,7 +148,7 @@ def user_name(request: Any) -> str | None:
 def request_document(
     request: Any, of_request: Callable[[Any], Any] = user_name
 ) -> dict[str, object]:
-    """The message of a request: the actor if there is one, method, path and request id."""
+    """Return the document of a request: the actor if known, method, path and request id."""
     document: dict[str, Any] = {"method": request.method, "path": request.path}
     if request_id := request.headers.get("X-Request-ID"):
         document["request_id"] = request_id
@@ -158,20 +159,20 @@ def request_document(
 
 
 class Watch:
-    """An execute wrapper that keeps what this connection's transaction has said already."""
+    """An execute wrapper that remembers the message of this connection's transaction."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        #: Whose message the transaction holds.
+        #: The claim whose message is in the open transaction; None without one.
         self.said: Claim | None = None
-        #: Savepoints made since: rolling back to one of them does not take the message away.
+        #: Savepoints made after the message: rolling back to one of them keeps the message.
         self.since: set[str] = set()
         self.busy = False
 
     def __call__(
         self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
     ) -> Any:
-        """Run a statement, the message before it if it is the first that writes."""
+        """Run a statement, preceded by the message if it is the transaction's first write."""
         claim = _claim.get()
         if self.busy or (claim is None and self.said is None):
             return execute(sql, params, many, context)
@@ -190,7 +191,7 @@ class Watch:
         return execute(sql, params, many, context)
 
     def forget(self) -> None:
-        """The transaction has ended, or the message's savepoint was rolled back."""
+        """Forget the message: the transaction ended, or its savepoint was rolled back."""
         self.said = None
         self.since.clear()
 
@@ -203,13 +204,13 @@ class Watch:
             self.since.clear()
 
     def _together(self, claim: Claim, execute: Callable[[], Any]) -> Any:
-        """In autocommit mode: the message and the statement in a transaction of their own."""
+        """Run the message and the statement in one transaction, in autocommit mode."""
         if not self._may_say() or (message := self._message(claim)) is None:
             return execute()
         try:
             self._send(f"BEGIN; {message}")
         except Exception:
-            # Nothing of the application's was in it: its statement runs as if nobody were named.
+            # The transaction held only the message, so the statement can run without one.
             if self._status() != _IDLE:
                 self._run("ROLLBACK")
             return execute()
@@ -219,13 +220,13 @@ class Watch:
             if self.connection.connection is not None and self._status() != _IDLE:
                 self._run("ROLLBACK")
             raise
-        # As the statement's own end would be: a constraint checked at commit is an IntegrityError.
+        # Wrapped, because a constraint checked at COMMIT must raise Django's IntegrityError.
         with self.connection.wrap_database_errors:
             self._run("COMMIT")
         return result
 
     def _may_say(self) -> bool:
-        """Whether this connection's role may send messages, asked once."""
+        """Return whether this connection's role may send messages; queried once."""
         driver = self.connection.connection
         if (able := _able.get(driver)) is None:
             with driver.cursor() as cursor:
@@ -237,7 +238,7 @@ class Watch:
         return able
 
     def _message(self, claim: Claim) -> str | None:
-        """The statement that sends it; None where nobody is named or naming them fails."""
+        """Return the statement that sends the message; None without a document or on an error."""
         self.busy = True
         try:
             document = claim()
@@ -249,7 +250,7 @@ class Watch:
             self.busy = False
 
     def _send(self, message: str) -> None:
-        """Run it; what is refused is asked about anew before the next one."""
+        """Send the message; after an error, query the right again before the next one."""
         try:
             self._run(message)
         except Exception as error:
@@ -258,7 +259,7 @@ class Watch:
             raise
 
     def _run(self, sql: str) -> None:
-        """Past Django's cursor: the application's query counts stay what they are."""
+        """Execute outside Django's cursor, so that the application's query counts stay the same."""
         with self.connection.connection.cursor() as cursor:
             cursor.execute(sql)
 
@@ -273,7 +274,7 @@ class Watch:
 
 
 def message_sql(document: Mapping[str, object]) -> str:
-    """The statement; the content goes as hexadecimal digits, which nothing needs to quote."""
+    """Return the statement that sends the message; hexadecimal content needs no quoting."""
     cut = {
         str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value
         for key, value in document.items()
@@ -286,7 +287,7 @@ def message_sql(document: Mapping[str, object]) -> str:
 
 
 def _savepoint_of(statement: str) -> tuple[str, str] | None:
-    """``SAVEPOINT`` or ``ROLLBACK`` and the savepoint's name."""
+    """Return the verb, ``SAVEPOINT`` or ``ROLLBACK``, and the savepoint's name."""
     if match := _SAVEPOINT_WORDS.match(statement):
         verb, back, name = match.groups()
         return (verb or back).upper(), name[1:-1] if name[0] == '"' else name.lower()
@@ -294,7 +295,7 @@ def _savepoint_of(statement: str) -> tuple[str, str] | None:
 
 
 def _text(sql: Any) -> str:
-    """What is run, as text: cursors take bytes and psycopg's composed SQL too."""
+    """Return the statement as text: cursors also take bytes and psycopg's composed SQL."""
     if isinstance(sql, str):
         return sql
     if isinstance(sql, bytes):
@@ -306,7 +307,7 @@ def _text(sql: Any) -> str:
 
 
 def _cannot_say(why: str) -> None:
-    """One warning a process: writing goes on without an actor. Says no value."""
+    """Log one warning a process, without any value; the statements run without an actor."""
     if not _cannot_say.told:  # type: ignore[attr-defined]
         _cannot_say.told = True  # type: ignore[attr-defined]
         _log.warning("replview cannot say who writes (%s): it goes on unsaid", why)
@@ -320,13 +321,13 @@ def _watch_of(connection: Any) -> Watch | None:
 
 
 def _watch(connection: Any, **_: Any) -> None:
-    """Stand before every statement of a PostgreSQL connection, for as long as it lives."""
+    """Wrap every statement of a PostgreSQL connection, for as long as it lives."""
     if connection.vendor != "postgresql":
         return
     if (watch := _watch_of(connection)) is not None:
         watch.forget()
         return
-    # First, since Django's own ``execute_wrapper()`` takes the last one away when it ends.
+    # Insert it first, because Django's own ``execute_wrapper()`` pops the last one when it ends.
     connection.execute_wrappers.insert(0, Watch(connection))
 
 

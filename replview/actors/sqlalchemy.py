@@ -1,4 +1,4 @@
-"""SQLAlchemy 2: every transaction that writes says who it is for.
+"""SQLAlchemy 2: every transaction that writes carries a message that names its actor.
 
 ::
 
@@ -12,14 +12,14 @@ or without ``actor=``, and around each piece of work::
 The target is an engine, an async engine, or a sessionmaker that is bound to one.
 
 Before a transaction's first INSERT, UPDATE, DELETE, MERGE or TRUNCATE, from the ORM or from Core, a
-logical message goes into it: prefix ``replview``, a JSON object with ``actor`` and context. Reading
-sends nothing. Where the role may not send it the application's statement runs all the same, and
-one warning is logged. (A right that is revoked while connections are open costs each of them the
-transaction in which it finds out, at most one; the next goes on unsaid.)
+logical message is written: prefix ``replview``, a JSON object with ``actor`` and context. Reading
+costs no statement. Where the role may not send the message, the application's statement still
+runs, and one warning is logged. (If the right is revoked while connections are open, each
+connection loses at most one transaction, the one in which it gets the error.)
 
-Not seen: writes inside functions, COPY, and what goes past SQLAlchemy to the driver's connection.
-Under ``isolation_level="AUTOCOMMIT"`` a statement and its message are a transaction of their own
-with psycopg 3 and psycopg2; with other drivers nothing is said there.
+Writes inside functions, COPY, and writes on the driver's own connection are not detected.
+Under ``isolation_level="AUTOCOMMIT"`` a statement and its message share one transaction
+with psycopg 3 and psycopg2; with other drivers no message is sent there.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from typing import Any
 from sqlalchemy import event
 
 PREFIX = "replview"
-#: Longer texts are cut; replview reads no message beyond 64 kB.
+#: Longer texts are cut: replview ignores messages above 64 kB.
 MAX_CHARACTERS = 500
 
-#: What says who acts: a name, a mapping with ``actor`` and context, or None.
+#: Returns the actor: a name, a mapping with ``actor`` and context, or None.
 Actor = Callable[[], "str | Mapping[str, Any] | None"]
 
 _current: ContextVar[Mapping[str, Any] | None] = ContextVar("replview_actor", default=None)
 _log = logging.getLogger("replview.actors")
 
-#: Drivers whose connections say ``autocommit``.
+#: Drivers whose connections have the attribute ``autocommit``.
 _KNOWN = ("psycopg", "psycopg2")
 
-#: Asked once a connection: a refused message would end the application's transaction.
+#: Run once a connection, because a refused message would abort the application's transaction.
 _MAY_SAY = """
     SELECT NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.has_function_privilege(oid, 'EXECUTE')
       FROM pg_catalog.pg_proc
@@ -68,7 +68,7 @@ _SAVEPOINT_WORDS = re.compile(
 
 
 def writes(statement: str) -> bool:
-    """Whether a statement changes rows, by its words: what a function does is not seen."""
+    """Return whether a statement changes rows, by its keywords; functions are not examined."""
     if _PLAIN_READ.match(statement):
         return False
     for part in _QUIET.sub(" ", statement).split(";"):
@@ -81,7 +81,7 @@ def writes(statement: str) -> bool:
 
 @contextmanager
 def actor(name: str, **context: Any) -> Iterator[None]:
-    """What is written inside is this actor's; also a decorator: ``@actor("nightly_prices")``."""
+    """Name the actor of all writes inside; also a decorator: ``@actor("nightly_prices")``."""
     token = _current.set({"actor": name, **context})
     try:
         yield
@@ -90,10 +90,10 @@ def actor(name: str, **context: Any) -> Iterator[None]:
 
 
 def install(target: Any, actor: Actor | None = None) -> Callable[[], None]:
-    """Say who writes on every connection of ``target``; returns what takes it away again.
+    """Send the message on every connection of ``target``; return a function that ends that.
 
-    ``actor`` is called before the message is sent, never for reading; None from it, or no ``actor``
-    at all, leaves it to the context manager. Nothing happens on databases other than PostgreSQL.
+    ``actor`` is called before the message is sent, never for reading. Where it returns None or is
+    not given, the context manager names the actor. Databases other than PostgreSQL are ignored.
     """
     engine = _engine(target)
     hook = _Hook(actor)
@@ -118,13 +118,13 @@ def install(target: Any, actor: Actor | None = None) -> Callable[[], None]:
 
 
 def _engine(target: Any) -> Any:
-    """The synchronous engine below an engine, an async engine or a sessionmaker."""
+    """Return the synchronous engine of an engine, an async engine or a sessionmaker."""
     bind = getattr(target, "kw", {}).get("bind", target)
     return getattr(bind, "sync_engine", bind)
 
 
 class _Said:
-    """What a transaction has said: the message, and the savepoints made since."""
+    """The message of a transaction, and the savepoints made after it."""
 
     def __init__(self, document: Mapping[str, object]) -> None:
         self.document = document
@@ -134,9 +134,9 @@ class _Said:
 class _Hook:
     """The listeners of one engine. A transaction's state is in its connection's ``info``."""
 
-    #: In ``Connection.info``.
+    #: Keys in ``Connection.info``.
     SAID, ALONE, BUSY = "replview_said", "replview_alone", "replview_busy"
-    #: Whether the connection's role may send messages; absent: not asked yet.
+    #: The key of whether the connection's role may send messages; missing until queried.
     ABLE = "replview_able"
 
     def __init__(self, of_application: Actor | None) -> None:
@@ -145,6 +145,7 @@ class _Hook:
     def before(
         self, conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool
     ) -> None:
+        """Send the message before a write, and follow savepoints."""
         info = conn.info
         if conn.dialect.name != "postgresql" or info.get(self.BUSY):
             return
@@ -161,20 +162,22 @@ class _Hook:
                 self._say(conn, document)
 
     def after(self, conn: Any, *_: Any) -> None:
-        """It ran: in autocommit mode it ends the transaction that was made for it."""
+        """Commit the transaction that was opened in autocommit mode for this statement."""
         if conn.info.pop(self.ALONE, False):
             _run(conn, "COMMIT")
 
     def failed(self, failure: Any) -> None:
+        """Roll back the transaction that was opened in autocommit mode for this statement."""
         conn = failure.connection
         if conn is not None and not failure.is_disconnect and conn.info.pop(self.ALONE, False):
             _run(conn, "ROLLBACK")
 
     def forget(self, conn: Any, *_: Any) -> None:
+        """Forget the message, because the transaction ended or its savepoint was rolled back."""
         conn.info.pop(self.SAID, None)
 
     def _document(self, conn: Any) -> Mapping[str, Any] | None:
-        """Who acts; whatever is read to tell sends no message of its own."""
+        """Return the actor's document; queries made to find it send no message."""
         conn.info[self.BUSY] = True
         try:
             said = self._of_application() if self._of_application is not None else None
@@ -188,7 +191,7 @@ class _Hook:
         return said if isinstance(said, Mapping) else {"actor": str(said)}
 
     def _may_say(self, conn: Any) -> bool:
-        """Whether this connection's role may send messages, asked once."""
+        """Return whether this connection's role may send messages; queried once."""
         able: bool | None = conn.info.get(self.ABLE)
         if able is None:
             row = _run(conn, _MAY_SAY)
@@ -198,8 +201,9 @@ class _Hook:
         return able
 
     def _say(self, conn: Any, document: Mapping[str, object]) -> None:
-        """Send the message into the transaction; in autocommit mode into one that is made for it
-        and the statement.
+        """Send the message into the transaction.
+
+        In autocommit mode, open one for the message and the statement.
         """
         try:
             message = message_sql(document)
@@ -214,13 +218,13 @@ class _Hook:
             try:
                 self._send(conn, message)
             except Exception:
-                # Nothing of the application's was in it: its statement runs on its own.
+                # The transaction held only the message, so the statement can run without one.
                 _run(conn, "ROLLBACK")
             else:
                 conn.info[self.ALONE] = True
 
     def _send(self, conn: Any, message: str) -> None:
-        """Run it; what is refused is asked about anew before the next one."""
+        """Send the message; after an error, query the right again before the next one."""
         try:
             _run(conn, message)
         except Exception as error:
@@ -230,7 +234,7 @@ class _Hook:
 
 
 def _run(conn: Any, statement: str) -> Any:
-    """Past SQLAlchemy: its log and its events tell of the application alone."""
+    """Execute outside SQLAlchemy, whose log and events stay those of the application."""
     cursor = conn.connection.cursor()
     try:
         cursor.execute(statement)
@@ -240,7 +244,7 @@ def _run(conn: Any, statement: str) -> Any:
 
 
 def message_sql(document: Mapping[str, object]) -> str:
-    """The statement; the content goes as hexadecimal digits, which nothing needs to quote."""
+    """Return the statement that sends the message; hexadecimal content needs no quoting."""
     cut = {
         str(key): value[:MAX_CHARACTERS] if isinstance(value, str) else value
         for key, value in document.items()
@@ -253,7 +257,7 @@ def message_sql(document: Mapping[str, object]) -> str:
 
 
 def _savepoint_of(statement: str) -> tuple[str, str] | None:
-    """``SAVEPOINT`` or ``ROLLBACK`` and the savepoint's name."""
+    """Return the verb, ``SAVEPOINT`` or ``ROLLBACK``, and the savepoint's name."""
     if match := _SAVEPOINT_WORDS.match(statement):
         verb, back, name = match.groups()
         return (verb or back).upper(), name[1:-1] if name[0] == '"' else name.lower()
@@ -261,7 +265,7 @@ def _savepoint_of(statement: str) -> tuple[str, str] | None:
 
 
 def _cannot_say(why: str) -> None:
-    """One warning a process: writing goes on without an actor. Says no value."""
+    """Log one warning a process, without any value; the statements run without an actor."""
     if not _cannot_say.told:  # type: ignore[attr-defined]
         _cannot_say.told = True  # type: ignore[attr-defined]
         _log.warning("replview cannot say who writes (%s): it goes on unsaid", why)
