@@ -1,1 +1,1 @@
-"""Numbers, times, types and addresses as text; nothing of the store."""
+"""This package turns numbers, times, types and addresses into text, without the store."""

@@ -1,15 +1,16 @@
-"""Numbers as words: bytes with units, counts, ages, rates; types as people write them. What is
-unknown stays None, never zero.
+"""This module formats bytes with units, counts, ages, rates and the names of types.
+
+An unknown value stays None and never becomes zero.
 """
 
 import re
 from datetime import datetime, timedelta
 
-#: PostgreSQL's own spelling and step: its ``64GB`` is 64 times 1024 cubed.
+#: Units in PostgreSQL's spelling, in steps of 1024: ``64GB`` is 64 times 1024 cubed.
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 NO_BREAK = "\u00a0"
-#: What steers a terminal, begins a line or turns the order of what follows.
+#: Characters that control a terminal, begin a line or reverse the order of the text.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _SHORT = (
     (re.compile(r"^character varying"), "varchar"),
@@ -18,17 +19,17 @@ _SHORT = (
     (re.compile(r"^(timestamp|time)(\(\d+\))? with time zone"), r"\1tz\2"),
     (re.compile(r"^(timestamp|time)(\(\d+\))? without time zone"), r"\1\2"),
 )
-#: Types made by the database's users have at least this oid.
+#: The least oid of a type that a user of the database made.
 FIRST_USER_OID = 16384
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Control characters other than ``keep`` as Python escapes them: ``\\x1b``."""
+    r"""Return text with control characters other than ``keep`` escaped as in Python: ``\x1b``."""
     return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def bytes_words(number: int | float) -> str:
-    """``32.2 GB``, ``96 MB``, ``1.7 MB``, ``84 B``: one decimal where it says something."""
+    """Return ``32.2 GB``, ``96 MB``, ``1.7 MB`` or ``84 B``, with a decimal for small figures."""
     size = float(abs(number))
     unit = 0
     while size >= 1023.5 and unit < len(UNITS) - 1:
@@ -40,12 +41,12 @@ def bytes_words(number: int | float) -> str:
 
 
 def count_words(number: int) -> str:
-    """``2,318,644``."""
+    """Return ``2,318,644``."""
     return f"{number:,}"
 
 
 def age_words(age: timedelta | float) -> str:
-    """Two units at most: ``9 h 12 min``, ``4 min 26 s``, ``41 s``; below a second ``0 s``."""
+    """Return at most two units: ``9 h 12 min``, ``4 min 26 s``, ``41 s``; never below ``0 s``."""
     seconds = int(age.total_seconds() if isinstance(age, timedelta) else age)
     seconds = max(seconds, 0)
     for size, unit, small_size, small_unit in (
@@ -54,7 +55,7 @@ def age_words(age: timedelta | float) -> str:
         (60, "min", 1, "s"),
     ):
         if seconds >= size:
-            # From ten minutes on, seconds say nothing.
+            # From ten minutes on, seconds add nothing.
             small = 0 if unit == "min" and seconds >= 600 else seconds % size // small_size
             words = f"{seconds // size} {unit}" + (f" {small} {small_unit}" if small else "")
             return words.replace(" ", NO_BREAK)
@@ -62,12 +63,12 @@ def age_words(age: timedelta | float) -> str:
 
 
 def day_second_words(moment: datetime) -> str:
-    """``2 Nov 09:14:02``."""
+    """Return ``2 Nov 09:14:02``."""
     return f"{moment.day} {moment:%b %H:%M:%S}"
 
 
 def short_words(microseconds: float) -> str:
-    """A delay: ``41 ms``, ``1.2 s``, then as an age."""
+    """Return a delay as ``41 ms`` or ``1.2 s``, and from ten seconds on as an age."""
     if microseconds < 999_500:
         return f"{microseconds / 1000:.0f}{NO_BREAK}ms"
     if microseconds < 10_000_000:
@@ -76,25 +77,25 @@ def short_words(microseconds: float) -> str:
 
 
 def rate_words(per_second: float) -> str:
-    """Transactions a second: ``0.4 tx/s``, ``23 tx/s``, ``1,840 tx/s``."""
+    """Return transactions per second: ``0.4 tx/s``, ``23 tx/s``, ``1,840 tx/s``."""
     figure = f"{per_second:.1f}" if 0 < per_second < 1 else f"{per_second:,.0f}"
     return f"{figure}{NO_BREAK}tx/s"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """``1 slot``, ``3 slots``."""
+    """Return ``1 slot`` or ``3 slots``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def version_words(server_version: int | None) -> str:
-    """``PG 18.4`` from 180004; unknown says so."""
+    """Return ``PG 18.4`` for 180004, or ``version unknown``."""
     if not server_version:
         return "version unknown"
     return f"PG {server_version // 10000}.{server_version % 10000}"
 
 
 def short_type(name: str, *, qualified: bool = False) -> str:
-    """PostgreSQL's short spelling of ``format_type()``; ``qualified`` keeps ``public``."""
+    """Return PostgreSQL's short spelling of ``format_type()``; ``qualified`` keeps ``public``."""
     for pattern, short in _SHORT:
         name, found = pattern.subn(short, name)
         if found:

@@ -1,7 +1,7 @@
-"""What is wrong and what mends it: one form for pages, the API, commands and logs.
+"""A problem has a cause and a remedy, in one form for pages, the API, commands and logs.
 
-A library raises a ``Problem`` or keeps one (a slot's state, a plan that is refused); each front
-shows its parts in its own way, and says itself where a field of a request is given: an option of a
+A library raises a ``Problem`` or keeps one (a slot's state, a refused plan). Each front end
+shows its parts in its own way, and adds where the user gives a field of a request: an option of a
 command, a step of a page, a key of a file.
 """
 
@@ -19,16 +19,16 @@ _RUNNABLE = re.compile(
 
 
 def with_place(text: str, field: str, places: Mapping[str, str]) -> str:
-    """The sentence with the place where the field that it is about is given, if there is one."""
+    """Return the sentence and, if ``places`` has the field, the place where the user gives it."""
     return f"{text} ({places[field]})" if field in places else text
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence that is good to know, and the field of the request that it is about."""
+    """A sentence of advice, and the field of the request that it is about."""
 
     text: str
-    #: As in ``Problem``.
+    #: The field's name, as in ``Problem``; may be empty.
     field: str = ""
 
     def __str__(self) -> str:
@@ -43,18 +43,18 @@ class Problem(Exception):
 
     def __init__(self, code: str, cause: str, remedy: str = "", field: str = "") -> None:
         super().__init__(code, cause, remedy)
-        #: ``unreachable``, ``wrong_password``, ``no_such_database`` …
+        #: For example ``unreachable``, ``wrong_password`` or ``no_such_database``.
         self.code = code
-        #: One sentence without a full stop.
+        #: A sentence without a full stop.
         self.cause = cause
-        #: SQL, a setting, or a sentence; empty where nothing is known to help.
+        #: SQL, a setting, or a sentence; empty where no remedy is known.
         self.remedy = remedy
-        #: What of the request the remedy is about (``tables``, ``wal_budget``), by the name that a
-        #: ``SlotRequest`` and its like have for it; empty: nothing in particular.
+        #: The request's field that the remedy is about (``tables``, ``wal_budget``), named as in
+        #: ``SlotRequest`` and similar classes; empty for no field.
         self.field = field
 
     def with_places(self, places: Mapping[str, str]) -> Self:
-        """The same, with the place in this front (``--tables``) where its field is given."""
+        """Return a copy whose remedy names the field's place in this front end (``--tables``)."""
         here = self.anew()
         if self.remedy:
             here.remedy = with_place(self.remedy, self.field, places)
@@ -70,12 +70,12 @@ class Problem(Exception):
         return hash((type(self), self.args))
 
     def anew(self) -> Self:
-        """The same, to be raised: one that is kept must not collect the traces of each raise."""
+        """Return a copy to raise, because a kept one would collect the traceback of each raise."""
         return copy(self)
 
 
 class CodedProblem(Problem):
-    """One whose class is its code: it is raised with a cause, and a remedy where there is one."""
+    """A problem whose class defines its code, so that it is raised with cause and remedy only."""
 
     code_of_all: ClassVar[str]
 
@@ -88,7 +88,7 @@ class CodedProblem(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """``before`` and ``after`` are sentences, ``run`` is SQL or a command; each may be empty."""
+    """A remedy in parts: ``before`` and ``after`` are sentences, ``run`` is SQL or a command."""
 
     before: str
     run: str
@@ -96,7 +96,7 @@ class Remedy:
 
 
 def split_remedy(text: str) -> Remedy:
-    """Take the first statement or command out of a remedy."""
+    """Split a remedy at its first statement or command."""
     text = text.strip()
     found = _RUNNABLE.search(text)
     if found is None:
