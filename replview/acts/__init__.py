@@ -1,1 +1,4 @@
-"""What people do to sources and slots, from a page, a program or a command: shown, then done."""
+"""This package changes sources and slots for a page, a program or a command.
+
+Each act is a plan, which is shown first, and then carried out.
+"""

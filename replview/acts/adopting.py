@@ -1,4 +1,4 @@
-"""Adopting a slot that somebody else made: it is read and advanced, and never dropped."""
+"""Adopt a slot that replview did not create: read and advance it, and never drop it."""
 
 from collections.abc import Sequence
 
@@ -18,20 +18,20 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source
 
 _ADOPT_SECONDS = 20.0
-#: Not a refusal of this slot: nothing is known of it.
+#: Codes of problems with the source. They are no refusal of the slot, which was never read.
 _UNREACHED = {"wrong_password", "no_such_database", "no_such_role", "no_login", "unreachable",
               "unknown_host", "unknown_service", "hba_refused", "tls", "starting_up",
               "too_many_connections", "refused", "bad_dsn"}  # fmt: skip
 
 
 def publications_on(source: Source) -> list[str]:
-    """Those a slot of pgoutput may be read with. Raises ``SourceProblem`` and what a DSN may."""
+    """Return the publications of the source. Raises ``SourceProblem`` and a DSN's errors."""
     with reading(full_conninfo(source), deadline_seconds=_ADOPT_SECONDS) as connection:
         return [publication.name for publication in read_publications(connection)]
 
 
 def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> Plan:
-    """Plan to adopt a slot. Raises ``SourceProblem`` where the source cannot be asked."""
+    """Plan to adopt a slot. Raises ``SourceProblem`` where the source cannot be read."""
     title = f"Adopt {source}/{name}"
     try:
         plan, facts = _plan_adoption(source, name, publications)
@@ -57,7 +57,7 @@ def plan_adopt(source: Source, name: str, publications: Sequence[str] = ()) -> P
 
 
 def adopt(source: Source, name: str, publications: Sequence[str] = (), *, by: str) -> Slot:
-    """Adopt the slot: begin to receive it. Raises ``SourceProblem``."""
+    """Adopt the slot and begin to receive it. Raises ``SourceProblem``."""
     plan, _ = _plan_adoption(source, name, publications)
     try:
         slot = make_slot(source, full_conninfo(source), plan, silent, stopped=False, options={})

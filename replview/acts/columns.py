@@ -1,5 +1,7 @@
-"""Changing which columns of a slot's tables are kept: left out at the source where its publication
-is ours, masked or left out here.
+"""Change which columns of a slot's tables are kept.
+
+A column is left out at the source where replview made the publication, and else masked or left
+out here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,7 @@ from replview.text.parsing import table_text
 
 _DEADLINE_SECONDS = 15.0
 KEEP, MASK, DROP = "keep", "mask", "drop"
-#: What is wrong with the choice, not with reaching the source.
+#: Codes of problems with the choice, not with reaching the source.
 _REFUSALS = {
     "bad_column", "contradiction", "identity_column", "no_columns", "no_such_column", "not_owner",
     "not_via_root", "nothing", "publications_clash", "removing", "whole_schema",
@@ -50,42 +52,44 @@ _REFUSALS = {
 class PublishedTable:
     """A table that the slot records."""
 
-    #: As ``table_text`` writes it.
+    #: The name as ``table_text`` writes it.
     name: str
-    #: Its columns that are masked or left out by the slot's own rules or its publication.
+    #: The number of its columns that the slot's rules or its publication mask or leave out.
     ruled: int
-    #: replview made the publication that names it.
+    #: True when replview made the publication that names it.
     ours: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptColumn:
+    """A column of the chosen table, and its rule."""
+
     name: str
     type_name: str
-    #: What its name looks like; empty: nothing.
+    #: The kind of sensitive value that its name suggests; may be empty.
     looks: str
     #: ``keep``, ``mask`` or ``drop``.
     rule: str
-    #: Why it cannot be left out; empty: it can.
+    #: Why it cannot be left out; empty when it can.
     must_be_sent: str
-    #: A mask rule takes it already: ``ingest`` or ``display``; empty: none does.
+    #: The point at which a mask rule masks it: ``ingest`` or ``display``; empty without a rule.
     by_rule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChoices:
-    """The tables, and the columns of the one that was chosen."""
+    """The tables, and the columns of the chosen one."""
 
     tables: tuple[PublishedTable, ...]
-    #: None: none was chosen, or it is not recorded.
+    #: The chosen table; None when none was chosen, or the slot does not record it.
     table: PublishedTable | None = None
     columns: tuple[KeptColumn, ...] = ()
-    #: 15 and later, of a publication of ours: what is left out does not leave the source.
+    #: True when left-out columns do not leave the source: from 15 on, in a publication of ours.
     at_source: bool = False
 
 
 def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
-    """Read the tables and columns. Raises ``SourceProblem`` and what a DSN may raise."""
+    """Read the tables and columns. Raises ``SourceProblem`` and the errors of a DSN."""
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         tables = read_tables(connection)
         found, unsent = _published_tables(connection, slot, tables)
@@ -119,7 +123,7 @@ def columns_of(slot: Slot, chosen: str = "") -> ColumnChoices:
 def _published_tables(
     connection: Connection, slot: Slot, tables: Sequence[TableFacts]
 ) -> tuple[list[PublishedTable], dict[tuple[str, str], set[str]]]:
-    """The tables that the slot records, and the columns that each one's publication leaves out."""
+    """Return the tables that the slot records, and the columns that their publications omit."""
     publications, published = read_published(connection, slot.publications)
     by_name = {table.key: table for table in tables}
     ours = made_by_us(slot)
@@ -141,20 +145,20 @@ def _published_tables(
     return found, unsent
 
 
-#: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``: all rules of these tables.
+#: ``{table (as ``table_text`` writes it): {column: "mask" | "drop"}}``, all rules of each table.
 Rules = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedColumns:
-    """Columns by ``schema.table.column``; every other one stays as it is."""
+    """Columns named ``schema.table.column``; every other column keeps its rule."""
 
     keep: Sequence[str] = ()
     mask: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
     def rules(self, connection: Connection, slot: Slot) -> dict[str, dict[str, str]]:
-        """Return all rules of their tables as they would be. Raises ``SourceProblem``."""
+        """Return all future rules of the named columns' tables. Raises ``SourceProblem``."""
         wanted: dict[tuple[str, str], dict[str, str]] = {}
         for rule, texts in ((KEEP, self.keep), (MASK, self.mask), (DROP, self.exclude)):
             for key, columns in parse_columns(list(texts)).items():
@@ -174,7 +178,7 @@ class NamedColumns:
             rules = dict(slot.column_rules.get(".".join(key), {}))
             rules |= dict.fromkeys(unsent_columns(published.get(key)), DROP)
             rules |= wanted[key]
-            # Rules of columns that are gone go with them.
+            # Rules of dropped columns are removed, too.
             found[table.text] = {
                 name: rules[name] for name in table.columns if rules.get(name, KEEP) != KEEP
             }
@@ -190,7 +194,7 @@ def unsent_columns(published: Published | None) -> set[str]:
 
 @dataclass(slots=True)
 class _Kept:
-    """What differs in the slot's own rules: ``schema.table.column``."""
+    """The changes of the slot's own rules, as lists of ``schema.table.column``."""
 
     rules: dict[str, dict[str, str]]
     masked: list[str] = field(default_factory=list)
@@ -200,19 +204,21 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What would run on the source, and what differs here."""
+    """The statements for the source, and the changes of the slot's rules."""
 
     changes: ColumnChanges
     kept: _Kept
 
     @property
     def statements(self) -> list[sql.Composed]:
+        """Return the statements for the source."""
         return self.changes.statements
 
 
 def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
-    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
-    be asked; a refusal is in the act.
+    """Plan the statements and their consequences.
+
+    A refusal is in the plan. Raises ``SourceProblem`` where the source cannot be read.
     """
     return plan_alteration(
         slot,
@@ -224,14 +230,15 @@ def plan_columns(slot: Slot, wanted: Rules | NamedColumns) -> Plan:
 
 
 def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> ColumnChanges:
-    """Alter the publications, then store the rules and have the receiver connect anew. Returns
-    what was changed. Raises ``SourceProblem``.
+    """Alter the publications, store the rules and make the receiver reconnect.
+
+    Returns the changes. Raises ``SourceProblem``.
     """
     found = ask_source(slot, lambda connection: _find(connection, slot, wanted))
     changes, kept = found.changes, found.kept
     run_together(slot, found)
     Slot.objects.filter(pk=slot.pk).update(column_rules=kept.rules)
-    # A receiver has read the former rules.
+    # A running receiver has the former rules.
     reopen(slot)
     slot.refresh_from_db()
     parts = [
@@ -255,7 +262,7 @@ def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> Colu
 
 
 def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _Found:
-    """What would run. Raises ``SourceProblem`` where it cannot."""
+    """Return the statements and changed rules. Raises ``SourceProblem`` where it cannot be done."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
     rules = wanted.rules(connection, slot) if isinstance(wanted, NamedColumns) else wanted
@@ -272,7 +279,7 @@ def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _
 
 
 def _kept(slot: Slot, wanted: Rules) -> _Kept:
-    """The slot's rules as they will be, and what differs."""
+    """Return the slot's future rules, and the columns whose rules change."""
     found = _Kept({table: dict(rules) for table, rules in slot.column_rules.items()})
     for text, rules in wanted.items():
         table = ".".join(table_parts(text))

@@ -1,5 +1,6 @@
-"""An address tried before it is used, and new credentials of a source: tried on the same server and
-database, sealed, taken into use.
+"""Try an address before it is used, and change the credentials of a source.
+
+New credentials are tried on the same server and database, sealed, and then used.
 """
 
 from dataclasses import dataclass, field
@@ -24,35 +25,35 @@ from replview.store.models import Slot, Source, SourceLook
 from replview.store.reachable import DSNError, check_address
 from replview.store.slot_control import reopen_all
 
-#: For everything that is asked of a server that is tried.
+#: Deadline of all queries to the server that is tried.
 _DEADLINE_SECONDS = 15.0
-#: The columns of a source that say how it is reached.
+#: The columns of a source that make its address.
 ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a server reported. Holds no secret."""
+    """The answers of a server. Holds no secret."""
 
     server: ServerFacts
-    #: By name.
+    #: The server's slots by name.
     slots: dict[str, SlotFacts]
-    #: Whether the connection was encrypted.
+    #: True when the connection was encrypted.
     tls: bool
-    #: As a walsender's session is told; None: not tried, or refused.
+    #: The answer of IDENTIFY_SYSTEM; None where not tried, or refused.
     identity: SystemIdentity | None = None
-    #: Why no walsender's session can be had; None: it can, or was not tried.
+    #: Why no replication connection is possible; None where it is, or was not tried.
     replication: SourceProblem | None = None
-    #: Where its present timeline left earlier ones: ``{timeline: LSN}``.
+    #: The ends of earlier timelines in its current one: ``{timeline: LSN}``.
     forks: dict[int, int] = field(default_factory=dict)
 
 
 def try_address(
     conninfo: str, *, replication: bool, timelines: frozenset[int] = frozenset()
 ) -> Tried:
-    """Connect and read what is there; nothing is changed. Raises ``SourceProblem``, ``DSNError``.
+    """Connect and read facts without any change. Raises ``SourceProblem``, ``DSNError``.
 
-    ``timelines``: those of which the server is asked where they ended.
+    ``timelines``: the server is asked where these ended.
     """
     check_address(conninfo)
     with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
@@ -79,13 +80,14 @@ def try_address(
 
 
 def needs_walsender(source: Source) -> bool:
-    """Whether any of its slots is read through a replication connection."""
+    """Return whether any slot of the source is read through a replication connection."""
     return remaining_slots(source).filter(interface=Slot.Interface.WALSENDER).exists()
 
 
 def check_same_place(source: Source, tried: Tried) -> None:
-    """Raise ``SourceProblem`` unless it is the server and the database that the source is, as far
-    as both are told.
+    """Raise ``SourceProblem`` unless this is the cluster and database of the source.
+
+    An unknown identifier or database is not compared.
     """
     known, identifier = source.system_identifier, tried.server.system_identifier
     if tried.identity is not None and tried.identity.system_identifier:
@@ -98,7 +100,7 @@ def check_same_place(source: Source, tried: Tried) -> None:
         )
     database = database_of(source)
     if database is None:
-        # Never sampled: its slots are of its database.
+        # The source was never sampled, so take the database of its slots.
         names = Slot.objects.filter(source=source, temporary=False).values_list("name", flat=True)
         theirs = {tried.slots[name].database for name in names if name in tried.slots}
         database = next(iter(theirs - {tried.server.database}), None)
@@ -111,7 +113,7 @@ def check_same_place(source: Source, tried: Tried) -> None:
 
 
 def database_of(source: Source) -> str | None:
-    """Return the database of a source as its server last reported it; None: it never did."""
+    """Return the database that the source's server last reported; None where it never did."""
     sampled = SourceLook.objects.filter(source=source).first()
     database = (sampled.holders or {}).get("database") if sampled is not None else None
     return str(database) if database else None
@@ -119,18 +121,19 @@ def database_of(source: Source) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What is new; what is left empty stays as it is. Its text shows no secret."""
+    """The new credentials; an empty field stays as it is. ``repr()`` shows no secret."""
 
-    #: A whole address, as ``source add`` takes it.
+    #: A whole address, in the form that ``source add`` takes.
     dsn: str = field(default="", repr=False)
     #: The role to connect as.
     user: str = ""
     password: str = field(default="", repr=False)
-    #: Where the password is kept instead: ``env:NAME``, ``file:/path``.
+    #: The place of a password that is kept elsewhere: ``env:NAME`` or ``file:/path``.
     password_ref: str = ""
 
     @property
     def given(self) -> bool:
+        """Return whether any field is new."""
         return bool(self.dsn or self.user or self.password or self.password_ref)
 
 
@@ -156,8 +159,9 @@ def plan_credentials(source: Source) -> Plan:
 
 
 def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
-    """Try the credentials, then seal them and take them into use. Raises ``SourceProblem`` and
-    ``DSNError``: nothing was changed then.
+    """Try the credentials, then seal and store them.
+
+    Raises ``SourceProblem`` and ``DSNError``, and changes nothing then.
     """
     candidate = _candidate(source, new)
     tried = try_address(full_conninfo(candidate), replication=needs_walsender(source))
@@ -171,8 +175,9 @@ def set_credentials(source: Source, new: Credentials, *, by: str) -> Tried:
 
 
 def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
-    """Give the source the candidate's address, and have everybody who reads it connect anew.
-    Raises ``SourceProblem`` where somebody else changed it while the candidate was tried.
+    """Give the source the candidate's address, and make its receivers reconnect.
+
+    Raises ``SourceProblem`` where the address was changed while the candidate was tried.
     """
     former = {name: getattr(source, name) for name in ADDRESS}
     wanted = {name: getattr(candidate, name) for name in ADDRESS}
@@ -185,13 +190,13 @@ def take_into_use(source: Source, candidate: Source, **facts: Any) -> None:
                 f"the address of {source} was changed by somebody else in the meantime",
                 "Look at it and try again; nothing was changed",
             )
-        # In the same transaction: no receiver may begin with what was before.
+        # Do this in the same transaction, so that no receiver starts with the former address.
         reopen_all(source.pk)
     source.refresh_from_db()
 
 
 def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -> None:
-    """Note who changed the address in the source's row, its slots' logs and the record."""
+    """Record a change of the address in the source's row, its slots' logs and the access record."""
     Source.objects.filter(pk=source.pk).update(credentials_at=timezone.now(), credentials_by=by)
     for slot in remaining_slots(source):
         log_slot(slot, act, message, by=by)
@@ -199,7 +204,7 @@ def write_down(source: Source, by: str, act: str, message: str, **detail: Any) -
 
 
 def candidate_of(source: Source, dsn: str, password_ref: str = "") -> Source:
-    """Return the source as it would be with this address, not saved. Raises ``DSNError``."""
+    """Return an unsaved copy of the source with this address. Raises ``DSNError``."""
     found = Source(pk=source.pk, name=source.name)
     set_dsn(found, dsn, password_ref, known=source.conninfo)
     return found
@@ -226,6 +231,6 @@ def _candidate(source: Source, new: Credentials) -> Source:
         return candidate_of(source, libpq.make_conninfo("", **parts, password=new.password))
     found = candidate_of(source, libpq.make_conninfo("", **parts), new.password_ref)
     if not new.password_ref:
-        # Another role with the password that is kept.
+        # Only the role is new, so keep the password.
         found.sealed_password, found.password_ref = source.sealed_password, source.password_ref
     return found

@@ -1,5 +1,6 @@
-"""Giving a slot up: dropped on its source with the publications replview made, its record kept or
-deleted. What others made is never dropped.
+"""Drop a slot on its source with the publications replview made, and keep or delete its record.
+
+Slots and publications that replview did not make are never dropped.
 """
 
 import time
@@ -20,15 +21,15 @@ from replview.store.dsn import full_conninfo
 from replview.store.models import Slot
 from replview.store.slot_control import give_up
 
-#: A receiver confirms and lets its slot go within five seconds.
+#: A receiver confirms and releases its slot within five seconds.
 _RELEASE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """What taking a slot off its source means."""
+    """The slot and publications to drop on the source."""
 
-    #: The slot itself, where replview made it.
+    #: True when replview made the slot, so that it is dropped.
     slot: bool
     #: Publications that replview made and no other slot of ours reads.
     publications: tuple[str, ...]
@@ -36,7 +37,7 @@ class Drops:
     shared: tuple[str, ...]
 
     def statements(self, slot: Slot, *, there: bool = True) -> list[sql.Composed]:
-        """Return them in the order they run; ``there``: whether the source still has the slot."""
+        """Return the statements in order; ``there``: the slot still exists on the source."""
         found = []
         if self.slot and there:
             found.append(
@@ -48,7 +49,7 @@ class Drops:
 
 
 def drops_of(slot: Slot) -> Drops:
-    """Return what is to be dropped, as far as the store knows it."""
+    """Return what is to be dropped, as far as the store knows."""
     others = remaining_slots(slot.source).exclude(pk=slot.pk)
     read = {name for names in others.values_list("publications", flat=True) for name in names}
     made = made_by_us(slot)
@@ -60,7 +61,7 @@ def drops_of(slot: Slot) -> Drops:
 
 
 def plan_drop(slot: Slot, *, keep_record: bool = False, leave_on_source: bool = False) -> Plan:
-    """Plan the statements and what becomes of the record, without asking the source."""
+    """Plan the statements and the record's future, without reading the source."""
     drops = drops_of(slot)
     statements = [] if leave_on_source else drops.statements(slot)
     record = f"Drop {slot} and keep its" if keep_record else f"Remove {slot} with its"
@@ -84,9 +85,10 @@ def drop_slot(
     leave_on_source: bool = False,
     say: Say = silent,
 ) -> None:
-    """Stop the slot, wait until nobody reads it, drop it, then keep or delete its record. Raises
-    ``SourceProblem``, and before anything was changed ``DSNError`` and ``SecretKeyChanged``. Where
-    the source cannot be reached nothing was changed either; where it refuses, the slot is stopped.
+    """Stop the slot, wait until nobody reads it, drop it, then keep or delete its record.
+
+    Raises ``SourceProblem``, and before any change ``DSNError`` and ``SecretKeyChanged``. Where
+    the source cannot be reached, nothing was changed either; where it refuses, the slot is stopped.
     """
     plan_drop(slot, keep_record=keep_record, leave_on_source=leave_on_source).check()
     drops = drops_of(slot)
@@ -106,11 +108,11 @@ def drop_slot(
 
 
 def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
-    """Stop it and drop what is ours there; returns how to make its publications again."""
+    """Stop the slot and drop it there; return the definitions of the dropped publications."""
     conninfo = full_conninfo(slot.source)
     what = "Nothing was changed"
     try:
-        # So it is known, too, whether the source can be reached at all.
+        # Connect before any change, to find out whether the source can be reached.
         with connected(conninfo) as connection:
             definitions = read_definitions(connection, drops.publications)
         Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.STOPPED)
@@ -130,7 +132,7 @@ def _drop_on_source(slot: Slot, drops: Drops, say: Say) -> list[dict[str, str]]:
 
 
 def _wait_for_release(slot: Slot, conninfo: str, say: Say) -> bool:
-    """Until no reader holds it; False if it is not there any more."""
+    """Wait until no reader holds the slot; return False if it no longer exists."""
     until = time.monotonic() + _RELEASE_SECONDS
     announced = False
     with connected(conninfo, deadline_seconds=_RELEASE_SECONDS + 10) as connection:

@@ -1,4 +1,4 @@
-"""Moving a source to another address: the same cluster, a promoted standby, or another cluster."""
+"""Move a source to another address of the same cluster, a promoted standby or another cluster."""
 
 from dataclasses import dataclass
 
@@ -27,15 +27,17 @@ from replview.store.write.incarnations import SlotRow, read_slot
 
 @dataclass(frozen=True, slots=True)
 class SlotOutcome:
+    """The effect of a move on one slot."""
+
     name: str
     #: ``goes on``, ``gap``, ``missing``, ``lost`` or ``other database``.
     word: str
-    #: A whole sentence.
+    #: A whole sentence that explains the word.
     sentence: str
 
 
 def identity_of(tried: Tried) -> SystemIdentity:
-    """Return the identity that a walsender reported, else the one that SQL reported."""
+    """Return the identity that a walsender reported, or else the one that SQL returned."""
     if tried.identity is not None:
         return tried.identity
     server = tried.server
@@ -43,7 +45,7 @@ def identity_of(tried: Tried) -> SystemIdentity:
 
 
 def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
-    """Foretell what ``receiver.incarnation`` will decide, if nothing changes until it connects."""
+    """Predict the decision of ``receiver.incarnation``, if nothing changes until it connects."""
     name, facts = row.name, tried.slots.get(row.name)
     if facts is None:
         return "missing", (
@@ -57,7 +59,7 @@ def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
         )
     if facts.wal_status == "lost" or facts.invalidation_reason:
         return "lost", f"The slot {name} there is lost: it can never be read again."
-    # What SQL alone tells has no position: never taken for WAL that ends before our record.
+    # SQL alone gives no position, which must not be taken for WAL that ends before our record.
     in_recovery = tried.server.in_recovery or tried.identity is None
     incarnation = new_incarnation(
         row,
@@ -78,7 +80,7 @@ def _outcome(row: SlotRow, tried: Tried) -> tuple[str, str]:
 
 
 def _known_identity(row: SlotRow, tried: Tried) -> SystemIdentity:
-    """The server's identity; what it does not tell is taken from the slot's record."""
+    """Return the server's identity, completed from the slot's record where it is unknown."""
     identity = identity_of(tried)
     return SystemIdentity(
         identity.system_identifier or row.system_identifier or "unknown",
@@ -89,13 +91,13 @@ def _known_identity(row: SlotRow, tried: Tried) -> SystemIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move as it is shown before it is done. Its password, where it has one, is sealed."""
+    """A move, shown before it is carried out. Its password, if it has one, is sealed."""
 
     act: Plan
-    #: The source as it would be; not saved.
+    #: The source with the new address, not saved.
     candidate: Source
     #: ``same``: the same cluster and timeline; ``timeline``: the same cluster on another one, as
-    #: after a failover; ``other``: another cluster; ``unknown``: one of both does not tell.
+    #: after a failover; ``other``: another cluster; ``unknown``: one identifier is unknown.
     kind: str
     outcomes: tuple[SlotOutcome, ...]
     tried: Tried
@@ -104,11 +106,11 @@ class Move:
 def plan_move(
     source: Source, dsn: str, password_ref: str = "", *, keep_password: bool = False
 ) -> Move:
-    """Try the address and foresee what becomes of each slot. Raises ``SourceProblem`` where it
-    cannot be reached, and ``DSNError``.
+    """Try the address and predict the effect on each slot.
 
-    ``keep_password``: an address without a password gets the one that is kept. It is sent to a
-    server that asks for it properly (SCRAM) and to no other.
+    ``keep_password``: an address without a password gets the stored one. It is sent only to a
+    server that authenticates by SCRAM. Raises ``DSNError``, and ``SourceProblem`` where the address
+    cannot be reached.
     """
     return _plan(source, _candidate(source, dsn, password_ref, keep_password))
 
@@ -122,10 +124,10 @@ def move_source(
     keep_password: bool = False,
     agreed: str = "",
 ) -> Move:
-    """Try the address once more, for it was shown a while ago, and take it into use. Raises
-    ``SourceProblem`` and ``DSNError``: nothing was changed.
+    """Try the address again, because time has passed since it was shown, and use it.
 
-    ``agreed``: the kind that was shown; where it is another one by now, nothing is done.
+    ``agreed``: the kind of move that was shown; if it has changed, nothing is done. Raises
+    ``SourceProblem`` and ``DSNError``, and changes nothing then.
     """
     move = plan_move(source, dsn, password_ref, keep_password=keep_password)
     if agreed and agreed != move.kind:
@@ -139,8 +141,9 @@ def move_source(
 
 
 def carry_out_move(source: Source, move: Move, *, by: str) -> None:
-    """Take an address into use that was tried just now, without trying it again. Raises
-    ``SourceProblem``: nothing was changed.
+    """Use an address that was tried just now, without trying it again.
+
+    Raises ``SourceProblem``, and changes nothing then.
     """
     move.act.check()
     server, identity = move.tried.server, identity_of(move.tried)
@@ -169,7 +172,7 @@ def _candidate(source: Source, dsn: str, password_ref: str, keep_password: bool)
         if found.password_ref:
             check_bound(found.password_ref, found.conninfo)
         if settings.SERVES_PAGES and kept and not found.conninfo.startswith("env:"):
-            # For good: the server might ask properly now, and for plain text once it is in use.
+            # Keep the restriction: the server might use SCRAM now and ask for plain text later.
             found.conninfo = libpq.make_conninfo(found.conninfo, require_auth=UNREAD)
     return found
 
@@ -181,7 +184,7 @@ def _plan(source: Source, candidate: Source) -> Move:
     timelines = frozenset(row.timeline for row in rows if row.timeline is not None)
     conninfo = full_conninfo(candidate)
     if candidate.sealed_password and candidate.sealed_password == source.sealed_password:
-        # A server that somebody put there must not get the kept password to read.
+        # A rogue server at this address must not be able to read the stored password.
         conninfo += f" require_auth={UNREAD}"
     tried = try_address(conninfo, replication=needs_walsender(source), timelines=timelines)
     if tried.replication is not None:

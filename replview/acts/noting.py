@@ -1,4 +1,4 @@
-"""Who did what: a line in the slot's log and one in the access record."""
+"""Record who did what, in the slot's log and in the access record."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from replview.store.models import Slot, Source
 from replview.store.slot_log import add_line, after_seq
 from replview.store.write.access_record import note
 
-#: The kind of a line that tells what somebody did to the slot by hand.
+#: The kind of a log line about something that a person did to the slot.
 MANAGED = "managed"
 
 
 def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
     """Note that a slot was created, adopted, started, stopped or dropped, or its tables changed.
 
-    ``message``: one sentence, without the name of who did it.
+    ``message``: one sentence, without the name of the account.
     """
     log_slot(slot, act, message, by=by, **detail)
     note(
@@ -25,14 +25,14 @@ def note_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> 
 
 
 def log_slot(slot: Slot, act: str, message: str, *, by: str, **detail: Any) -> None:
-    """Write into the slot's log alone, where the access record has it of the source."""
+    """Write only into the slot's log, where the access record has a line about the source."""
     slot.refresh_from_db(fields=["incarnation", "checkpoint_lsn"])
     add_line(slot, MANAGED, f"{message} Done by {by}.", lsn=slot.checkpoint_lsn,
              after_commit_seq=after_seq(slot), detail={"act": act, "by": by, **detail})  # fmt: skip
 
 
 def note_source(source: Source, act: str, *, by: str, **detail: Any) -> None:
-    """Note that a source was added, renamed, moved, removed, or got other credentials."""
+    """Record that a source was added, renamed, moved, removed, or got other credentials."""
     note(
         "changed_source",
         subject=source.name,
@@ -42,7 +42,7 @@ def note_source(source: Source, act: str, *, by: str, **detail: Any) -> None:
 
 
 def declared_words(source: Source) -> str:
-    """What a change by hand comes to where a file declares the source; empty: none does."""
+    """Return a warning that the file declaring the source will undo the change; may be empty."""
     if not source.managed_by:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Altering the publications of a slot: shown first as it will run, then run as one."""
+"""Alter the publications of a slot: show the statements first, then run them together."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
@@ -18,9 +18,11 @@ _NEEDS = "ownership of the publication and of the tables"
 
 
 class Alteration(Protocol):
+    """An alteration of publications, as statements for the source."""
+
     @property
     def statements(self) -> Sequence[sql.Composed]:
-        """Return the statements in their order, for one transaction."""
+        """Return the statements in order, for one transaction."""
 
 
 Found = TypeVar("Found")
@@ -34,11 +36,10 @@ def plan_alteration(
     consequences: Callable[[Altered], list[str]],
     refusals: Collection[str],
 ) -> Plan:
-    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
-    be asked.
+    """Plan the statements and their consequences.
 
-    ``refusals``: codes of what is wrong with the choice, not with reaching the source: these are
-    in the act.
+    ``refusals``: codes of problems with the choice, not with reaching the source. The plan holds
+    these; every other ``SourceProblem`` is raised.
     """
     try:
         found = ask_source(slot, read)
@@ -57,7 +58,7 @@ def plan_alteration(
 
 
 def ask_source(slot: Slot, read: Callable[[Connection], Found]) -> Found:
-    """Ask the slot's source; it may change nothing there. Raises what ``read`` does."""
+    """Run ``read`` on the slot's source, read-only. Raises the errors of ``read``."""
     with reading(full_conninfo(slot.source), deadline_seconds=_ALTER_SECONDS) as connection:
         return read(connection)
 
@@ -88,4 +89,5 @@ def run_together(slot: Slot, found: Alteration) -> None:
 
 
 def texts_of(found: Alteration) -> list[str]:
+    """Return the SQL text of the statements."""
     return [statement.as_string(None) for statement in found.statements]

@@ -1,8 +1,8 @@
-"""Lapses of publication: what two looks at the publications tell of the time between them.
+"""A lapse is a time in which a publication did not publish a table, found by comparing two looks.
 
-No stream tells that a table was taken out of a publication. A look that finds it gone, narrowed, or
-published by another entry than the look before opens a lapse, from the last look that was right;
-the first look that is right again ends it.
+No stream reports that a table was removed from a publication. A look that finds the table gone,
+narrowed, or published by another entry than before opens a lapse, from the last correct look on.
+The first look that is correct again ends it.
 """
 
 import datetime as dt
@@ -14,13 +14,13 @@ from replview.store.models import PublicationLapse, PublicationLook, Slot
 from replview.store.read.lapses import lapse_text
 from replview.store.slot_log import add_line, after_seq
 
-#: Inserts, updates, deletes, truncates.
+#: Insert, update, delete and truncate.
 _OPERATIONS = "IUDT"
-#: The kind of a line of the slot's log that tells of a lapse.
+#: The kind of a log line about a lapse.
 LINE = "publication"
-#: More tables than this are not named in one line of the log.
+#: Most tables named in one line of the log.
 _NAMED = 5
-#: Nor are more kept in the line's detail.
+#: Most tables kept in the line's detail.
 _MOST_TABLES = 1000
 _Kind = PublicationLapse.Kind
 _Entry = Mapping[str, Any]
@@ -28,7 +28,7 @@ _Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of a look: the number of the slot's incarnation, LSN and time."""
+    """The position of a look: the number of the slot's incarnation, LSN and time."""
 
     incarnation: int
     lsn: int
@@ -37,15 +37,15 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Lapse:
-    """A lapse of one table, between two looks (``is_over``) or from the last of them on."""
+    """A lapse of one table, between two looks (``is_over``) or since the latest one."""
 
     entry: _Entry
     kind: _Kind
     operations: str
     is_over: bool
-    #: It is there since the record began.
+    #: True when it has lasted since the record began.
     ever: bool = False
-    #: Nobody need be told: a table, or a partition of it, was dropped.
+    #: True to report nothing, because the table or a partition of it was dropped.
     quiet: bool = False
 
 
@@ -55,9 +55,10 @@ def note_lapses(
     now: PublicationLook,
     exists: Callable[[int], bool],
 ) -> None:
-    """Open and end the lapses that a look tells, and write them into the slot's log; ``former``:
-    the look before it, which found something else; None: it is the first. ``exists`` tells whether
-    there is a table of an oid. In the caller's store transaction.
+    """Open and end the lapses that a look shows, and write them into the slot's log.
+
+    ``former``: the look before, which found something else; None for the first look. ``exists``
+    returns whether the source has a table of an oid. Call it in a store transaction.
     """
     before = _Place(0, 0, None)
     if former is not None:
@@ -77,7 +78,7 @@ def note_lapses(
 def _found(
     former: PublicationLook | None, now: PublicationLook, exists: Callable[[int], bool]
 ) -> Iterator[_Lapse]:
-    """Find the lapses that begin with a look, or lie before it."""
+    """Yield the lapses that begin with a look, or ended before it."""
     known = None if former is None else _by_oid(former)
     for oid, entry in _by_oid(now).items():
         was = entry if known is None else known.get(oid)
@@ -99,7 +100,7 @@ def _found(
 
 
 def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
-    """Find what may have been missing for a moment, of a table that both looks found published."""
+    """Yield possible lapses between two looks that both found the table published."""
     both = [op for op in _OPERATIONS if op in was["operations"] and op in entry["operations"]]
     if was["row_filter"] != entry["row_filter"]:
         filtered = "".join(op for op in both if op != "T")
@@ -109,11 +110,12 @@ def _between(was: _Entry, entry: _Entry) -> Iterator[_Lapse]:
 
 
 def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) -> Iterator[_Lapse]:
-    """Find what partitions with rows of their own mean that came or went. A partition that was
-    dropped took its rows along, like a truncation that no stream tells.
+    """Yield the lapses caused by partitions that were added, removed or dropped.
+
+    A dropped partition takes its rows along, like a truncation that no stream reports.
     """
     if "parts" not in was:
-        return  # from before they were noted
+        return  # because the look is older than the field ``parts``
     former, parts = dict(was["parts"]), dict(entry["parts"])
     gone = {int(name.partition(":")[0]) for name in former.keys() - parts.keys()}
     came = [name for name in parts.keys() - former.keys() if not parts[name]]
@@ -126,7 +128,7 @@ def _of_partitions(was: _Entry, entry: _Entry, exists: Callable[[int], bool]) ->
 def _is_unbroken(was: _Entry, entry: _Entry, op: str) -> bool:
     """Return whether the same rows of the catalog published an operation in both looks."""
     if "paths" not in was or "paths" not in entry:
-        return True  # from before they were noted
+        return True  # because the look is older than the field ``paths``
     former, now = (
         {(name, row_filter) for name, operations, row_filter in each["paths"] if op in operations}
         for each in (was, entry)
@@ -141,14 +143,14 @@ def _is_born_since(entry: _Entry, former: PublicationLook) -> bool:
         return False
     if not any(set(needed) <= set(rows) for needed in entry["since_created"]):
         return False
-    # Transactions are counted in 32 bits there, and come back.
+    # A transaction id of 32 bits wraps, so compare modulo 2**32.
     return bool((created - former.next_xid) % (1 << 32) < 1 << 31)
 
 
 def _end(
     slot: Slot, former: PublicationLook | None, now: PublicationLook, before: _Place, here: _Place
 ) -> Iterator[PublicationLapse]:
-    """End the lapses that are over; of a table that was never published before, make one."""
+    """Yield the lapses that end with this look; make one for a table never published before."""
     if former is None:
         return
     known = _by_oid(former)
@@ -191,12 +193,12 @@ def _new(
 
 
 def _by_oid(look: PublicationLook) -> dict[int, _Entry]:
-    """The entries of a look's tables."""
+    """Return the tables' entries in a look, by oid."""
     return {entry["oid"]: entry for entry in look.facts["tables"]}
 
 
 def _missing(entry: _Entry | None) -> str:
-    """The operations that are not published."""
+    """Return the letters of the operations that are not published."""
     published = "" if entry is None else entry["operations"]
     return "".join(op for op in _OPERATIONS if op not in published)
 
@@ -210,7 +212,7 @@ def _text(lapse: PublicationLapse) -> str:
 
 
 def _note(slot: Slot, text: str, names: list[str], at: dt.datetime) -> None:
-    """Tell the same of several tables: in the slot's log, and in its health."""
+    """Report tables with the same text, in the slot's log and its health."""
     named = ", ".join(sorted(names)[:_NAMED])
     more = f" and {len(names) - _NAMED} more tables" if len(names) > _NAMED else ""
     verb = "were" if len(names) > 1 else "was"

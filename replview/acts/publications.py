@@ -1,4 +1,4 @@
-"""The publications of a source: which are ours, what they publish, and how to make them again."""
+"""Read the publications of a source: whose they are, what they publish, and their definitions."""
 
 import datetime as dt
 from collections.abc import Iterable
@@ -22,22 +22,23 @@ from replview.store.models import Slot, SlotEvent, Source
 
 #: The Celery task that looks at the publications of one slot's source, by the slot's id.
 LOOK_AT_PUBLICATIONS_OF = "replview.look_at_publications_of"
-#: A source that has not answered by then is cut off.
+#: Seconds after which a source without an answer is given up.
 DEADLINE_SECONDS = 10.0
-#: Lines of the log that tell of publications replview made.
+#: Kinds of log lines about publications that replview made.
 _MAKING = ["created", "adopted", "tables"]
 _DEADLINE_SECONDS = 6.0
-#: More names than this are not listed.
+#: Most names to list.
 _NAMED = 12
 
 
 def remaining_slots(source: Source) -> QuerySet[Slot]:
+    """Return the slots of a source that are not being removed."""
     return Slot.objects.filter(source=source).exclude(desired=Slot.Desired.REMOVING)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The last look at a source, by this process."""
+    """The last look of this process at a source."""
 
     fingerprint: str
     conninfo: str
@@ -45,13 +46,14 @@ class _Known:
     slots: dict[int, tuple[str, ...]]
 
 
-#: By source.
+#: The last look at each source, by its id.
 _known: dict[int, _Known] = {}
 
 
 def look_at_publications(source: Source) -> int:
-    """Look once for all slots of a source that read publications; returns how many looks found
-    something new. A source that cannot be reached is left to ``sample``, which says so.
+    """Look once for all slots of a source that read publications; return how many looks are new.
+
+    A source that cannot be reached is skipped: ``sample`` reports it.
     """
     slots = list(remaining_slots(source).filter(plugin="pgoutput").select_related("incarnation"))
     if not slots:
@@ -69,7 +71,7 @@ def look_at_publications(source: Source) -> int:
         return 0
     if state is None:
         return 0
-    # What is kept holds from now on: a look errs to the later moment.
+    # Take the time after the read: a look must not claim to be earlier than it was.
     now = dt.datetime.now(dt.UTC)
     new = sum(_store_look(slot, state, version, now) for slot in slots)
     _known[source.pk] = _Known(state.fingerprint, conninfo, wanted)
@@ -77,7 +79,7 @@ def look_at_publications(source: Source) -> int:
 
 
 def _store_look(slot: Slot, state: PublishedState, server_version: int, now: dt.datetime) -> bool:
-    """Store what a look found for one slot, and the lapses that it tells; whether it is new."""
+    """Store one slot's look and the lapses that it shows; return whether it differs."""
     place = {
         "first_lsn": int(state.place.after),
         "last_lsn": int(state.place.before),
@@ -100,8 +102,9 @@ def _store_look(slot: Slot, state: PublishedState, server_version: int, now: dt.
 
 
 def made_by_us(slot: Slot) -> list[str]:
-    """Return the publications that replview made for the slot, the first made first; only these
-    are ever changed or dropped.
+    """Return the publications that replview made for the slot, oldest first.
+
+    Only these are ever changed or dropped.
     """
     found: dict[str, None] = {}
     for event in SlotEvent.objects.filter(slot=slot, kind__in=_MAKING).order_by("pk"):
@@ -110,8 +113,9 @@ def made_by_us(slot: Slot) -> list[str]:
 
 
 def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[str, str]]:
-    """Return ``[{"name", "create"}]``: the statement that makes each of these publications again,
-    of those that are there.
+    """Return ``[{"name", "create"}]`` for the existing publications among ``names``.
+
+    ``create`` is the statement that makes the publication again.
     """
     wanted = set(names)
     return [
@@ -122,7 +126,7 @@ def read_definitions(connection: Connection, names: Iterable[str]) -> list[dict[
 
 
 def definition(connection: Connection, publication: Publication) -> str:
-    """``CREATE PUBLICATION …`` as the publication is now."""
+    """Return the ``CREATE PUBLICATION …`` of the publication's current definition."""
     statement = sql.SQL("CREATE PUBLICATION {}").format(sql.Identifier(publication.name))
     if publication.all_tables:
         statement += sql.SQL(" FOR ALL TABLES")
@@ -146,7 +150,7 @@ def definition(connection: Connection, publication: Publication) -> str:
 
 
 def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
-    """Return the steps that make the publications again that were dropped with the slot."""
+    """Return the steps that recreate the publications dropped with the slot."""
     dropped = SlotEvent.objects.filter(slot=slot, detail__has_key="dropped_publications")
     event = dropped.order_by("-pk").first()
     if event is None:
@@ -154,7 +158,7 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
     there = {publication.name for publication in read_publications(connection)}
     return [
         Statement(
-            # Composed by us when the publication was dropped, and kept in the store since.
+            # replview composed this text when it dropped the publication, and kept it in the store.
             sql=one["create"],
             undo=drop_publication(one["name"]),
             needs="CREATE on the database, and ownership of the tables",
@@ -169,28 +173,32 @@ def remade_steps(connection: Connection, slot: Slot) -> list[Statement]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationView:
+    """A publication with its readers among replview's slots."""
+
     publication: Publication
-    #: replview made it, for one of its slots.
+    #: True when replview made it, for one of its slots.
     ours: bool
-    #: Slots of ours that read it.
+    #: Names of replview's slots that read it.
     read_by: tuple[str, ...]
 
     @property
     def operations(self) -> str:
-        """Return the letters of what it publishes, of I, U, D and T."""
+        """Return the letters of the published operations, of I, U, D and T."""
         return self.publication.operations
 
     @property
     def named(self) -> list[str]:
+        """Return the first tables as ``schema.table``."""
         return [f"{table.schema}.{table.name}" for table in self.publication.tables[:_NAMED]]
 
     @property
     def more(self) -> int:
+        """Return the number of tables that ``named`` leaves out."""
         return max(len(self.publication.tables) - _NAMED, 0)
 
 
 def publications_of(source: Source) -> list[PublicationView]:
-    """Read a source's publications, ours first. Raises ``SourceProblem`` and as a DSN may."""
+    """Read a source's publications, ours first. Raises ``SourceProblem`` and a DSN's errors."""
     with reading(full_conninfo(source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         found = read_publications(connection)
     slots = remaining_slots(source)

@@ -1,4 +1,4 @@
-"""Starting and stopping to receive a slot; one that its source no longer has is made anew."""
+"""Start and stop receiving a slot; a slot that its source no longer has is created again."""
 
 from replview.acts.noting import note_slot
 from replview.acts.publications import remade_steps
@@ -17,13 +17,13 @@ from replview.store.models import Slot, SlotEvent, WatchedSlot
 from replview.store.slot_budget import DROPPED
 from replview.store.slot_control import GIVEN_UP, forget_problem
 
-#: Problems after which the source has no such slot.
+#: Problems that mean that the source has no such slot.
 GONE = (DROPPED, GIVEN_UP, "slot_missing")
 _DEADLINE_SECONDS = 60.0
 
 
 def silent(line: str) -> None:
-    """Take a step's news and do nothing, where nobody listens."""
+    """Ignore the news of a step, for callers without a reader."""
 
 
 def plan_stop(slot: Slot) -> Plan:
@@ -48,7 +48,7 @@ def plan_stop(slot: Slot) -> Plan:
 
 
 def stop(slot: Slot, *, by: str) -> None:
-    """Have the receiver stop, within a second or two. Raises ``SourceProblem``."""
+    """Make the receiver stop, within a second or two. Raises ``SourceProblem``."""
     if (refusal := _unchangeable(slot)) is not None:
         raise refusal.anew()
     wanted = Slot.objects.filter(pk=slot.pk).exclude(desired=Slot.Desired.STOPPED)
@@ -57,8 +57,9 @@ def stop(slot: Slot, *, by: str) -> None:
 
 
 def plan_start(slot: Slot) -> Plan:
-    """Plan to receive the slot again, or to create it anew first. Raises ``SourceProblem`` where
-    the source cannot be asked, and what a DSN may raise.
+    """Plan to receive the slot again, after creating it again where it is gone.
+
+    Raises ``SourceProblem`` where the source cannot be read, and the errors of a DSN.
     """
     title = f"Start receiving {slot}"
     if (refusal := _unchangeable(slot)) is not None:
@@ -91,7 +92,7 @@ def plan_start(slot: Slot) -> Plan:
 
 
 def start(slot: Slot, *, by: str, say: Say = silent) -> None:
-    """Receive the slot, which is created first where it is gone. Raises ``SourceProblem``."""
+    """Receive the slot, and create it first where it is gone. Raises ``SourceProblem``."""
     if (refusal := _unchangeable(slot)) is not None:
         raise refusal.anew()
     plan = _anew(slot)
@@ -100,7 +101,7 @@ def start(slot: Slot, *, by: str, say: Say = silent) -> None:
         record_made(slot, plan)
         Slot.objects.filter(pk=slot.pk).update(owned=True)
     if slot.problem_code in GONE:
-        # Created, or there after all: the receiver tells whether history has a gap.
+        # The slot exists now. The receiver reports whether the history has a gap.
         forget_problem(slot)
     Slot.objects.filter(pk=slot.pk).update(desired=Slot.Desired.RUNNING)
     announce(PROPOSE_RECEIVERS)
@@ -110,8 +111,9 @@ def start(slot: Slot, *, by: str, say: Say = silent) -> None:
 
 
 def _anew(slot: Slot) -> SlotPlan | None:
-    """What creating it takes, as it was made before; None where it is there, or is not ours to
-    make: replview makes slots of pgoutput alone.
+    """Return the plan to create the slot again as it was.
+
+    None where the source still has it, or where its plugin is not pgoutput.
     """
     if slot.problem_code not in GONE or slot.plugin != "pgoutput":
         return None
@@ -151,7 +153,7 @@ def _unchangeable(slot: Slot) -> SourceProblem | None:
 
 
 def _held(slot: Slot) -> str:
-    """``, 2.1 GB by now``, as last seen; nothing where it is not known."""
+    """Return ``, 2.1 GB by now``, the retained WAL when last sampled; empty where unknown."""
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     held = watched.facts.get("retained_wal_bytes") if watched else None
     return f", {size_words(int(held))} by now" if held is not None else ""

@@ -1,4 +1,4 @@
-"""Making a slot, on the source and in the store together: for commands, pages and ``apply``."""
+"""Make a slot on the source and in the store together: for commands, pages and ``apply``."""
 
 import threading
 from contextlib import suppress
@@ -20,7 +20,7 @@ from replview.store.same_server import is_seen, recorded_elsewhere
 #: The task that offers slots to the receivers' workers.
 PROPOSE_RECEIVERS = "replview.propose_receivers"
 
-#: Why a statement failed for certain: the server said so, and has made nothing.
+#: Codes of a failed statement for which the server reported an error, so that it made nothing.
 _REFUSED = {"missing_right", "locked", "failed"}
 _SWEPT = SourceProblem(
     "swept",
@@ -43,11 +43,11 @@ def make_slot(
     on_step: OnStep = lambda step, state: None,
     draft: SourceDraft | None = None,
 ) -> Slot:
-    """Carry the plan out, then make the slot known; if the latter fails, take the former back.
+    """Carry out the plan, then store the slot; if storing fails, undo the plan.
 
-    A source that is not in the store yet comes into it with its slot, or not at all. What is about
-    to be made is noted first: of a process that is killed on the way nothing stays on the source.
-    ``draft``: what is being carried out, with heartbeats.
+    A new source is stored together with its slot, or not at all. Each object is recorded before its
+    statement runs, so that nothing stays on the source when the process is killed.
+    ``draft``: the draft that is carried out, with heartbeats.
     """
     if not plan.owned:
         check_unrecorded(source, plan.slot_name)
@@ -65,7 +65,7 @@ def make_slot(
     except BaseException as error:
         _came_to_nothing(intention, error)
         raise
-    # At once: what is published from the beginning on is part of what the record can vouch for.
+    # Look at once, because the record can vouch for publication only from the first look on.
     look_at_publications(source)
     announce(PROPOSE_RECEIVERS)
     return slot
@@ -74,7 +74,7 @@ def make_slot(
 def _store(
     slot: Slot, source: Source, plan: SlotPlan, intention: SlotIntention, draft: SourceDraft | None
 ) -> None:
-    """Save the slot, with its source where that is new, and fulfil the intention, all at once."""
+    """Save the slot, with its source if that is new, and complete the intention, in one step."""
     try:
         with transaction.atomic():
             intentions.fulfil(intention)
@@ -92,15 +92,16 @@ def _store(
             slot.save(force_insert=True)
             record_made(slot, plan)
             if draft is not None:
-                # Its worker may be lost before it says so, and the source be renamed meanwhile.
+                # Store this now: the worker may die and the source be renamed before it reports.
                 SourceDraft.objects.filter(pk=draft.pk).update(source=source, slot=slot)
     except intentions.Swept:
         raise _SWEPT.anew() from None
 
 
 def check_unrecorded(source: Source, name: str) -> None:
-    """Raise ``SourceProblem`` where another source of the same server has this slot already: a slot
-    has one reader, and two records of it would each have gaps.
+    """Raise ``SourceProblem`` where another source of the same server already has this slot.
+
+    A slot has one reader, and two records of it would each have gaps.
     """
     slot = recorded_elsewhere(source).get(name)
     if slot is None:
@@ -113,7 +114,7 @@ def check_unrecorded(source: Source, name: str) -> None:
 
 
 def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
-    """Each statement is in the store before it runs, and until it is taken back."""
+    """Return a callback that stores each statement before it runs, and deletes undone ones."""
 
     def note_step(step: Statement, state: str) -> None:
         if state == "running":
@@ -122,7 +123,7 @@ def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
             except intentions.Swept:
                 raise _SWEPT.anew() from None
         elif state == "taken back":
-            # The rest is taken back though the store is away: a sweep finds this one gone.
+            # Undo the rest even without the store: a sweep will find this object gone.
             with suppress(DatabaseError):
                 intentions.take_out(intention, step.undo)
         on_step(step, state)
@@ -131,12 +132,13 @@ def _noting(intention: SlotIntention, on_step: OnStep) -> OnStep:
 
 
 def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:
-    """Nothing is forgotten before it is known to be gone: a connection that broke, or Ctrl-C,
-    tells nothing of what became of the last statement.
+    """Undo what is left, and forget the intention only if nothing can be left.
+
+    After a broken connection or Ctrl-C it is unknown whether the last statement ran.
     """
     with suppress(DatabaseError):
         if isinstance(error, SourceProblem) and error.code in _REFUSED and intention.begun:
-            # It did not make what is there by that name.
+            # The statement was refused, so an object of that name is not its work.
             intentions.take_out(intention, intention.begun[-1]["undo"])
         if intention.begun:
             sweep(intention, maker_gone=True)
@@ -145,7 +147,7 @@ def _came_to_nothing(intention: SlotIntention, error: BaseException) -> None:
 
 
 def record_made(slot: Slot, plan: SlotPlan) -> None:
-    """Write into the slot's log what replview made on the source: only that is ever dropped."""
+    """Write to the slot's log what replview made on the source, the only things it ever drops."""
     SlotEvent.objects.create(
         slot=slot,
         kind="created" if plan.owned else "adopted",

@@ -1,7 +1,7 @@
-"""Taking back what a killed process left on a source: a slot it was making, and its publications.
+"""Undo what a killed process left on a source: a slot that it was making, and its publications.
 
-Only what an intention names, and only what is still ours: a slot of that name that nobody reads,
-that goes back no further than the intention, and that no slot of the store stands for.
+Only objects that an intention names are dropped, and only if they are still ours: nobody
+reads the slot, it goes back no further than the intention, and it is not in the store.
 """
 
 import logging
@@ -21,7 +21,7 @@ from replview.store.dsn import UNUSABLE
 from replview.store.models import SlotIntention, SourceDraft
 from replview.store.write.access_record import note
 
-#: For a backend that is told to end.
+#: Seconds to wait for a terminated backend.
 _END_SECONDS = 5.0
 ABSENT, BEING_MADE, IDLE, TAKEN = "absent", "being made", "idle", "taken"
 
@@ -49,11 +49,11 @@ _DEADLINE_SECONDS = 20.0
 def slot_left(
     connection: Connection, name: str, create: str, after: LSN | None, database: str
 ) -> str:
-    """Return the state of a slot: ``absent``; ``being made`` by a statement that still runs;
-    ``idle``: made, and read by nobody; ``taken``: somebody else's.
+    """Return the state of a slot.
 
-    ``create``: the statement we sent. ``after``: where the WAL was before it: a slot that goes
-    further back was there before, or has been another's.
+    ``absent``; ``being made`` by a statement that still runs; ``idle``: made, without a reader;
+    ``taken``: another program's. ``create``: the statement that replview sent. ``after``: the WAL
+    position before it; a slot that goes further back existed before.
     """
     found = _find(connection, name)
     if found is None:
@@ -69,7 +69,8 @@ def slot_left(
 
 
 def end_making(connection: Connection, name: str, create: str) -> bool:
-    """End the statement that still makes the slot: an unfinished slot goes with its session.
+    """Terminate the statement that still makes the slot; an unfinished slot ends with its session.
+
     Returns whether the slot is gone.
     """
     until = time.monotonic() + _END_SECONDS
@@ -86,17 +87,17 @@ def _find(connection: Connection, name: str) -> SlotFacts | None:
 
 
 def sweep_due() -> None:
+    """Sweep every intention that is due."""
     for intention in intentions.due():
-        # A draft that is no longer carried out has no maker; a command may be alive.
+        # A draft that is no longer carried out has no maker. A command may still be running.
         sweep(intention, maker_gone=intention.draft_id is not None)
 
 
 def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
-    """Take back what is left of an intention. Returns the statements that are still to be run; if
-    there are none, the intention is forgotten.
+    """Undo what is left of an intention, and forget it when nothing is left.
 
-    ``maker_gone``: its maker has ended for certain. Else the slot must have been there for a
-    while, with nobody reading or making it.
+    Returns the statements that still have to be run. ``maker_gone``: its maker has certainly ended.
+    Otherwise the slot must have existed for a while, with nobody reading or making it.
     """
     try:
         conninfo = intentions.conninfo_of(intention)
@@ -121,7 +122,7 @@ def sweep(intention: SlotIntention, *, maker_gone: bool) -> list[str]:
 
 
 class _Sweep:
-    """One look, and what is done after it."""
+    """A single inspection of an intention's objects, and the drops that follow."""
 
     def __init__(
         self, connection: Connection, intention: SlotIntention, *, maker_gone: bool
@@ -135,14 +136,14 @@ class _Sweep:
         )
 
     def run(self) -> list[str]:
-        """Run the statements that take it back. Returns those that were run."""
+        """Run the statements that undo the intention. Returns the statements that were run."""
         left = []
         for one in reversed(self._intention.begun):
             state = self._state(one)
             if state == BEING_MADE and not self._maker_gone:
                 return []
             if state == TAKEN and one["kind"] == "slot":
-                # Whoever has it now reads it through the publications that were made for it.
+                # The slot's present reader reads it through the publications made for it.
                 intentions.forget(self._intention)
                 self._intention.begun = []
                 return []
@@ -167,13 +168,13 @@ class _Sweep:
         return IDLE if PUBLICATION.rows(self._connection, one["name"]) else ABSENT
 
     def _take_back(self, one: dict[str, str], state: str) -> bool:
-        """Whether it is gone."""
+        """Drop an object, and return whether it is gone."""
         try:
             if state == BEING_MADE:
                 if not end_making(self._connection, one["name"], one["create"]):
                     return False
             else:
-                # Composed by psycopg when the step was planned.
+                # psycopg composed this statement when the step was planned.
                 self._connection.execute(sql.SQL(one["undo"]))
         except psycopg.Error as error:
             if error.sqlstate is None:
@@ -184,10 +185,10 @@ class _Sweep:
 
 
 def _tell_draft(intention: SlotIntention) -> None:
-    """The page of what failed says what is left now."""
+    """Show on the page of the failed draft the statements that are left now."""
     if intention.draft is None:
         return
-    # Of another attempt something may be left, too.
+    # Other attempts of the draft may have left something, too.
     rows = intentions.of_draft(intention.draft)
     left = [one["undo"] for row in rows for one in row.begun]
     remedy = {} if left else {"problem_remedy": "Try again"}
@@ -195,7 +196,7 @@ def _tell_draft(intention: SlotIntention) -> None:
     failed.update(undo=left, **remedy)
 
 
-#: What a lost process left is taken back. No worker waits for a source that does not answer.
+#: The job that undoes what lost processes left. No worker waits for a silent source.
 KIND = register(
     Kind(
         name="sweeping",

@@ -1,4 +1,4 @@
-"""Sources added, renamed, and removed, with their slots where that is asked for."""
+"""Add, rename and remove sources; a removal may include their slots."""
 
 import re
 
@@ -19,13 +19,13 @@ from replview.store.models import SavedFilter, Slot, Source
 from replview.store.reachable import check_address
 from replview.store.retention.archive import keep_homes
 
-#: Words of addresses under /sources/.
+#: Names that are path segments under /sources/.
 _TAKEN = {"new"}
 _LONGEST = 63
 
 
 def name_fault(name: str) -> str:
-    """Why a source cannot be called so; empty: it can."""
+    """Return why a source cannot have this name; empty when it can."""
     if not name.strip() or len(name) > _LONGEST or "/" in name or not name.isprintable():
         return f"a source's name has 1 to {_LONGEST} characters, and no slash"
     if name != name.strip() or name in _TAKEN or re.fullmatch(r"\.+", name):
@@ -49,7 +49,7 @@ def add_source(name: str, dsn: str, password_ref: str = "", *, by: str) -> Sourc
 
 
 def plan_rename(source: Source, name: str = "") -> Plan:
-    """Plan to rename a source; nothing is changed on its server."""
+    """Plan to rename a source, which changes nothing on its server."""
     fault = name_fault(name) if name else ""
     other = bool(name) and not fault and name != source.name
     taken = other and Source.objects.filter(name=name).exists()
@@ -72,7 +72,7 @@ def plan_rename(source: Source, name: str = "") -> Plan:
 
 
 def rename_source(source: Source, name: str, *, by: str) -> Source:
-    """Give it another name. Raises ``SourceProblem``."""
+    """Rename the source. Raises ``SourceProblem``."""
     former = source.name
     if name == former:
         return source
@@ -93,9 +93,9 @@ def rename_source(source: Source, name: str, *, by: str) -> Source:
 
 
 def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bool = False) -> Plan:
-    """Plan what removing a source takes: every slot's statements too, where ``with_slots``.
+    """Plan to remove a source, with every slot's statements where ``with_slots``.
 
-    It is refused while the source has what a killed process was making, unless that is left.
+    Refused while objects of an unfinished slot are on the source, unless they are left there.
     """
     slots = list(Slot.objects.filter(source=source, temporary=False).order_by("name"))
     remaining = [slot for slot in slots if slot.desired != Slot.Desired.REMOVING]
@@ -133,7 +133,7 @@ def plan_remove(source: Source, *, with_slots: bool = False, leave_on_source: bo
 
 
 def _removal_refusal(source: Source, in_the_way: list[Slot]) -> SourceProblem | None:
-    """It is being removed already, or these slots would have to be removed before it."""
+    """Return why the source cannot be removed: a removal is under way, or slots remain."""
     if source.removing_at is not None:
         return SourceProblem("removing", f"{source} is being removed", "Nothing to do")
     if not in_the_way:
@@ -155,9 +155,10 @@ def remove_source(
     leave_on_source: bool = False,
     say: Say = silent,
 ) -> bool:
-    """Drop what is ours there, then forget the source. Returns whether it is gone already, and not
-    only when the records of its slots are. Raises ``SourceProblem``: slots that were dropped by
-    then stay dropped.
+    """Drop what replview made there, then delete the source.
+
+    Returns False if the source goes only after the records of its slots. Raises ``SourceProblem``;
+    slots dropped before that stay dropped.
     """
     plan_remove(source, with_slots=with_slots, leave_on_source=leave_on_source).check()
     for slot in Slot.objects.filter(source=source, temporary=False).order_by("name"):
@@ -183,7 +184,7 @@ def _being_made(source: Source, making: list[str], undo: list[str]) -> SourcePro
 
 
 def check_new_name(name: str) -> None:
-    """Raise ``SourceProblem`` unless a source can be called so, and none is."""
+    """Raise ``SourceProblem`` if the name is invalid or another source has it."""
     if fault := name_fault(name):
         raise SourceProblem("bad_name", fault, "Choose another name")
     if Source.objects.filter(name=name).exists():
@@ -196,7 +197,7 @@ def _taken(name: str) -> SourceProblem:
 
 
 def _rename_in_filters(former: str, name: str) -> None:
-    """``slot=former/…`` in what people saved."""
+    """Replace the name in ``slot=former/…`` of saved filters."""
     for row in SavedFilter.objects.filter(query__contains="slot="):
         asked = QueryDict(row.query, mutable=True)
         source, slash, slot = asked.get("slot", "").rpartition("/")

@@ -1,4 +1,4 @@
-"""Which tables a slot of ours records: the choice, and our own publications altered for it."""
+"""Choose the tables that a slot records, and alter replview's own publications for that."""
 
 import datetime as dt
 import time
@@ -28,9 +28,9 @@ from replview.store.models import Slot
 from replview.store.slot_control import reopen
 from replview.store.slot_log import add_line
 
-#: How long a stream that is caught up may take to pass a statement that has just committed.
+#: Seconds that a caught-up stream may take to pass a statement that has just committed.
 _PASS_SECONDS = 20.0
-#: What is wrong with the choice, not with reaching the source.
+#: Codes of problems with the choice, not with reaching the source.
 _REFUSALS = {
     "all_tables", "contradiction", "identity_column", "no_columns", "no_such_table", "no_tables",
     "not_owner", "not_ours", "not_published", "not_streaming", "nothing", "removing", "row_filter",
@@ -40,8 +40,9 @@ _DEADLINE_SECONDS = 15.0
 
 
 def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Plan:
-    """Plan the statements and what comes of them. Raises ``SourceProblem`` where the source cannot
-    be asked; a refusal is in the act.
+    """Plan the statements and their consequences.
+
+    A refusal is in the plan. Raises ``SourceProblem`` where the source cannot be read.
     """
     return plan_alteration(
         slot,
@@ -55,8 +56,9 @@ def plan_tables(slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = 
 def change_tables(
     slot: Slot, *, add: Sequence[str] = (), remove: Sequence[str] = (), by: str
 ) -> Changes:
-    """Run the change in one transaction, and look at once at what is published now. Returns what
-    was done, with ``joining`` to offer a baseline of. Raises ``SourceProblem``.
+    """Run the change in one transaction, and then look at what is published.
+
+    Returns the change; a baseline can be taken of its ``joining``. Raises ``SourceProblem``.
     """
     changes = ask_source(slot, lambda connection: _changes(connection, slot, add, remove))
     run_together(slot, changes)
@@ -72,7 +74,7 @@ def change_tables(
 def _changes(
     connection: Connection, slot: Slot, add: Sequence[str], remove: Sequence[str]
 ) -> Changes:
-    """What would run. Raises ``SourceProblem`` where it cannot."""
+    """Return the statements to run. Raises ``SourceProblem`` where it cannot be done."""
     left_out = {
         table: frozenset(column for column, rule in rules.items() if rule == "drop")
         for table, rules in slot.column_rules.items()
@@ -80,7 +82,7 @@ def _changes(
     changes = plan_changes(
         connection, slot.name, made_by_us(slot), add=add, remove=remove, left_out=left_out
     )
-    # One that an earlier change made, and the slot was too far behind to read.
+    # Include a publication of an earlier change that the slot was too far behind to read.
     changes.new_publications += [name for name in changes.own if name not in slot.publications]
     _check_right(slot, [*changes.joining, *changes.whole_now, *changes.leaving])
     _check(slot, changes)
@@ -88,7 +90,7 @@ def _changes(
 
 
 def _check_right(slot: Slot, names: Sequence[str]) -> None:
-    """Raise ``SourceProblem`` unless whoever asks has a right on these tables."""
+    """Raise ``SourceProblem`` unless the current account has a right on these tables."""
     visibility = current_visibility()
     hidden = [n for n in names if visibility.hides_table(slot.source_id, *table_parts(n))]
     if hidden:
@@ -103,8 +105,8 @@ def _check(slot: Slot, changes: Changes) -> None:
         cause = f"{already} is published already" if already else "no table is named"
         raise SourceProblem("nothing", cause, "Choose tables to add or to remove")
     if changes.new_publications and slot.state != Slot.State.STREAMING:
-        # A stream looks publications up as of the WAL it is at: in one that does not exist there
-        # yet it fails, again and again.
+        # pgoutput looks publications up at the stream's WAL position, and fails again and again on
+        # one that does not exist there yet.
         raise SourceProblem(
             "not_streaming",
             f"these tables need a publication of their own ({changes.new_publications[0]}), "
@@ -135,7 +137,7 @@ def _consequences(changes: Changes) -> list[str]:
 
 
 def _write_down(slot: Slot, changes: Changes, by: str) -> None:
-    """At once: what was made is ours to drop, whatever happens next."""
+    """Record the change at once, so that replview may drop its publications whatever follows."""
     parts = [
         f"{words} {some_of(tables)}"
         for words, tables in (
@@ -162,7 +164,7 @@ def _write_down(slot: Slot, changes: Changes, by: str) -> None:
 
 
 def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
-    """Have the slot read publications that were made just now, once its stream is past them."""
+    """Make the slot read publications made just now, once its stream has passed their creation."""
     until = time.monotonic() + _PASS_SECONDS
     while time.monotonic() < until:
         slot.refresh_from_db(fields=["checkpoint_lsn", "publications"])
@@ -182,39 +184,40 @@ def _take_into_use(slot: Slot, names: list[str], after_lsn: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChoice:
-    """One table that can be named in a publication."""
+    """A table that a publication can name."""
 
     name: str
-    #: ``all``: every change; ``inserts``: no updates and deletes; empty: nothing.
+    #: ``all``: every change; ``inserts``: no updates and deletes; empty: not published.
     published: str
-    #: It can be published with its updates and deletes.
+    #: True when it can be published with its updates and deletes.
     usable: bool
-    #: Why not, and what would mend it; empty: it can.
+    #: Why it cannot, and a statement that helps; empty when it can.
     reason: str
     mend: str
     estimated_rows: int
     partitioned: bool
-    #: The connected role may publish it.
+    #: True when the connected role may publish it.
     owned: bool
 
     @property
     def grows(self) -> bool:
-        """Whether it is published without updates and deletes that could be published by now."""
+        """Return whether updates and deletes are not published, but could be by now."""
         return self.published == "inserts" and self.usable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChoices:
-    """All tables that can be chosen, and whether anything may be changed."""
+    """The tables that can be chosen, and the publications that can be altered."""
 
     tables: tuple[TableChoice, ...]
-    #: Ours, which are changed; empty: the slot reads only publications of others.
+    #: Publications that replview made; empty when the slot reads only others.
     own: tuple[str, ...]
 
 
 def tables_of(slot: Slot) -> TableChoices:
-    """Read ordinary tables, roots of partitioned ones, and partitions that are published as such.
-    Raises ``SourceProblem`` and what a DSN may raise.
+    """Read ordinary tables, partitioned roots, and partitions that are published by name.
+
+    Raises ``SourceProblem`` and the errors of a DSN.
     """
     with reading(full_conninfo(slot.source), deadline_seconds=_DEADLINE_SECONDS) as connection:
         tables = read_tables(connection)
@@ -248,7 +251,7 @@ def tables_of(slot: Slot) -> TableChoices:
 
 
 def _reason(table: TableFacts) -> str:
-    """Why its updates cannot be published."""
+    """Return why the table's updates cannot be published."""
     if table.usable:
         return "one of its partitions has no usable replica identity"
     if table.deferrable_key and table.replica_identity == "DEFAULT":
@@ -260,7 +263,7 @@ def _reason(table: TableFacts) -> str:
 
 
 def _mend(table: TableFacts) -> str:
-    """A statement that would do; the owner's to run."""
+    """Return a statement that makes updates publishable, for the owner to run."""
     name = quoted(*table.key)
     usable_key = table.primary_key and not table.deferrable_key
     if usable_key and table.replica_identity != "DEFAULT":
