@@ -1,1 +1,1 @@
-"""What runs in the background on request: exports, history jobs, baselines, erasures, peeks."""
+"""This package runs requested background jobs: exports, history, baselines, erasures, peeks."""

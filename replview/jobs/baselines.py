@@ -1,7 +1,7 @@
-"""Baselines: a table's rows read once, asked for by a page or a command, done by one worker.
+"""A baseline is one read of a table's rows, requested by a page or a command, done by one worker.
 
-What a baseline has stored is discarded unless it ends as done; the table is read anew where its
-worker was lost or stopped.
+The rows of a baseline are discarded unless it ends as done. After a lost or stopped worker the
+table is read from the start.
 """
 
 from typing import Any
@@ -14,9 +14,9 @@ from replview.store.looks import latest_look
 from replview.store.models import Baseline, Slot, Transaction
 from replview.store.write.access_record import Action, note
 
-#: Serialises claiming: one table of a source at a time.
+#: Serialises claims, so that a source is read for one table at a time.
 _CLAIM_LOCK = 0x7265706C62617365
-#: As if it had never been begun.
+#: Resets the columns of a baseline that begins again.
 _ANEW = {
     "finished_at": None, "lsn": None, "rows": 0, "transaction_id": None, "estimated_rows": None,
     "problem_code": "", "problem_cause": "", "problem_remedy": "",
@@ -24,10 +24,10 @@ _ANEW = {
 
 
 class _BaselineRows(JobRows[Baseline]):
-    """Of whatever leaves a worker's hands the rows are hidden and swept away."""
+    """The rows of baselines. The copied rows of one that leaves its worker are discarded."""
 
     def leave(self, rows: "QuerySet[Baseline]", state: str, /, **columns: Any) -> int:
-        """Do it in two statements: the second sees what was stored while the first waited."""
+        """Use two statements: the second sees rows stored while the first waited for a lock."""
         with transaction.atomic():
             found = rows.select_for_update(of=("self",)).values_list("pk", "transaction_id")
             stored = dict(found)
@@ -50,12 +50,12 @@ rows = _BaselineRows(
 def request(
     slot: Slot, schema: str, table: str, *, by: str, rows_per_second: int | None = None
 ) -> Baseline:
-    """Ask for a table's rows; a worker begins at once, or when the slot is first connected.
+    """Request a table's rows; a worker begins at once, or after the slot's first connection.
 
-    A baseline that still waits is returned, with the rate that is asked for now.
+    Returns the waiting baseline of the table if there is one, with the new rate.
     """
     with transaction.atomic():
-        # Two that ask at once are asked for once.
+        # Lock the slot, so that two simultaneous requests make one baseline.
         Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=slot.pk)
         waiting = Baseline.objects.filter(
             slot=slot, schema=schema, table=table, state=Baseline.State.WAITING
@@ -74,7 +74,7 @@ def request(
 def claim() -> Baseline | None:
     """Claim the oldest baseline that can begin, and return it; None where there is none.
 
-    A slot without an incarnation has not been connected yet: its baselines wait.
+    The baselines of a slot without an incarnation wait: it has not been connected yet.
     """
     source = "slot__source"
     read_there = rows.rows(rows.running, slot__source=OuterRef(source))
@@ -88,20 +88,20 @@ def claim() -> Baseline | None:
 
 
 def note_act(baseline: Baseline, act: str) -> None:
-    """Note in the access record that somebody cancelled a baseline or asked for it again."""
+    """Record that somebody cancelled or retried a baseline."""
     slot = baseline.slot
     note(Action.CHANGED_SLOT, subject=f"{slot}: a baseline, {act}", source_id=slot.source_id,
          tables=[f"{baseline.schema}.{baseline.table}"])  # fmt: skip
 
 
 def cancel_all(slot: Slot) -> None:
-    """Cancel all baselines of a slot that is to be removed: they store nothing after this."""
+    """Cancel all baselines of a slot that is to be removed, so that they store nothing more."""
     for baseline in rows.rows(rows.unended, slot=slot):
         rows.cancel(baseline.pk)
 
 
 def retry(baseline_id: int) -> bool:
-    """Ask again for a baseline that failed or was cancelled; False where it did neither."""
+    """Retry a baseline that failed or was cancelled; False for any other state."""
     ended = [Baseline.State.FAILED, Baseline.State.CANCELLED]
     asked = rows.leave(
         rows.rows(pk=baseline_id, state__in=ended), "WAITING", started_at=None, **_ANEW
@@ -117,7 +117,7 @@ def tables_of(slot: Slot) -> list[dict[str, Any]]:
 
 
 def tables_named(slot: Slot, schema: str, table: str) -> list[tuple[str, str]]:
-    """Return the published tables that a name stands for: itself, or the table's partitions."""
+    """Return the published tables of this name: the table itself, or its partitions."""
     known = {(t["schema"], t["table"]): t["root"] for t in tables_of(slot)}
     if (schema, table) in known:
         return [(schema, table)]

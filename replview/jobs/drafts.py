@@ -1,12 +1,12 @@
-"""Sources somebody is about to add: entered step by step, then carried out by one worker.
+"""A draft is a source that a user is about to add, entered in steps and carried out by one worker.
 
-While it is entered its state is ``open``; agreed to, it is a job like any other. A draft is its
-user's alone. Its password is sealed like a source's, and goes with the draft: when it is cancelled,
-when it is done, or a day after its user last touched it.
+Its state is ``open`` while it is entered; after the user's agreement it is a job like any other. A
+draft is visible to its user only. Its password is sealed like a source's, and is deleted with the
+draft: when it is cancelled, when it is done, or a day after its user last touched it.
 
 ``answers`` holds ``name``; ``form`` (the address as typed, without the password); ``check``;
 ``through``, ``publications``, ``tables``; ``columns`` (``{"schema.table": {column: "mask" |
-"drop"}}``); ``options``; ``statements`` (those that were shown when the user agreed).
+"drop"}}``); ``options``; ``statements`` (shown when the user agreed).
 """
 
 import datetime as dt
@@ -21,12 +21,12 @@ from replview.jobs.rows import JobRows
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, Source, SourceDraft
 
-#: An address is kept so long after its user last did something.
+#: Time after the user's last action until the draft expires.
 KEPT = dt.timedelta(hours=24)
-#: The columns of an address, in a source and in a draft.
+#: The columns of an address, which sources and drafts share.
 _ADDRESS = ("conninfo", "sealed_password", "password_ref")
 State = SourceDraft.State
-#: Its user may still change it.
+#: States in which the user may change the draft.
 CHANGEABLE = (State.OPEN, State.FAILED)
 
 rows = JobRows(
@@ -35,12 +35,12 @@ rows = JobRows(
 
 
 def watch_name() -> str:
-    """Return a name for a slot that no other slot has: several may watch one source."""
+    """Return a unique slot name, because several watches may use one source."""
     return f"replview_watch_{secrets.token_hex(4)}"
 
 
 def begin_for(user: User, source: Source) -> SourceDraft:
-    """Begin a draft of a slot on a source that is in the store; its address is not copied."""
+    """Begin a draft of a slot on a stored source, whose address is not copied."""
     return SourceDraft.objects.create(
         user=user, kind=SourceDraft.Kind.RECORD, source=source, answers={"name": source.name}
     )
@@ -52,6 +52,7 @@ def conninfo_of(draft: SourceDraft) -> str:
 
 
 def source_for(draft: SourceDraft) -> Source:
+    """Return an unsaved source with the draft's name and address."""
     address = {name: getattr(draft, name) for name in _ADDRESS}
     return Source(name=draft.answers.get("name", ""), **address)
 
@@ -63,7 +64,7 @@ def find(user: User, draft_id: int) -> SourceDraft | None:
 
 
 def unfinished(user: User) -> list[SourceDraft]:
-    """Return the drafts that the user began and did not end, the newest first."""
+    """Return the user's drafts that have not ended, newest first, at most five."""
     states = [State.OPEN, State.FAILED, State.WAITING, State.RUNNING]
     return list(SourceDraft.objects.filter(_lasting(), user=user, state__in=states)
                 .select_related("slot__source").order_by("-id")[:5])  # fmt: skip
@@ -74,19 +75,19 @@ def _lasting() -> Q:
 
 
 def keep(draft: SourceDraft, **answers: Any) -> bool:
-    """Store the answers of one step; False where the draft may not be changed any more."""
+    """Store the answers of one step; False where the draft can no longer be changed."""
     draft.answers = {**draft.answers, **answers}
     return _change(draft, answers=draft.answers)
 
 
 def keep_address(draft: SourceDraft) -> bool:
-    """Store an address and its password that lead to the same server and database as before."""
+    """Store a new address and password for the same server and database."""
     address = {name: getattr(draft, name) for name in _ADDRESS}
     return _change(draft, answers=draft.answers, **address)
 
 
 def move(draft: SourceDraft) -> bool:
-    """Store another address; what was found at the former one is forgotten."""
+    """Store another address, and forget what was read at the former one."""
     for stale in ("check", "tables", "publications", "through", "columns", "statements"):
         draft.answers.pop(stale, None)
     return keep_address(draft)
@@ -98,7 +99,7 @@ def _change(draft: SourceDraft, **columns: Any) -> bool:
 
 
 def ask(draft: SourceDraft, statements: list[str]) -> bool:
-    """Store that the user has agreed to these statements; False where that was stored before."""
+    """Store the user's agreement to these statements; False where the draft cannot be changed."""
     draft.answers = {**draft.answers, "statements": statements}
     asked = _change(
         draft,
@@ -115,19 +116,19 @@ def ask(draft: SourceDraft, statements: list[str]) -> bool:
 
 
 def drop(draft: SourceDraft) -> bool:
-    """Delete a draft, or have it stopped where a worker is at it. Returns whether it is gone."""
+    """Delete a draft, or stop it where a worker runs it. Returns whether it is deleted."""
     resting = [State.OPEN, State.FAILED, State.DONE, State.CANCELLED]
     if SourceDraft.objects.filter(pk=draft.pk, state__in=resting).delete()[0]:
         return True
     SourceDraft.objects.filter(pk=draft.pk).update(stop_wanted=True)
-    # Nobody has begun: nothing is to be taken back.
+    # No worker has started it, so there is nothing to undo.
     return SourceDraft.objects.filter(pk=draft.pk, state=State.WAITING).delete()[0] > 0
 
 
 def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
     """Claim the oldest draft that was agreed to, or this one; None where there is none.
 
-    ``undo`` keeps what an earlier attempt left on the source: nothing else knows it of a watch.
+    ``undo`` stays: it is the only list of what an earlier attempt of a watch left on the source.
     """
     wanted = rows.waiting & Q(stop_wanted=False, kind__in=kinds)
     if draft_id is not None:
@@ -136,45 +137,45 @@ def claim(kinds: list[str], draft_id: int | None = None) -> SourceDraft | None:
 
 
 def waiting_watches() -> list[int]:
-    """Return the watches that were agreed to and that no worker has begun."""
+    """Return the watches that were agreed to and that no worker has started."""
     found = rows.rows(rows.waiting, kind=SourceDraft.Kind.WATCH, stop_wanted=False)
     return list(found.values_list("pk", flat=True))
 
 
 def beat(draft: SourceDraft) -> bool:
-    """Update the heartbeat and what is shown; False where the job is to end."""
+    """Update the heartbeat and the shown progress; False where the job must end."""
     kept = rows.beat(draft, progress=draft.progress, undo=draft.undo)
     return kept and not rows.mine(draft).filter(stop_wanted=True).exists()
 
 
 def end(draft: SourceDraft, state: str, **columns: Any) -> bool:
-    """End the draft in this state; one that is done or cancelled keeps no address."""
+    """End the draft in this state, and delete its address unless it failed."""
     if state != "FAILED":
         columns |= dict.fromkeys(_ADDRESS, "")
     return rows.end(draft, state, progress=draft.progress, undo=draft.undo, **columns)
 
 
 def forget_expired() -> int:
-    """Delete drafts nobody touched for a day, addresses and all; returns how many."""
+    """Delete drafts and addresses that nobody touched for a day; return their number."""
     old = SourceDraft.objects.filter(touched_at__lt=timezone.now() - KEPT)
     return old.exclude(state=State.RUNNING).delete()[0]
 
 
 def watch_of(slot: Slot) -> SourceDraft | None:
-    """Return the watch, begun in a browser, that a temporary slot belongs to."""
+    """Return the running watch of a temporary slot; None for other slots."""
     if not slot.temporary:
         return None
     return SourceDraft.objects.filter(slot=slot, state=State.RUNNING).first()
 
 
 def saw(slot_id: int, user_id: int) -> bool:
-    """Note that the user has the watch's live page open; False where it is no watch any more."""
+    """Note that the user has the watch's live page open; False where the watch is over."""
     mine = SourceDraft.objects.filter(slot_id=slot_id, user_id=user_id, state=State.RUNNING)
     now = timezone.now()
     return mine.update(seen_at=now, touched_at=now) > 0
 
 
 def seen_seconds_ago(draft: SourceDraft) -> float:
-    """Return for how many seconds nobody has had the live page of a watch open."""
+    """Return the seconds since a live page of the watch was last open."""
     seen = SourceDraft.objects.filter(pk=draft.pk).values_list("seen_at", flat=True).first()
     return float("inf") if seen is None else (timezone.now() - seen).total_seconds()

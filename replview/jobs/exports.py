@@ -1,6 +1,6 @@
-"""Exports: asked for by a page, a program or a command, done by one worker at a time.
+"""An export is requested by a page, a program or a command, and done by one worker at a time.
 
-Another worker continues the export of a lost one: files that are finished are kept.
+Another worker continues the export of a lost one, and keeps the finished files.
 """
 
 from django.db import transaction
@@ -19,12 +19,12 @@ rows = JobRows(
     at_claim={"seconds_left": None},
 )
 
-#: Exports of one target that are looked through.
+#: Most exports of one target that are compared.
 _MOST_EARLIER = 500
 
 
 class AlreadyRunning(Exception):
-    """An export of this name has not ended yet: the next would not know where to continue."""
+    """An export of this name has not ended yet, so the next cannot know where to continue."""
 
     def __init__(self, export: Export) -> None:
         super().__init__(f"export {export.pk} named {export.name} is {export.state}")
@@ -32,16 +32,18 @@ class AlreadyRunning(Exception):
 
 
 def request(asked: Export) -> Export:
-    """Store an export that is not saved yet. A worker begins it at once; a command claims it by
-    this call and does it itself. Raises ``AlreadyRunning``.
+    """Store a new export, which a worker begins at once.
+
+    For a command it is also claimed, because the command does the export itself. Raises
+    ``AlreadyRunning``.
     """
     assert asked.slot is not None
     asked.slot_name = str(asked.slot)
-    # A command that was killed may hold the name, and there may be no worker to notice it.
+    # A killed command may hold the name, and there may be no worker to notice it.
     give_back_lost()
     with transaction.atomic():
         if asked.name:
-            # Two that ask at once are asked for once.
+            # Lock the slot, so that of two simultaneous requests one is refused.
             Slot.objects.select_for_update(of=("self",), no_key=True).get(pk=asked.slot.pk)
             waiting = rows.rows(rows.unended, slot=asked.slot, name=asked.name).first()
             if waiting is not None:
@@ -54,13 +56,14 @@ def request(asked: Export) -> Export:
 
 
 def last_done(slot: Slot, name: str) -> Export | None:
-    """Return the last export of this name that is done: *since last* continues after it."""
+    """Return the last finished export of this name, after which *since last* continues."""
     return Export.objects.filter(slot=slot, name=name, state=Export.State.DONE).first()
 
 
 def abandoned(slot_name: str, target: str) -> list[Export]:
-    """Exports of a slot that ended before they were whole, and may have left files in a target; the
-    newest first. None of them has the slice of another that is done, waits or runs.
+    """Return unfinished ended exports that may have left files in a target, newest first.
+
+    Leave out those whose slice belongs to an export that is done, waits or runs.
     """
     ended = Q(state__in=(Export.State.FAILED, Export.State.CANCELLED))
     found = rows.rows(slot_name=slot_name, target=target).order_by("-pk")
@@ -70,8 +73,8 @@ def abandoned(slot_name: str, target: str) -> list[Export]:
 
 
 def give_back_lost() -> None:
-    """Give back the exports of lost workers; those of commands, which nobody continues, fail."""
-    # A command's folder may be on a machine where no worker is: it is not gone on with.
+    """Give back the exports of lost workers; those of lost commands fail instead."""
+    # A command's folder may be on a machine without a worker, so no worker can continue.
     rows.leave(
         rows.rows(rows.lost, requested_how=Export.How.COMMAND),
         "FAILED",

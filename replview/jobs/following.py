@@ -1,5 +1,6 @@
-"""Jobs that run in a process of their own: a worker's thread follows it until it has ended or is
-to end. A process that a lost worker left running is ended first.
+"""Follow a job that runs in a process of its own, from a worker's thread, until it ends.
+
+A process that a lost worker left running is killed before another one starts.
 """
 
 import contextlib
@@ -18,18 +19,18 @@ from django.db import OperationalError, connection
 from replview.jobs.rows import JobRows
 from replview.store.models.jobs import ProcessJob
 
-#: How often a process is looked at, news of it is stored at most, and a heartbeat at least.
+#: Seconds between two checks of a process, two stores of news, and two heartbeats.
 _LOOK_SECONDS = 0.2
 _NEWS_SECONDS = 0.5
 _BEAT_SECONDS = 1.0
-#: How long it may take until a killed process is gone.
+#: Seconds to wait for a killed process to end.
 _PATIENCE_SECONDS = 10.0
 
 P = TypeVar("P", bound=ProcessJob)
 
 
 class After(enum.Enum):
-    """The reasons to stop following a job's process."""
+    """A reason to stop following a job's process."""
 
     ENDED = "by itself"
     STOPPED = "this worker is told to stop"
@@ -38,7 +39,7 @@ class After(enum.Enum):
 
 
 def worker() -> str:
-    """Return the name of this process, as the rows of its jobs have it."""
+    """Return the name of this process in the rows of its jobs."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -50,8 +51,10 @@ def follow(
     news: Callable[[], Mapping[str, Any] | None] = lambda: None,
     stored: Callable[[], object] = lambda: None,
 ) -> After:
-    """Follow a job until ``has_ended``, which waits so many seconds, or it is to end; returns why.
-    ``news`` gives columns of the row that changed; ``stored`` is called once they are stored.
+    """Follow a job until it has ended or must end, and return the reason.
+
+    ``has_ended`` waits the given seconds. ``news`` returns changed columns of the row; ``stored``
+    is called once they are stored.
     """
     at = heard = time.monotonic()
     columns: Mapping[str, Any] | None = None
@@ -68,7 +71,7 @@ def follow(
         except OperationalError:
             connection.close()
             if now - heard > rows.lost_seconds / 2:
-                raise  # soon another may have it: the job ends before that
+                raise  # so that the job ends before another worker takes it
             continue
         heard = now
         if columns:
@@ -78,10 +81,10 @@ def follow(
 
 
 def end_leftover(row: ProcessJob, words: str) -> None:
-    """End the process that a lost worker of this machine left running, so that nothing is done
-    twice at once. ``words`` stand in its command line.
+    """Kill the process that a lost worker of this machine left running.
 
-    A process on another machine ends by itself when nobody reads its output any more.
+    Otherwise it would work beside the new one. ``words`` is text of its command line. A process on
+    another machine ends by itself when nobody reads its output any more.
     """
     host, _, _ = worker().partition(":")
     if row.job_pid is None or row.worker.partition(":")[0] != host:
@@ -97,7 +100,7 @@ def end_leftover(row: ProcessJob, words: str) -> None:
 
 
 def silent_end(status: int | None, what: str) -> tuple[str, str]:
-    """Return cause and remedy where a process ended without reporting its end."""
+    """Return cause and remedy for a process that ended without reporting its end."""
     how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
     remedy = "See its log; a job that was killed may have needed more memory than there is"
     return f"the job ended with {how}, and {what}", remedy

@@ -1,4 +1,4 @@
-"""What is about to be made on sources: noted before it is, forgotten once the store has it."""
+"""An intention records what is about to be made on a source, until the store has the slot."""
 
 import datetime as dt
 
@@ -8,9 +8,9 @@ from decoder.scalars import LSN
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotIntention, Source, SourceDraft
 
-#: A maker that was killed is not asked after before: one that is alive goes on within this.
+#: Seconds without a statement after which the maker may be dead.
 QUIET_SECONDS = 30.0
-#: What cannot be reached is tried again so often, and after the first ten minutes so seldom.
+#: Pauses between two tries of a sweep: in the first ten minutes, and later.
 _SOON, _LATER = dt.timedelta(seconds=15), dt.timedelta(minutes=5)
 _TEN_MINUTES = dt.timedelta(minutes=10)
 _CARRIED_OUT = [SourceDraft.State.WAITING, SourceDraft.State.RUNNING]
@@ -18,13 +18,13 @@ _ADDRESS = ("conninfo", "sealed_password", "password_ref")
 
 
 class Swept(Exception):
-    """What was made has been taken back meanwhile: its maker was taken for dead."""
+    """The objects made so far were undone, because their maker was taken for dead."""
 
 
 def begin(
     source: Source, slot_name: str, after: LSN | None, draft: SourceDraft | None = None
 ) -> SlotIntention:
-    """Store an intention, with the address only where the source is not in the store."""
+    """Store an intention; it holds the address only where the source is not in the store."""
     known = source.pk is not None
     address = {} if known else {name: getattr(source, name) for name in _ADDRESS}
     return SlotIntention.objects.create(
@@ -38,7 +38,7 @@ def begin(
 
 
 def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) -> None:
-    """Note a statement that is about to run. Raises ``Swept``."""
+    """Record a statement before it runs. Raises ``Swept``."""
     made = {"kind": kind, "name": name, "create": create, "undo": undo}
     intention.begun = [*intention.begun, made]
     mine = SlotIntention.objects.filter(pk=intention.pk, swept_at=None)
@@ -47,7 +47,7 @@ def add(intention: SlotIntention, kind: str, name: str, create: str, undo: str) 
 
 
 def take_out(intention: SlotIntention, undo: str) -> None:
-    """Remove the note of a statement that failed or was taken back."""
+    """Remove a statement that failed or was undone."""
     intention.begun = [one for one in intention.begun if one["undo"] != undo]
     SlotIntention.objects.filter(pk=intention.pk).update(begun=intention.begun)
 
@@ -59,17 +59,18 @@ def fulfil(intention: SlotIntention) -> None:
 
 
 def forget(intention: SlotIntention) -> None:
+    """Delete the intention, because nothing is left on the source."""
     SlotIntention.objects.filter(pk=intention.pk).delete()
 
 
 def claim(intention: SlotIntention) -> bool:
-    """Mark it as swept, so that its maker cannot continue; False where it has ended meanwhile."""
+    """Mark it as swept, so that its maker cannot continue; False if it has ended meanwhile."""
     there = SlotIntention.objects.filter(pk=intention.pk)
     return there.update(swept_at=timezone.now()) == 1
 
 
 def saw(intention: SlotIntention) -> bool:
-    """Note a slot that nobody reads or makes; returns whether it has been so for a while."""
+    """Note a slot that nobody reads or makes; return whether it has been so long enough."""
     now = timezone.now()
     if intention.seen_at is None:
         SlotIntention.objects.filter(pk=intention.pk).update(seen_at=now)
@@ -78,16 +79,16 @@ def saw(intention: SlotIntention) -> bool:
 
 
 def due() -> list[SlotIntention]:
-    """Return the intentions to sweep now, noted as tried; none of a draft in progress."""
+    """Return the intentions to sweep now, marked as tried; skip drafts in progress."""
     now, found = timezone.now(), []
     quiet = now - dt.timedelta(seconds=QUIET_SECONDS)
     rows = SlotIntention.objects.select_related("source", "draft")
     for one in rows.exclude(draft__state__in=_CARRIED_OUT):
         again = SlotIntention.objects.filter(pk__gt=one.pk, slot_name=one.slot_name)
         if again.filter(source_name=one.source_name).exists():
-            # Somebody tries again: what is there now is theirs.
+            # A newer attempt exists, and owns what is there now.
             continue
-        # Of a draft that is over, the maker is.
+        # The maker of a draft that has ended is gone, so only a command needs the wait.
         if one.draft_id is None and one.begun_at > quiet and one.swept_at is None:
             continue
         pause = _SOON if now - one.begun_at < _TEN_MINUTES else _LATER
@@ -98,19 +99,20 @@ def due() -> list[SlotIntention]:
 
 
 def of_draft(draft: SourceDraft) -> list[SlotIntention]:
-    """Return the intentions of a draft, the newest first."""
+    """Return the intentions of a draft, newest first."""
     rows = SlotIntention.objects.select_related("source", "draft")
     return list(rows.filter(draft=draft).order_by("-pk"))
 
 
 def left_on(source: Source) -> tuple[list[str], list[str]]:
-    """``(slots, statements)``: what is, or was, being made there; what takes it back."""
+    """Return the unfinished slots on a source, and the statements that undo them."""
     rows = [row for row in SlotIntention.objects.filter(source=source).order_by("pk") if row.begun]
     undone = [one["undo"] for row in reversed(rows) for one in reversed(row.begun)]
     return [row.slot_name for row in rows], undone
 
 
 def anything_left() -> bool:
+    """Return whether there is any intention."""
     return SlotIntention.objects.exists()
 
 
@@ -122,8 +124,9 @@ def conninfo_of(intention: SlotIntention) -> str:
 def taken_into_store(
     intention: SlotIntention, system_identifier: str | None
 ) -> tuple[bool, set[str]]:
-    """``(whether a slot of the store is this one, publications that slots of the store read)``, on
-    this server as far as it is known.
+    """Return whether the store has this slot, and the publications that the store's slots read.
+
+    Slots of other servers are skipped, as far as the server is known.
     """
     found, read = False, set()
     for slot in Slot.objects.select_related("source").filter(temporary=False):

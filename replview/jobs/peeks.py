@@ -1,6 +1,6 @@
-"""Peeks into slots: asked for by a page, done by one worker, finished or failed, then kept.
+"""A peek into a slot is requested by a page and done by one worker; its result is kept a week.
 
-A peek whose worker was lost fails with a sentence.
+A peek fails when its worker is lost.
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ from django.utils import timezone
 from replview.jobs.rows import JobRows
 from replview.store.models import SlotPeek, Source
 
-#: A look that runs for so much longer than it may was abandoned: its worker is gone.
+#: Seconds beyond a peek's limit after which its worker counts as lost.
 ABANDONED_AFTER_SECONDS = 60
 KEPT = dt.timedelta(days=7)
 #: A larger result is stored without the changes themselves.
@@ -49,12 +49,12 @@ def request(
 
 
 def finish(claim: SlotPeek, result: dict[str, Any]) -> bool:
-    """Store what a peek found; False where the peek was cancelled meanwhile."""
+    """Store the result of a peek; False where the peek was cancelled meanwhile."""
     return rows.finish(claim, result=_storable(result))
 
 
 def fail_abandoned() -> int:
-    """Fail the peeks that run longer than one may: they have no heartbeat. Returns how many."""
+    """Fail the peeks that exceed their limit, as they have no heartbeat. Returns their number."""
     may_last = ExpressionWrapper(
         F("max_seconds") * Value(dt.timedelta(seconds=1)), output_field=DurationField()
     )
@@ -70,16 +70,16 @@ def fail_abandoned() -> int:
 
 
 def delete_old() -> int:
-    """Delete peeks that nobody needs any more; returns how many."""
+    """Delete peeks older than a week; return their number."""
     return SlotPeek.objects.filter(requested_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def _storable(result: dict[str, Any]) -> dict[str, object]:
-    """Within JSONB's limits: no NUL in a text, and not too large."""
+    """Return the result within JSONB's limits: without NUL characters, and not too large."""
     if len(orjson.dumps(result)) > RESULT_LIMIT_BYTES:
         unknown = [*result.get("unknown", []), _TOLD]
         result = {**result, "first_changes": [], "unknown": unknown}
-    # JSONB does not keep the order of an object's keys, which is that of the table's columns.
+    # Store the order of columns, because JSONB does not keep the order of an object's keys.
     changes = [
         {**change, "columns": list(change.get("new") or change.get("old") or {})}
         for change in result.get("first_changes") or []

@@ -1,8 +1,8 @@
-"""The states of a job, of whatever kind: asked for → waiting → running → done, failed or cancelled.
+"""The states of any job: requested → waiting → running → done, failed or cancelled.
 
-Whoever claims a row is alone with it, and the claimed row is the claim: all that its worker says
-begins with an UPDATE of the row ``WHERE started_at`` is the claim's, and 0 rows means stop. A
-worker that stops gives the row back; what becomes of one whose worker was lost its kind says.
+A worker that claims a row has it alone. The claimed row is the claim: each write of the worker
+begins with an UPDATE of the row ``WHERE started_at`` equals the claim's, and 0 rows means stop. A
+stopping worker gives the row back; each kind decides about the jobs of a lost worker.
 """
 
 import datetime as dt
@@ -27,7 +27,7 @@ J = TypeVar("J", bound=Job)
 
 
 class JobRows(Generic[J]):
-    """The rows of one kind of job: claimed, kept by heartbeats, ended, given back."""
+    """The rows of one kind of job: claim them, keep them by heartbeats, end or give them back."""
 
     def __init__(
         self,
@@ -40,21 +40,23 @@ class JobRows(Generic[J]):
         beside: tuple[str, ...] = (),
         at_claim: Mapping[str, Any] | None = None,
     ) -> None:
-        """``task`` is the Celery task that begins what waits. A worker that gave no heartbeat
-        for ``lost_seconds`` is gone. A job that was begun ``most_attempts`` times takes its workers
-        along: it fails with this ``remedy``. A claimed row comes with what is ``beside`` it, and
-        with the columns ``at_claim``.
+        """Describe the kind of job.
+
+        ``task``: the Celery task that begins waiting jobs. ``lost_seconds``: a worker without a
+        heartbeat for so long is lost. ``most_attempts``: a job started so often kills its workers, and
+        fails with this ``remedy``. ``beside``: relations loaded with a claimed row. ``at_claim``:
+        columns set by a claim.
         """
         self.task, self.lost_seconds = task, lost_seconds
         self._model, self._beside, self._at_claim = model, beside, dict(at_claim or {})
         self._most_attempts, self._remedy = most_attempts, remedy
         state = model.State
         self.waiting, self.running = Q(state=state["WAITING"]), Q(state=state["RUNNING"])
-        #: Neither done nor given up: in the partial index of the table.
+        #: Waiting or running, as in the table's partial index.
         self.unended = self.waiting | self.running
-        #: The worker gave no heartbeat for too long, by the store's clock.
+        #: Without a heartbeat for too long, by the store's clock.
         self.lost = self.running & Q(heartbeat_at__lt=Now() - dt.timedelta(seconds=lost_seconds))
-        #: A worker has it: its claim counts.
+        #: Held by a worker whose claim is valid.
         self.held = self.running
 
     def served(
@@ -68,14 +70,15 @@ class JobRows(Generic[J]):
         abandoned: bool = False,
         private: bool = False,
     ) -> Kind[J]:
-        """Register the kind, so that workers do its jobs; the arguments are those of ``Kind``.
+        """Register the kind with the arguments of ``Kind``, so that workers do its jobs.
+
         Without ``recover`` the jobs of a lost worker are given back.
         """
         return register(
             Kind(
                 name=name,
                 task=self.task,
-                # One look at a partial index.
+                # This is a single look at a partial index.
                 waits=lambda: self.rows(self.unended).exists(),
                 claim=claim or self.claim,
                 run=run,
@@ -87,15 +90,15 @@ class JobRows(Generic[J]):
         )
 
     def rows(self, *conditions: Q, **values: object) -> "QuerySet[J]":
-        """Return the rows that meet these conditions, of all sources, whoever asks."""
+        """Return the rows that meet these conditions, of all sources, visible or not."""
         return self._model._base_manager.filter(*conditions, **values)
 
     def announce(self) -> None:
-        """Have a worker begin what waits, once the current transaction is committed."""
+        """Make a worker begin waiting jobs, once the current transaction is committed."""
         announce(self.task)
 
     def claim(self, among: Q | None = None, **columns: Any) -> J | None:
-        """Claim the oldest that waits, or the oldest ``among`` these; None where there is none."""
+        """Claim the oldest waiting job, or the oldest ``among`` these; None where there is none."""
         found = self.rows(self.waiting if among is None else among).order_by("pk")
         with transaction.atomic():
             row = found.select_for_update(skip_locked=True, of=("self",)).only("pk").first()
@@ -111,26 +114,28 @@ class JobRows(Generic[J]):
             return self.rows().select_related(*self._beside).get(pk=row.pk)
 
     def mine(self, claim: J) -> "QuerySet[J]":
-        """Return the claimed row, selected only while the claim holds."""
+        """Return a query for the claimed row, which is empty once the claim is lost."""
         return self.rows(self.held, pk=claim.pk, started_at=claim.started_at)
 
     def beat(self, claim: J, /, **columns: Any) -> bool:
-        """Update the heartbeat and these columns; False where the claim does not hold any more."""
-        # The store's clock, not the worker's: they are compared with one another.
+        """Update the heartbeat and these columns; False where the claim is lost."""
+        # Use the store's clock for every heartbeat, because they are compared with it.
         return self.mine(claim).update(heartbeat_at=Now(), **columns) == 1
 
     def leave(self, rows: "QuerySet[J]", state: str, /, **columns: Any) -> int:
-        """Take these jobs out of their workers' hands into ``state``; returns how many."""
+        """Move these jobs from their workers to ``state``; return their number."""
         return rows.update(state=self._model.State[state], **columns)
 
     def end(self, claim: J, state: str, /, **columns: Any) -> bool:
-        """End the claimed job; False where the claim does not hold any more."""
+        """End the claimed job; False where the claim is lost."""
         return self.leave(self.mine(claim), state, finished_at=Now(), **columns) == 1
 
     def finish(self, claim: J, /, **columns: Any) -> bool:
+        """End the claimed job as done; False where the claim is lost."""
         return self.end(claim, "DONE", **columns)
 
     def fail(self, claim: J, cause: str, remedy: str, /, **columns: Any) -> bool:
+        """End the claimed job as failed; False where the claim is lost."""
         return self.end(claim, "FAILED", problem_cause=cause, problem_remedy=remedy, **columns)
 
     def give_back(self, claim: J) -> bool:
@@ -138,7 +143,7 @@ class JobRows(Generic[J]):
         return self.leave(self.mine(claim), "WAITING", attempts=F("attempts") - 1) == 1
 
     def give_back_lost(self) -> None:
-        """Give back the jobs of lost workers; one that ends every worker fails instead."""
+        """Give back the jobs of lost workers; a job that was started too often fails instead."""
         if self._most_attempts is not None:
             text = TextField()
             cause = Concat(
@@ -154,16 +159,17 @@ class JobRows(Generic[J]):
         self.leave(self.rows(self.lost), "WAITING")
 
     def cancel(self, job_id: int) -> bool:
-        """Cancel a job, whether it has begun or not; False where it has ended."""
+        """Cancel a waiting or running job; False where it has ended."""
         return self.leave(self.rows(self.unended, pk=job_id), "CANCELLED", finished_at=Now()) == 1
 
     def is_cancelled(self, claim: J) -> bool:
+        """Return whether the claimed job was cancelled."""
         return self.rows(pk=claim.pk, state=self._model.State["CANCELLED"]).exists()
 
 
 @contextmanager
 def beating(beat: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Send heartbeats from a thread until the block ends, as one step may take long."""
+    """Send heartbeats from a thread until the block ends, because one step may take long."""
     over = threading.Event()
 
     def work() -> None:
@@ -172,7 +178,7 @@ def beating(beat: Callable[[], object], seconds: float) -> Iterator[None]:
                 try:
                     beat()
                 except DatabaseError as error:
-                    # The store is away for a moment: the next sign says the same.
+                    # The store is away for a moment: the next heartbeat will do.
                     log.warning("no heartbeat (%s)", type(error).__name__)
                     connection.close()
 

@@ -1,11 +1,11 @@
-"""One queue: whatever runs in the background on request, in threads of a worker of its own.
+"""Requested background jobs share one queue, and run in threads of a worker of their own.
 
-Celery carries the call, the store the truth. Whoever asks for a job writes its row and announces
-it: a worker begins at once. Where a message was lost, a worker was killed or there was no room, one
-task finds what waits, of all kinds, every few seconds (``sweep``).
+Celery carries the call, the store the truth. A request writes the job's row and announces it, and
+a worker begins at once. After a lost message, a killed worker or a lack of room, one
+task finds the waiting jobs of all kinds, every few seconds (``sweep``).
 
-A kind says what it does, and what becomes of a job whose worker was lost (``recover``): it is begun
-again, gone on with, taken back, or it failed.
+Each kind defines what its jobs do, and what happens after their worker is lost (``recover``): they
+begin again, continue, are undone, or fail.
 """
 
 import logging
@@ -24,22 +24,22 @@ from replview.store.connecting import lasting_connection, orm_connection
 
 log = logging.getLogger(__name__)
 
-#: Set once, when this worker is told to stop. With a pool of threads a task learns of SIGTERM here
-#: alone: what runs ends with its last position stored, or gives back what it had claimed.
+#: Set once, when this worker must stop. In a thread pool a task learns of SIGTERM only from this
+#: event; it then stores its last position, or gives back its claim.
 stopping = threading.Event()
-#: An announcement that nobody has read by then is of no use: the sweep has been.
+#: Seconds after which an unread announcement expires, because the sweep has run by then.
 _EXPIRES_SECONDS = 15.0
-#: A job may fail at once, and be given back: the next is not begun faster than that.
+#: Least seconds between two jobs in one slot of room, because a job may fail at once repeatedly.
 PAUSE_SECONDS = 0.5
 
 Claimed = TypeVar("Claimed")
 _kinds: list["Kind[Any]"] = []
-#: Threads of their own, since they keep their connections: Celery closes those of its threads.
+#: Own threads, because they keep their connections; Celery closes those of its threads.
 _chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
 class Kind(Generic[Claimed]):
-    """One kind of job, and the jobs of it that this process runs."""
+    """A kind of job, and its jobs that this process runs."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Kind(Generic[Claimed]):
         abandoned: bool = False,
         private: bool = False,
     ) -> None:
-        """``task`` is the Celery task that begins what waits; ``name`` names the threads.
+        """Take the task that begins waiting jobs; ``name`` names the threads.
 
-        ``waits`` tells cheaply whether there is anything to do or to recover; ``claim`` gives one
-        job that is this process's own from then on. ``run`` gets the event that tells it to stop.
-        ``again``: once a job is over, another may be claimed for the same room. ``abandoned``:
-        a worker that stops does not wait for it. ``private``: what its errors say may hold values.
+        ``waits`` returns cheaply whether there is anything to do or recover; ``claim`` returns one
+        job, which this process then has alone. ``run`` gets the event that is set to stop it.
+        ``again``: after a job another may be claimed for the same room. ``abandoned``:
+        a stopping worker does not wait for the job. ``private``: error texts may hold values.
         """
         self.name, self.task = name, task
         self._waits, self._claim, self._run, self._recover = waits, claim, run, recover
@@ -68,12 +68,12 @@ class Kind(Generic[Claimed]):
         self._free = threading.BoundedSemaphore(at_once)
 
     def serve(self) -> None:
-        """Begin jobs that wait, as far as there is room, and recover those of lost workers."""
+        """Begin waiting jobs, as far as there is room, and recover those of lost workers."""
         with orm_connection():
             self.begin()
 
     def begin(self) -> None:
-        """Begin jobs that wait, on the current connection."""
+        """Begin waiting jobs on the current connection."""
         if not self._waits():
             return
         self._recover()
@@ -91,12 +91,12 @@ class Kind(Generic[Claimed]):
                     self._free.release()
 
     def _work(self, claimed: Claimed) -> None:
-        """In a thread: do it, then begin what waited for room."""
+        """Do the job in a thread, then begin a job that waited for room."""
         try:
             with orm_connection():
                 self._run(claimed, stopping)
         except Exception as error:
-            # The store is away: the job's heartbeat grows old, and another worker has it.
+            # The store is away. The job's heartbeat expires, and another worker takes it.
             self._log(error, "left to another worker")
         finally:
             self._free.release()
@@ -122,7 +122,7 @@ def register(kind: Kind[Claimed]) -> Kind[Claimed]:
 
 @shared_task(name="replview.sweep_jobs", ignore_result=True)
 def sweep() -> None:
-    """Find, of all kinds, the jobs that were not announced or whose worker is lost."""
+    """Begin, for all kinds, the jobs that were not announced or whose worker is lost."""
     with orm_connection():
         for kind in _kinds:
             try:
@@ -132,7 +132,7 @@ def sweep() -> None:
 
 
 Chore = Callable[[], object]
-#: Each with the SQL of a condition without which there is nothing to do.
+#: A chore, and the SQL of a condition without which it has nothing to do.
 _chores: list[tuple[Chore, str]] = []
 
 
@@ -151,16 +151,17 @@ def task(name: str) -> Callable[[Chore], Chore]:
 
 
 def chore(do: Chore, name: str, *, when: str = "true") -> None:
-    """Make the function a task of this name that also runs every five seconds, one chore after
-    the other, on one connection. ``when``, an SQL condition, tells more cheaply than the chore
-    whether there is anything to do.
+    """Make the function a task of this name that also runs every five seconds.
+
+    Chores run in turn on one connection. ``when``, an SQL condition, tests more cheaply than the
+    chore whether there is anything to do.
     """
     _chores.append((task(name)(do), when))
 
 
 @shared_task(name="replview.do_chores", ignore_result=True)
 def do_chores() -> None:
-    """Do all chores once; one that fails is tried again the next time."""
+    """Do all chores once; a failed chore is tried again the next time."""
     _chore_threads.submit(_do_chores).result()
 
 
@@ -177,7 +178,7 @@ def _do_chores() -> None:
 
 
 def announce(task: str) -> None:
-    """Have a worker run this task now, or once the current transaction is committed."""
+    """Make a worker run this task now, or once the current transaction is committed."""
     transaction.on_commit(partial(_send, task), robust=True)
 
 
@@ -190,7 +191,7 @@ def _send(task: str) -> None:
 
 @cache
 def _sender() -> Celery:
-    """An application that sends and waits for nobody: pages and commands have no other."""
+    """Return a Celery application that sends without waiting, for pages and commands."""
     app = Celery("replview-announcing", set_as_current=False)
     app.config_from_object("replview.runtime.celery_settings")
     impatient = {"max_retries": 0, "socket_connect_timeout": 2.0, "socket_timeout": 5.0}
