@@ -1,1 +1,1 @@
-"""Live streams to the browser, through Channels."""
+"""This package sends live streams to the browser, through Channels."""

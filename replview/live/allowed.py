@@ -1,6 +1,6 @@
-"""Who may open a socket, and keep it open: whoever has the role that ``@page`` on it says.
+"""Open a socket, and keep it open, only for accounts with the role of its ``@page``.
 
-A page of another origin may open none: the browser sends its cookies along whoever's page it is.
+A page of another origin may open none, because the browser sends its cookies from any page.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from replview.live.hub import the_hub
 from replview.store.read.visibility import Visibility
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
-#: How often a session is looked at again: it may have ended meanwhile.
+#: Seconds between two checks of a session, which may have ended meanwhile.
 SESSION_SECONDS = 30.0
 
 
@@ -47,11 +47,11 @@ def guarded(consumer: Any) -> Application:
 
 
 async def refusal(scope: dict[str, Any], needed: Role | str | None) -> int | None:
-    """Return the close code to refuse the socket with; None where it may be opened."""
+    """Return the close code that refuses the socket; None where it may be opened."""
     user = scope.get("user") or await get_user(scope)
     if not (user.is_authenticated and user.is_active):
         return events.NOT_SIGNED_IN
-    # No request of a page has come to end it: a socket is asked for by itself, again and again.
+    # Check here too: a socket reconnects by itself, without a page request that ends the session.
     if await database_sync_to_async(is_over)(scope["session"]):
         return events.NOT_SIGNED_IN
     has = await database_sync_to_async(role_of)(user)
@@ -61,13 +61,13 @@ async def refusal(scope: dict[str, Any], needed: Role | str | None) -> int | Non
 
 
 class SameOrigin:
-    """Refuses a socket to pages that are not ours."""
+    """An ASGI application that refuses sockets to pages of other origins."""
 
     def __init__(self, application: Any) -> None:
         self.application = application
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Go on, or close before the socket is open: the browser gets 403."""
+        """Pass the socket on, or close it before it is open: the browser gets 403."""
         if is_same_origin(scope):
             await self.application(scope, receive, send)
             return
@@ -76,7 +76,7 @@ class SameOrigin:
 
 
 def is_same_origin(scope: dict[str, Any]) -> bool:
-    """Whether the page that asks was served under this host, or is one of the trusted origins."""
+    """Return whether the page's origin is this host or one of the trusted origins."""
     headers = {name.lower(): value.decode("latin1") for name, value in scope["headers"]}
     origin, host = headers.get(b"origin", ""), headers.get(b"host", "")
     if origin in settings.CSRF_TRUSTED_ORIGINS:
@@ -89,27 +89,32 @@ def is_same_origin(scope: dict[str, Any]) -> bool:
 
 
 async def signed_in(scope: dict[str, Any]) -> bool:
+    """Return whether the socket's account has a role."""
     user = scope.get("user") or await get_user(scope)
     return await database_sync_to_async(role_of)(user) is not None
 
 
 async def sees(scope: dict[str, Any], source_id: int | None) -> bool:
+    """Return whether the socket's account may see the source; None is never seen."""
     return source_id is not None and await seen_of(scope, [source_id]) != []
 
 
 async def seen_of(scope: dict[str, Any], source_ids: list[int]) -> list[int]:
+    """Return the sources among these that the socket's account may see."""
     user = scope.get("user") or await get_user(scope)
     visible = await database_sync_to_async(visible_sources)(user)
     return [one for one in source_ids if visible is None or one in visible]
 
 
 async def visibility_of(scope: dict[str, Any]) -> Visibility:
+    """Return the visibility of the socket's account."""
     return visibility_for(scope.get("user") or await get_user(scope))
 
 
 async def until_signed_out(scope: dict[str, Any], source_id: int | None = None) -> None:
-    """Wait until the session has ended, or the account may not see the source any more: looked at
-    when something was done to the account, and now and then.
+    """Wait until the session ends or the account may no longer see the source.
+
+    This is checked when the account changes, and every 30 seconds.
     """
     user, done = scope.get("user") or await get_user(scope), asyncio.Event()
 

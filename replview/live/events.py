@@ -1,7 +1,7 @@
-"""The vocabulary of the live stream: what travels over the channel layer and to browsers.
+"""The messages of the live stream, over the channel layer and to browsers.
 
-The standard library alone: the receiver uses it without Django. The channel layer carries wake-ups
-and cursors, never rows: whoever is woken reads the store.
+This module needs the standard library only, because the receiver uses it without Django. The
+channel layer carries wake-ups and cursors, never rows: a woken process reads the store.
 """
 
 from dataclasses import dataclass, replace
@@ -14,57 +14,61 @@ WAKE = "replview.wake"
 COMMIT = "commit"
 #: The slot's state changed, or its log got a line.
 SLOT = "slot"
-#: A source's slots were sampled.
+#: A source's slots have new samples.
 SAMPLE = "sample"
-#: An export went on, or ended.
+#: An export made progress, or ended.
 EXPORT = "export"
-#: An account may something else now, or its sessions have ended.
+#: An account's rights changed, or its sessions have ended.
 ACCOUNT = "account"
 
-#: Close codes of the socket (4000 to 4999 are the application's).
+#: Close codes of the socket (4000 to 4999 are for applications).
 NOT_SIGNED_IN = 4401
 NOT_ALLOWED = 4403
 NO_SUCH_SLOT = 4404
 NOT_UNDERSTOOD = 4400
-#: The account, the address, or all together have as many under way as they may.
+#: The account, the address, or all together have too many sockets open.
 TOO_MANY = 4429
 
 
 def group_of(slot_id: int) -> str:
-    """Return the channel layer's group for those who watch a slot."""
+    """Return the channel layer's group for a slot's watchers."""
     return f"slot.{slot_id}"
 
 
 def source_group_of(source_id: int) -> str:
+    """Return the channel layer's group for watchers of a source's samples."""
     return f"source.{source_id}"
 
 
 def export_group_of(export_id: int) -> str:
+    """Return the channel layer's group for watchers of an export."""
     return f"export.{export_id}"
 
 
 def account_group_of(account_id: int) -> str:
+    """Return the channel layer's group for the sockets of an account."""
     return f"account.{account_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """Something new is in the store: of a slot, of a source, of an export, or of an account."""
+    """A wake-up: the store has something new about a slot, a source, an export or an account."""
 
-    #: 0: it is about something else.
+    #: 0 in each id that the wake-up is not about.
     slot_id: int = 0
     source_id: int = 0
     export_id: int = 0
     account_id: int = 0
     kind: str = COMMIT
     incarnation_id: int | None = None
-    #: The last commit_seq given out; 0 where unknown.
+    #: The last commit_seq assigned; 0 where unknown.
     commit_seq: int = 0
-    #: A streaming or prepared transaction began, grew or ended.
+    #: True when a streaming or prepared transaction began, grew or ended.
     open_changed: bool = False
 
     @property
     def group(self) -> str:
+        """Return the channel layer's group that gets this wake-up."""
         if self.kind == EXPORT:
             return export_group_of(self.export_id)
         if self.kind == ACCOUNT:
@@ -72,7 +76,7 @@ class Wake:
         return source_group_of(self.source_id) if self.kind == SAMPLE else group_of(self.slot_id)
 
     def merged_with(self, later: "Wake") -> "Wake":
-        """Return one wake-up for both, of the same group; the later cursor counts."""
+        """Return one wake-up for two of the same group; the later cursor counts."""
         if later.kind in (SAMPLE, EXPORT, ACCOUNT):
             return later
         return replace(
@@ -84,6 +88,7 @@ class Wake:
         )
 
     def to_message(self) -> dict[str, object]:
+        """Return the wake-up as a message of the channel layer."""
         if self.kind == SAMPLE:
             return {"type": WAKE, "kind": SAMPLE, "source": self.source_id}
         if self.kind == EXPORT:
@@ -101,6 +106,7 @@ class Wake:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> "Wake":
+        """Read a message of the channel layer."""
         return cls(
             slot_id=message.get("slot", 0),
             source_id=message.get("source", 0),

@@ -1,6 +1,6 @@
-"""What one browser wants to see, applied on the server.
+"""A browser's filter of the live stream, applied on the server.
 
-The same words stand in the page's address and in the socket's messages: ``tables``, ``ops``,
+The page's address and the socket's messages use the same words: ``tables``, ``ops``,
 ``actor``, ``origin``, ``q``, ``states``.
 """
 
@@ -12,11 +12,11 @@ from replview.text.parsing import clean_text, listed, plain_name, read_table_wor
 
 #: Operations in the order the toolbar shows them.
 OPERATIONS = "IUDTM"
-#: In ``actor``: nobody was named. In ``origin``: written on the source itself.
+#: Values for "no actor is known" in ``actor``, and "written on the source itself" in ``origin``.
 UNKNOWN_ACTOR = "?"
 NO_ORIGIN = "-"
 
-#: In ``states``: whatever is still open.
+#: The value in ``states`` for every open state.
 OPEN = "open"
 OPEN_STATES = frozenset({"receiving", "streaming", "prepared"})
 
@@ -26,9 +26,9 @@ _LIST_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class LiveFilter:
-    """An empty filter lets everything through."""
+    """The conditions of a filter. An empty filter lets everything through."""
 
-    #: As ``read_table_word`` gives them.
+    #: Tables as ``read_table_word`` returns them.
     tables: frozenset[str] = frozenset()
     ops: str = OPERATIONS
     actor: str = ""
@@ -38,7 +38,7 @@ class LiveFilter:
 
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> "LiveFilter":
-        """Read an address's parameters or a socket's message; unknown words are left out."""
+        """Read an address's parameters or a socket's message; unknown words are ignored."""
         ops = str(words.get("ops") or OPERATIONS).upper()
         return cls(
             tables=frozenset(map(read_table_word, _names(words.get("tables")))),
@@ -51,18 +51,19 @@ class LiveFilter:
 
     @property
     def everything(self) -> bool:
+        """Return whether the filter has no condition."""
         return self == LiveFilter()
 
     @property
     def only_open(self) -> bool:
-        """Whether only open transactions pass, so that history need not be searched."""
+        """Return whether only open transactions pass, so that history need not be searched."""
         return bool(self.states) and self.states <= OPEN_STATES | {OPEN}
 
     def lets_through(self, summary: Summary, text_hits: set[int] | None = None) -> bool:
-        """Whether this browser sees the transaction.
+        """Return whether the transaction passes the filter.
 
-        ``text_hits`` are the transactions whose values hold the text; the rest of the text
-        (names, xid, gid) is looked for here.
+        ``text_hits`` are the transactions whose values contain the text; this function searches
+        the names, xid and gid.
         """
         row = summary.row
         is_open = OPEN in self.states and row.state in OPEN_STATES
@@ -77,10 +78,10 @@ class LiveFilter:
         return not self.text or row.id in (text_hits or ()) or summary.mentions(self.text)
 
     def _lets_operations_through(self, summary: Summary) -> bool:
-        """Some operation that is asked for, on some table that is asked for."""
+        """Return whether a wanted operation happened on a wanted table."""
         if self.ops == OPERATIONS and not self.tables:
             return True
-        if summary.row.state == "snapshot":  # of no operation
+        if summary.row.state == "snapshot":  # which has no operations
             named = any(self._chooses(name) for name, *_ in summary.tables)
             return self.ops == OPERATIONS and named
         if "M" in self.ops and summary.row.messages and not self.tables:
@@ -92,11 +93,11 @@ class LiveFilter:
                 count and letter in self.ops for letter, count in zip("IUDT", counts, strict=True)
             ):
                 return True
-        # A transaction of nothing published is shown while no operation is asked for.
+        # A transaction without published changes is shown unless operations are chosen.
         return self.ops == OPERATIONS and not self.tables
 
     def _chooses(self, name: str) -> bool:
-        """Whether a table, called as ``table_word`` writes it, is asked for."""
+        """Return whether a table, named as ``table_word`` writes it, is chosen."""
         return name in self.tables or plain_name(name) in self.tables
 
 

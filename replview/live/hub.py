@@ -1,7 +1,7 @@
-"""One hub a web process: hears wake-ups, reads the store once, hands the news to all sockets.
+"""The hub of a web process hears wake-ups, reads the store once, and notifies all sockets.
 
-A feed is one slot's task. It is woken by the channel layer, or by its own poll where a wake-up was
-lost, reads what is new in a thread and delivers it in memory. While it reads, further wake-ups
+A feed is the task of one slot. The channel layer wakes it, or its own poll where a wake-up was
+lost. It reads what is new in a thread and delivers it in memory. Further wake-ups during a read
 coalesce into one more read.
 """
 
@@ -25,18 +25,18 @@ from replview.live.summaries import Names
 
 log = logging.getLogger(__name__)
 
-#: The safety net for lost wake-ups, and how old the slot's state may get.
+#: Seconds between two polls for lost wake-ups, and most seconds of age of the slot's state.
 POLL_SECONDS = 2.0
-#: Reads of one feed are at least so far apart.
+#: Least seconds between two reads of one feed.
 _PAUSE_SECONDS = 0.02
-#: Memberships of groups are renewed so often: Redis may have been restarted empty.
+#: Seconds between two renewals of group memberships, because Redis may have restarted empty.
 _RENEW_SECONDS = 10.0
 _RATE_SECONDS = 5.0
 _hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
 
 
 async def end(*tasks: "asyncio.Task[Any] | None") -> None:
-    """Cancel tasks and wait for their end; again, where a library swallowed the first cancel."""
+    """Cancel tasks and wait for their end; cancel again where a library swallowed it."""
     running = {task for task in tasks if task is not None and not task.done()}
     while running:
         for task in running:
@@ -44,22 +44,22 @@ async def end(*tasks: "asyncio.Task[Any] | None") -> None:
         done, running = await asyncio.wait(running, timeout=0.2)
         for task in done:
             if not task.cancelled():
-                task.exception()  # looked at, so that nobody warns of it
+                task.exception()  # retrieved, so that asyncio does not warn
 
 
 class Subscriber(Protocol):
-    """Whoever watches a feed. ``deliver`` must return at once."""
+    """A watcher of a feed."""
 
     @property
     def search(self) -> Search | None:
-        """The text that it filters by and its account's visibility; None without such a text."""
+        """The text that it filters by and its account's visibility; None without a text."""
 
     def deliver(self, news: News, feed: "Feed") -> None:
-        """Take what a feed has read; must return at once."""
+        """Take the news of a feed, and return at once."""
 
 
 class Feed:
-    """One slot, read once for everybody."""
+    """The task that reads one slot once for all its subscribers."""
 
     def __init__(self, slot_id: int) -> None:
         self.position = Position(slot_id=slot_id)
@@ -67,12 +67,12 @@ class Feed:
         self.open: list[Any] = []
         self.subscribers: set[Subscriber] = set()
         self.ready = asyncio.Event()
-        #: Reads made, for tests and for the curious.
+        #: The number of reads, for tests.
         self.reads = 0
         self._names = Names()
         self._woken = asyncio.Event()
         self._slot_wanted = self._open_wanted = True
-        #: When the slot's state and the open transactions were last read.
+        #: Monotonic time of the last read of the slot's state and the open transactions.
         self._looked_at = 0.0
         self._heads: deque[tuple[float, int]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -86,14 +86,15 @@ class Feed:
         return round((last - first) / max(time.monotonic() - first_at, 0.5), 1)
 
     def start(self) -> None:
-        """Begin to read at the present end of history."""
+        """Begin to read, from the end of the slot's history."""
         self._task = asyncio.create_task(self._run(), name=f"feed-{self.position.slot_id}")
 
     async def stop(self) -> None:
+        """End the reading task."""
         await end(self._task)
 
     def wake(self, wake: Wake) -> None:
-        """Have the feed read soon, because there is something new."""
+        """Make the feed read soon, because there is something new."""
         if wake.kind == SLOT or wake.incarnation_id not in (None, self.position.incarnation_id):
             self._slot_wanted = True
         elif not wake.open_changed and 0 < wake.commit_seq <= self.position.commit_seq:
@@ -105,13 +106,13 @@ class Feed:
         while True:
             try:
                 if not self.ready.is_set():
-                    # At the end of history: what was before is each socket's own to ask for.
+                    # Begin at the end of history: each socket reads earlier history by itself.
                     await reading.begin(self.position)
                     self._heads.append((time.monotonic(), self.position.commit_seq))
                     self.ready.set()
                 await self._read()
             except (DatabaseError, OSError) as error:
-                # The store is away; the receiver's state tells the page, we try again.
+                # The store is away. The page shows the receiver's state, and the feed tries again.
                 log.warning("live feed cannot read the store: %s", type(error).__name__)
                 await asyncio.sleep(1)
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -127,8 +128,8 @@ class Feed:
         self._slot_wanted = self._open_wanted = False
         if with_slot and with_open:
             self._looked_at = time.monotonic()
-        # The thread moves a copy: until news is delivered the feed stands where it stood, and a
-        # socket that starts meanwhile reads history up to there.
+        # The thread moves a copy of the position. Until delivery the feed keeps the old one, and a
+        # socket that starts meanwhile reads history up to it.
         position = replace(self.position)
         incarnation_id = position.incarnation_id
         self.reads += 1
@@ -136,7 +137,7 @@ class Feed:
             position, self._names, with_slot=with_slot, with_open=with_open, texts=self._texts()
         )
         while missing := self._texts() - news.text_hits.keys():
-            # A browser began to look for it while we read.
+            # A browser began to search for this text during the read.
             await reading.more_hits(news, missing)
         self.position = position
         if self.position.incarnation_id != incarnation_id:
@@ -165,7 +166,7 @@ class Hub:
         self._listener: asyncio.Task[None] | None = None
         self._membership_changed = asyncio.Event()
         self._joined: set[str] = set()
-        #: By group: whom to call with the id of what changed. Must return at once.
+        #: Group → functions to call with the id of what changed. They must return at once.
         self._watchers: dict[str, set[Callable[[int], None]]] = defaultdict(set)
 
     def feed(self, slot_id: int) -> Feed | None:
@@ -173,7 +174,7 @@ class Hub:
         return self._feeds.get(slot_id)
 
     async def subscribe(self, slot_id: int, subscriber: Subscriber) -> Feed:
-        """Watch a slot; returns once the feed knows where history ends."""
+        """Watch a slot, and return the feed once it has its start position."""
         feed = self._feeds.get(slot_id)
         if feed is None:
             feed = self._feeds[slot_id] = Feed(slot_id)
@@ -184,7 +185,7 @@ class Hub:
         return feed
 
     async def unsubscribe(self, slot_id: int, subscriber: Subscriber) -> None:
-        """Stop watching. A feed without watchers ends, and with the last feed the listener."""
+        """Stop watching. A feed without watchers ends; with the last feed the listener ends."""
         feed = self._feeds.get(slot_id)
         if feed is None:
             return
@@ -195,11 +196,12 @@ class Hub:
         await self._rest()
 
     def watch(self, group: str, callback: Callable[[int], None]) -> None:
-        """Call whenever the source, export or account of this group changed, with its id."""
+        """Call ``callback`` with its id when the group's source, export or account changes."""
         self._watchers[group].add(callback)
         self._hear_on()
 
     async def unwatch(self, callback: Callable[[int], None]) -> None:
+        """Stop calling ``callback``; the listener ends with the last watcher."""
         for group, watching in list(self._watchers.items()):
             watching.discard(callback)
             if not watching:
@@ -207,7 +209,7 @@ class Hub:
         await self._rest()
 
     def _hear_on(self) -> None:
-        """Listen, and be a member of the groups that are wanted now."""
+        """Listen, and join the groups that are needed now."""
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen(), name="live-hub")
         self._membership_changed.set()
@@ -218,13 +220,13 @@ class Hub:
             await end(listener)
 
     async def _listen(self) -> None:
-        """Hear wake-ups; while Redis is away the feeds poll."""
+        """Receive wake-ups; while Redis is away the feeds poll."""
         while True:
             layer = channel_layers.make_backend("default")
             try:
                 await self._hear(layer)
             except Exception as error:
-                # Whatever the layer raises: OSError, redis errors, timeouts.
+                # The layer raises many types: OSError, redis errors, timeouts.
                 log.warning("live wake-ups cannot be heard (%s); polling", type(error).__name__)
                 await asyncio.sleep(1)
             finally:
@@ -255,7 +257,7 @@ class Hub:
                         await layer.group_discard(group, channel)
 
     async def _join(self, layer: Any, channel: str) -> None:
-        """Be a member of the groups of all that is watched, and stay one."""
+        """Join the groups of everything watched, and renew the membership."""
         while True:
             self._membership_changed.clear()
             wanted = {*map(group_of, self._feeds), *self._watchers}
@@ -270,6 +272,6 @@ class Hub:
 
 
 def the_hub() -> Hub:
-    """The hub of the running event loop: one a web process."""
+    """Return the hub of the running event loop; a web process has one."""
     loop = asyncio.get_running_loop()
     return _hubs.setdefault(loop, Hub())

@@ -1,6 +1,6 @@
-"""A WebSocket that speaks JSON, open as long as its account may have it.
+"""A WebSocket that exchanges JSON and stays open as long as its session lasts.
 
-``ping`` {t} is answered by ``pong``.
+It answers ``ping`` {t} with ``pong``.
 """
 
 from typing import Any
@@ -14,16 +14,17 @@ from replview.live.watcher import now_ms
 
 
 class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """One browser; each message has a ``type``, and one that is not understood ends the socket."""
+    """The socket of one browser. Each message has a ``type``; an invalid one closes the socket."""
 
-    # Sockets are woken by the hub, in memory: none has a channel of its own.
+    # The hub wakes sockets in memory, so they need no channel of their own.
     channel_layer_alias = "none"
-    #: Characters of a message.
+    #: Most characters of a message.
     most_characters = 4_000
-    #: Until whoever opened it was let in, and after the end, nothing is listened to.
+    #: False before the account was admitted and after the end: messages are ignored then.
     open = False
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Answer a ``ping``, and pass any other message to ``hear``."""
         if not self.open:
             return
         try:
@@ -39,13 +40,14 @@ class JSONSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(events.NOT_UNDERSTOOD)
 
     async def hear(self, message: dict[str, Any]) -> None:
-        """Handle a message other than ``ping``. Raises ``KeyError`` and the like if malformed."""
+        """Handle a message other than ``ping``. Raises e.g. ``KeyError`` if it is malformed."""
         raise NotImplementedError
 
     async def send_json(self, message: dict[str, Any]) -> None:
+        """Send a message as JSON text."""
         await self.send(text_data=orjson.dumps(message).decode())
 
     async def watch_session(self, source_id: int | None = None) -> None:
-        """Close the socket once its session has ended, or its source is seen no more."""
+        """Close the socket once its session has ended, or its source is no longer visible."""
         await until_signed_out(self.scope, source_id)
         await self.close(events.NOT_SIGNED_IN)

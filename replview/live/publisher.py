@@ -1,8 +1,8 @@
-"""Sends wake-ups to web processes, without ever making the receiver wait.
+"""The publisher sends wake-ups to web processes, without ever making the receiver wait.
 
-``wake()`` only notes the latest cursor of a slot. A thread with an event loop of its own sends it:
+``wake()`` only notes the latest cursor of a slot. A thread with its own event loop sends it:
 the first at once, later ones at most ``sends_per_second`` a slot, the latest cursor winning. While
-Redis is away wake-ups are dropped; whoever missed one finds it by polling the store.
+Redis is away wake-ups are dropped; web processes find the changes by polling the store.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from replview.store.identity import redis_prefix
 class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]
     """Channels' layer on Redis, under this instance's own keys (``store.instance_identity``).
 
-    The prefix is found when the layer is first used: the settings are read without a store.
+    The prefix is computed at the first use, because the settings are read without a store.
     """
 
     def __init__(self, *args: Any, prefix: str | None = None, **options: Any) -> None:
@@ -31,18 +31,18 @@ class InstanceChannelLayer(RedisChannelLayer):  # type: ignore[misc]
 
 log = logging.getLogger(__name__)
 
-#: A send that takes longer is given up: Redis is away.
+#: Seconds after which a send is given up, because Redis is away.
 _SEND_TIMEOUT_SECONDS = 2.0
-#: How long to leave Redis alone after a failed send.
+#: Seconds without any send after a failed one.
 _BACK_OFF_SECONDS = 1.0
-#: A web process that has not renewed its membership for so long is gone.
+#: Seconds after which a web process without a renewed membership is removed.
 _MEMBER_SECONDS = 60
-#: How long closing may take to send what is pending.
+#: Seconds in which closing may send what is pending.
 _FLUSH_SECONDS = 1.5
 
 
 class Publisher:
-    """Coalesces wake-ups and sends them from a thread of its own; safe to call from any thread."""
+    """A sender of coalesced wake-ups, in a thread of its own; safe to call from any thread."""
 
     def __init__(self, layer: Any = None, *, sends_per_second: float = 20.0) -> None:
         self._layer = layer
@@ -59,24 +59,24 @@ class Publisher:
     def wake(
         self, slot_id: int, incarnation_id: int | None, commit_seq: int, open_changed: bool = False
     ) -> None:
-        """Say that the store holds something new of a slot; returns at once."""
+        """Note that the store holds something new of a slot; return at once."""
         self._note(Wake(slot_id=slot_id, incarnation_id=incarnation_id, commit_seq=commit_seq,
                         open_changed=open_changed))  # fmt: skip
 
     def slot_changed(self, slot_id: int) -> None:
-        """Say that a slot's state changed or its log got a line; returns at once."""
+        """Note that a slot's state changed or its log got a line; return at once."""
         self._note(Wake(slot_id=slot_id, kind=SLOT))
 
     def source_sampled(self, source_id: int) -> None:
-        """Say that a source's slots have new samples; returns at once."""
+        """Note that a source's slots have new samples; return at once."""
         self._note(Wake(source_id=source_id, kind=SAMPLE))
 
     def export_changed(self, export_id: int) -> None:
-        """Say that an export went on or ended; returns at once."""
+        """Note that an export made progress or ended; return at once."""
         self._note(Wake(export_id=export_id, kind=EXPORT))
 
     def account_changed(self, account_id: int) -> None:
-        """Say that an account may something else, or is signed out; returns at once."""
+        """Note that an account's rights changed, or it was signed out; return at once."""
         self._note(Wake(account_id=account_id, kind=ACCOUNT))
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Publisher:
             self._loop = asyncio.get_running_loop()
             self._woken = asyncio.Event()
         layer = self._layer or channel_layers.make_backend("default")
-        # Hubs renew their membership every 10 s: a web process that was killed is soon forgotten.
+        # Hubs renew their membership every 10 s, so a killed web process is removed soon.
         layer.group_expiry = _MEMBER_SECONDS
         try:
             while True:
@@ -130,7 +130,7 @@ class Publisher:
                 await layer.close_pools()
 
     def _take_due(self) -> tuple[list[Wake], float | None]:
-        """What may be sent now, and how long until the next may (None: nothing is pending)."""
+        """Return the wake-ups to send now, and the seconds until the next; None without one."""
         now = time.monotonic()
         with self._lock:
             waits = {
@@ -146,7 +146,7 @@ class Publisher:
 
     async def _sleep(self, seconds: float | None) -> None:
         assert self._woken is not None
-        # Another's wake-up, or closing, ends the sleep early.
+        # A new wake-up, or closing, ends the sleep early.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -159,7 +159,7 @@ class Publisher:
                 layer.group_send(wake.group, wake.to_message()), _SEND_TIMEOUT_SECONDS
             )
         except Exception as error:
-            # Whatever the layer raises (OSError, redis errors, a full channel): live is a view.
+            # The layer raises many types (OSError, redis errors, a full channel). Live is optional.
             if not self._away:
                 log.warning("live wake-ups cannot be sent (%s); pages poll", type(error).__name__)
             self._away = True
@@ -176,7 +176,7 @@ _publisher_lock = threading.Lock()
 
 
 def publisher() -> Publisher:
-    """This process's own: wake-ups of all slots share its thread."""
+    """Return the publisher of this process; wake-ups of all slots share its thread."""
     global _publisher
     with _publisher_lock:
         if _publisher is None:

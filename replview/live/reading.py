@@ -1,4 +1,4 @@
-"""What is new in the store since a position: read once by a feed, for all its sockets."""
+"""Read what is new in the store since a position, once per feed for all its sockets."""
 
 import datetime as dt
 from collections.abc import Collection
@@ -14,52 +14,56 @@ from replview.store.read import history
 from replview.store.read.changes.of_transaction import matching_text
 from replview.store.read.visibility import Visibility
 
-#: A feed reads at most so many transactions at once; what is more is folded.
+#: Most transactions that a feed reads at once; the rest is skipped.
 READ_LIMIT = 500
 
 
-#: A text, and what whoever looks for it may see.
+#: A text to search for, and the visibility of the account that searches.
 Search = tuple[str, Visibility]
 
 
 @dataclass(slots=True)
 class Position:
-    """How far a feed has read; moved by each read."""
+    """The position up to which a feed has read; each read moves it."""
 
     slot_id: int
     incarnation_id: int | None = None
     commit_seq: int = 0
     event_id: int = 0
-    #: Aborted and rolled-back ones are found by when they were stored.
+    #: The ``stored_at`` of the last aborted or rolled-back transaction, which have no commit_seq.
     ended_until: dt.datetime | None = None
 
 
 @dataclass(slots=True)
 class News:
+    """The result of one read."""
+
     rows: list[Summary] = field(default_factory=list)
     ended: list[Summary] = field(default_factory=list)
-    #: The transactions in progress; None: not read this time.
+    #: The transactions in progress; None when not read this time.
     open: list[Summary] | None = None
     markers: list[dict[str, Any]] = field(default_factory=list)
     slot: dict[str, Any] | None = None
-    #: First and last commit_seq of those not read, because there were too many.
+    #: First and last commit_seq of unread transactions, because there were too many.
     skipped: tuple[int, int] | None = None
-    #: Per text looked for, and what its asker may see, the transactions whose values hold it.
+    #: Search → ids of the transactions whose visible values contain its text.
     text_hits: dict[Search, set[int]] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
+        """Return whether there is nothing to deliver."""
         return not (self.rows or self.ended or self.markers or self.skipped) and (
             self.open is None and self.slot is None
         )
 
 
 def find_slot(slot_id: int) -> Slot | None:
+    """Return the slot with its source and incarnation; None where it is gone."""
     return Slot.objects.select_related("source", "incarnation").filter(pk=slot_id).first()
 
 
 def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
-    """Return the slot if there is one that the account may see, else None."""
+    """Return the slot if it exists and the account may see its source, else None."""
     slot, sources = find_slot(slot_id), visibility.sources
     return slot if slot is not None and (sources is None or slot.source_id in sources) else None
 
@@ -67,7 +71,7 @@ def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
 def read_news(
     position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Search]
 ) -> News:
-    """Read everything after ``position``, and move that to the end of it."""
+    """Read everything after ``position``, and move the position to the end."""
     news = News()
     slot = find_slot(position.slot_id) if with_slot or not position.incarnation_id else None
     if slot is not None:
@@ -89,7 +93,7 @@ def read_news(
 
 
 def find_texts(news: News, texts: Collection[Search]) -> None:
-    """Note which news hold these texts; looked for once for all who may see alike."""
+    """Find the news that contain these texts; accounts without restrictions share a search."""
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
     known: dict[tuple[str, Visibility | None], set[int]] = {}
     for text, visibility in texts:
@@ -101,7 +105,7 @@ def find_texts(news: News, texts: Collection[Search]) -> None:
 
 
 def _read_committed(position: Position, names: Names, news: News) -> None:
-    """The committed ones; of a backlog only the newest, the rest is named as skipped."""
+    """Read committed transactions; in a backlog only the newest, the others as skipped."""
     incarnation_id = position.incarnation_id
     assert incarnation_id is not None
     rows = history.committed_after(
@@ -119,7 +123,7 @@ def _read_committed(position: Position, names: Names, news: News) -> None:
 
 
 def _read_ended(position: Position, names: Names, news: News) -> None:
-    """Those that ended without counting, placed after what was committed by then."""
+    """Read aborted and rolled-back transactions, placed after the last committed one."""
     if position.ended_until is None or position.incarnation_id is None:
         return
     place = position.incarnation_id, position.ended_until
@@ -130,10 +134,10 @@ def _read_ended(position: Position, names: Names, news: News) -> None:
 
 
 def begin_at_end(position: Position) -> None:
-    """Move a position to the present end of the slot's history and log."""
+    """Move a position to the end of the slot's history and log."""
     slot = find_slot(position.slot_id)
     position.event_id = history.last_event_id(reading_session(), position.slot_id)
-    # The receiver's clock where it is known: that is what ``stored_at`` is of.
+    # Use the receiver's clock where it is known, because it sets ``stored_at``.
     last = None if slot is None else slot.last_stored_at
     position.ended_until = last or dt.datetime.now(tz=dt.UTC)
     if slot is not None and slot.incarnation is not None:
@@ -141,7 +145,7 @@ def begin_at_end(position: Position) -> None:
         position.commit_seq = slot.incarnation.commit_seq
 
 
-#: ``read_news`` in a thread of the pool, with a connection of its own.
+#: The functions above in a thread of the pool, each with its own connection.
 news = DatabaseSyncToAsync(read_news, thread_sensitive=False)
 shown_slot = DatabaseSyncToAsync(find_shown, thread_sensitive=False)
 begin = DatabaseSyncToAsync(begin_at_end, thread_sensitive=False)

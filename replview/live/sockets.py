@@ -1,4 +1,4 @@
-"""The WebSocket of the live page, and the addresses of all.
+"""The WebSocket of the live page, and the addresses of all sockets.
 
 From the browser: ``start`` {cursor, filters, acks}, ``filters`` {filters}, ``pause``, ``older``
 {before}, ``fill`` {after, up_to, id}, ``ack`` {n}. To the browser: ``history``, ``caught_up``,
@@ -31,22 +31,23 @@ from replview.store.read.visibility import Visibility
 from replview.store.write.access_record import Action, Via, Visit, is_new, note, use_visit
 
 log = logging.getLogger(__name__)
-#: Transactions sent when a page opens, and with each "load older".
+#: Most transactions sent when a page opens, and with each "load older".
 HISTORY_ROWS = 200
-#: Transactions filled in at once after a lost connection or a pause.
+#: Most transactions filled in at once after a lost connection or a pause.
 FILL_ROWS = 500
-#: Often enough for a watch that ends after a minute without.
+#: Seconds between two marks of an open page; a watch ends after a minute without a mark.
 SAW_SECONDS = 10.0
 _saw = DatabaseSyncToAsync(drafts.saw, thread_sensitive=False)
 
 
 @page(role=VIEWER)
 class LiveSocket(JSONSocket):
-    """One browser watching one slot."""
+    """The socket of one browser that watches one slot."""
 
     most_characters = 64_000
 
     async def connect(self) -> None:
+        """Accept the socket, subscribe to the slot's feed and start the tasks."""
         self.slot_id = int(self.scope["url_route"]["kwargs"]["slot_id"])
         self.feed: Feed | None = None
         self.tasks: list[asyncio.Task[None]] = []
@@ -69,24 +70,26 @@ class LiveSocket(JSONSocket):
         self.tasks = [asyncio.create_task(self._until_closed(work)) for work in works]
 
     async def disconnect(self, code: int) -> None:
+        """Unsubscribe from the feed and end the tasks."""
         if self.feed is not None:
             await the_hub().unsubscribe(self.slot_id, self.watcher)
         await end(*self.tasks)
 
     async def hear(self, message: dict[str, Any]) -> None:
+        """Pass a message to the handler of its type."""
         assert self.feed is not None
         with use_visibility(self.watcher.visibility):
             await self._handlers[message["type"]](self, message, self.feed)
 
     async def _start(self, message: dict[str, Any], feed: Feed) -> None:
-        """Begin, or go on from a cursor: nothing between it and now is left out in silence."""
+        """Begin, or continue from a cursor and report everything missed since."""
         self.watcher.acknowledges = bool(message.get("acks"))
         self.watcher.filters = LiveFilter.from_words(message.get("filters") or {})
         cursor = message.get("cursor")
         if not cursor:
             await self._send_history(feed)
             return
-        # News from here on waits in the mailbox; what was before is read from the store.
+        # News waits in the mailbox from here on. What came before is read from the store.
         self.watcher.start(feed)
         now = cursor_of(feed)
         incarnation_id, seen = int(cursor["incarnation"]), int(cursor["commit_seq"])
@@ -110,7 +113,7 @@ class LiveSocket(JSONSocket):
         await self._send_history(feed)
 
     async def _send_history(self, feed: Feed) -> None:
-        """The last transactions the filters let through; live ones follow without a hole."""
+        """Send the last transactions that pass the filters; live ones follow without a gap."""
         self.watcher.start(feed)
         now = cursor_of(feed)
         found = None
@@ -157,13 +160,13 @@ class LiveSocket(JSONSocket):
     }
 
     async def _until_closed(self, work: Any) -> None:
-        """Run a task of this socket; a connection that went away ends it quietly."""
+        """Run a task of this socket, and close it quietly when the browser is gone."""
         try:
             await work
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            # Each server says in its own way that the browser is gone.
+            # Each server raises its own exception when the browser is gone.
             log.info("live socket ends: %s", type(error).__name__)
             with contextlib.suppress(Exception):
                 await self.close()
@@ -184,6 +187,7 @@ def _rows(found: Stretch | None) -> dict[str, Any]:
 
 
 async def note_opened(scope: dict[str, Any], slot: Slot) -> None:
+    """Record that the account opened the live page of a slot."""
     user = scope.get("user") or await get_user(scope)
     address = str((scope.get("client") or ("",))[0] or "")
     await _note_in_thread(user, address, slot)
@@ -200,7 +204,7 @@ _note_in_thread = DatabaseSyncToAsync(_note, thread_sensitive=False)
 
 
 async def keep_watched(slot_id: int, user_id: int | None) -> None:
-    """Note it again from time to time, until the watch is over; of another slot return at once."""
+    """Mark a watch's page as open from time to time; return at once for any other slot."""
     while user_id is not None and await _saw(slot_id, user_id):
         await asyncio.sleep(SAW_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Pieces of history for one browser: the last so many, older ones, or what it missed."""
+"""Read pieces of history for one browser: the latest, older ones, or what it missed."""
 
 import datetime as dt
 from bisect import bisect_right
@@ -17,9 +17,9 @@ from replview.store.read import history
 from replview.store.read.changes.of_transaction import matching_text
 from replview.store.read.rows import TransactionRow
 
-#: How far a filtered search of history goes back at once, in pages of READ_LIMIT.
+#: Most pages of READ_LIMIT that a filtered search of history reads at once.
 _SEARCH_PAGES = 4
-#: A log line may have been written so long before the first transaction after it was stored.
+#: Most time from a log line to the store of the first transaction after it.
 _EARLIER = dt.timedelta(minutes=5)
 
 
@@ -29,28 +29,28 @@ class Stretch:
 
     rows: list[Summary]
     markers: list[dict[str, Any]]
-    #: The last commit_seq looked at, going back; 1 or 0: history's beginning is reached.
+    #: The lowest commit_seq searched; 1 or 0 at the beginning of history.
     searched_to: int
-    #: How many transactions were looked at, whatever the filter let through.
+    #: The number of transactions searched, with those that the filter excluded.
     searched: int
 
 
 def _is_incarnation_of(slot_id: int, incarnation_id: int) -> bool:
-    """Whether it is one of this slot's: a browser names it, and may see this slot and no other."""
+    """Return whether the incarnation is of this slot, the only one that the browser may see."""
     return SlotIncarnation.objects.filter(pk=incarnation_id, slot_id=slot_id).exists()
 
 
 def _with_ended(
     incarnation_id: int, rows: list[TransactionRow], names: Names, newest: bool
 ) -> list[Summary]:
-    """Rows in order with those that ended without counting put in by when they were stored."""
+    """Merge rows and, by the time of storing, transactions that ended without a commit_seq."""
     summaries = names.summaries(rows)
     stored = [row.stored_at for row in rows if row.stored_at is not None]
     if not stored or len(stored) != len(rows):
         return summaries
     until = None if newest else stored[-1]
-    # A whole batch is stored at one moment: the first row's batch is looked at too. Browsers know
-    # by its identifier one they already have.
+    # A batch is stored at one time, so include the whole batch of the first row. Browsers drop
+    # transactions that they already have, by identifier.
     since = stored[0] - dt.timedelta(microseconds=1)
     found = history.ended_since(reading_session(), incarnation_id, since, 50, stored_until=until)
     ended = found[::-1]
@@ -73,7 +73,7 @@ def _let_through(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summ
 def read_before(
     slot_id: int, incarnation_id: int, before: int | None, filters: LiveFilter, wanted: int
 ) -> Stretch:
-    """The last ``wanted`` matching transactions before a place (None: the end of history)."""
+    """Return the last ``wanted`` matching transactions before a place (None: the end)."""
     names = Names()
     stretch = Stretch(rows=[], markers=[], searched_to=before or 0, searched=0)
     if filters.only_open or not _is_incarnation_of(slot_id, incarnation_id):
@@ -114,7 +114,7 @@ def _markers_since(
 def read_between(
     slot_id: int, incarnation_id: int, after: int, up_to: int, filters: LiveFilter, limit: int
 ) -> Stretch:
-    """The newest ``limit`` of those after one place and up to another, both known."""
+    """Return the newest ``limit`` transactions after one place and up to another."""
     names = Names()
     rows: list[TransactionRow] = []
     if _is_incarnation_of(slot_id, incarnation_id):
@@ -126,6 +126,6 @@ def read_between(
     return Stretch(rows=found, markers=markers, searched_to=max(first, after), searched=len(rows))
 
 
-#: In a thread of the pool, with a connection of its own.
+#: The functions above in a thread of the pool, each with its own connection.
 before = DatabaseSyncToAsync(read_before, thread_sensitive=False)
 between = DatabaseSyncToAsync(read_between, thread_sensitive=False)

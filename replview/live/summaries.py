@@ -1,4 +1,4 @@
-"""Transactions, slots and the log's lines as the live list shows them."""
+"""Convert transactions, slots and log lines to the form of the live list."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from replview.store.read.changes.of_transaction import messages_of
 from replview.store.read.rows import EventRow, TransactionRow
 from replview.text.parsing import table_word
 
-#: Tables named in a row; the rest is a number.
+#: Most tables named in a row; the others are counted.
 _TABLES_SHOWN = 6
 
 
 @dataclass(slots=True)
 class Summary:
-    """A transaction's row, its tables by name, and the form sent to browsers."""
+    """A transaction's row, its tables by name, and its form for browsers."""
 
     row: TransactionRow
-    #: ``(schema.table, inserts, updates, deletes, truncates)``, the busiest first; of a snapshot
+    #: ``(schema.table, inserts, updates, deletes, truncates)``, busiest first; for a snapshot
     #: ``(schema.table, 0, 0, 0, 0, rows)``.
     tables: list[tuple[Any, ...]]
     data: dict[str, Any]
 
     def mentions(self, text: str) -> bool:
-        """Whether its names, not its values, contain the text in any case."""
+        """Return whether its names, not its values, contain the text in any case."""
         row = self.row
         wanted = text.casefold()
         names = [str(row.xid or ""), row.gid, *row.names, row.origin, row.commit_lsn]
@@ -36,7 +36,7 @@ class Summary:
 
 
 def milliseconds(moment: dt.datetime | None) -> float | None:
-    """Milliseconds since 1970, as browsers count, with the microseconds as a fraction."""
+    """Return milliseconds since 1970, the unit of browsers, with microseconds as a fraction."""
     return None if moment is None else round(moment.timestamp() * 1000, 3)
 
 
@@ -47,7 +47,7 @@ def summarise(
     prefix: str | None = None,
     after_seq: int | None = None,
 ) -> Summary:
-    """Summarise a transaction; ``after_seq`` places one without a place of its own."""
+    """Summarise a transaction; ``after_seq`` places one that has no commit_seq."""
     tables = _tables(row, names)
     data = {
         "id": str(row.id),
@@ -91,7 +91,7 @@ def _tables(row: TransactionRow, names: Mapping[int, tuple[str, str]]) -> list[t
 
 
 def marker(event: EventRow) -> dict[str, object]:
-    """A line of the slot's log as a row among the transactions."""
+    """Return a line of the slot's log as a row among the transactions."""
     return {
         "id": f"event-{event.id}",
         "event": event.id,
@@ -100,14 +100,14 @@ def marker(event: EventRow) -> dict[str, object]:
         "what": event.kind,
         "text": event.message,
         "table": event.detail.get("table"),
-        # A schema change leads to the two versions compared.
+        # The row of a schema change links to a comparison of its two versions.
         "version": event.detail.get("version_id") if event.kind == "schema" else None,
         "at_ms": milliseconds(event.at),
     }
 
 
 class Names:
-    """Table names by relation id, remembered; asked for again only where unknown."""
+    """A cache of table names by relation id."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[str, str]] = {}
@@ -115,11 +115,11 @@ class Names:
     def summaries(
         self, rows: list[TransactionRow], *, after_seqs: list[int] | None = None
     ) -> list[Summary]:
-        """Summaries of rows, with their tables' names and their messages' prefixes."""
+        """Return summaries of rows, with their tables' names and their messages' prefixes."""
         ids = {int(key) for row in rows for key in row.relations}
         if unknown := ids - self._known.keys():
             self._known |= history.relation_names(reading_session(), unknown)
-        # They touch no table: what names them is their message's prefix.
+        # Transactions without tables are named by the prefix of their message.
         nameless = [row.id for row in rows if row.messages and not row.relations]
         prefixes = messages_of(reading_session(), nameless)
         return [
@@ -138,7 +138,7 @@ class Names:
 
 
 def slot_facts(slot: Slot) -> dict[str, object]:
-    """A slot's state as the page's sentence needs it."""
+    """Return a slot's state for the sentence on the page."""
     return {
         "id": slot.pk,
         "name": str(slot),

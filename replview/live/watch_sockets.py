@@ -1,6 +1,7 @@
-"""The WebSockets that say only that something has changed: of an export, of samples.
+"""The WebSockets that only report that an export or a source's samples changed.
 
-From the browser: ``watch`` {things}; to the browser: ``watching`` {things}, and a message a change.
+From the browser: ``watch`` {things}; to the browser: ``watching`` {things}, and one message for
+each change.
 """
 
 import asyncio
@@ -24,19 +25,20 @@ from replview.store.models.seen import only_of
 
 
 class WatchSocket(JSONSocket):
-    """One browser looking at some things of one kind."""
+    """The socket of one browser that watches several objects of one kind."""
 
-    #: More than a page shows.
+    #: Most objects to watch; a page shows fewer.
     most = 50
-    #: What is watched, in ``watch`` and ``watching``.
+    #: The field of the objects in ``watch`` and ``watching``.
     things = ""
-    #: The type of the message about a change, and the name of what changed.
+    #: The type of the message about a change, and its field with the object.
     change_type = ""
     thing = ""
-    #: The channel layer's group of those who watch one of them.
+    #: Returns the channel layer's group of an object's watchers.
     group_of: Callable[[int], str]
 
     async def connect(self) -> None:
+        """Accept the socket and start its tasks."""
         self.waiting: set[int] = set()
         self.woken = asyncio.Event()
         await self.accept()
@@ -47,6 +49,7 @@ class WatchSocket(JSONSocket):
         ]
 
     async def disconnect(self, code: int) -> None:
+        """Stop watching and end the tasks."""
         self.open = False
         await the_hub().unwatch(self.changed)
         await end(*self.tasks)
@@ -62,11 +65,11 @@ class WatchSocket(JSONSocket):
         await self.send_json({"type": "watching", self.things: identifiers})
 
     async def shown(self, identifiers: list[int]) -> list[int]:
-        """Return those of them that the account may see."""
+        """Return the objects among these that the account may see."""
         raise NotImplementedError
 
     def changed(self, identifier: int) -> None:
-        """From the hub: note it; several of one before it is sent are one."""
+        """Note a change that the hub reports; repeated changes before a send become one."""
         self.waiting.add(identifier)
         self.woken.set()
 
@@ -90,12 +93,13 @@ def _seen_exports(user: User, identifiers: list[int]) -> list[int]:
 
 @page(role=OPERATOR)
 class ExportSocket(WatchSocket):
-    """One browser looking at some exports."""
+    """The socket of one browser that watches some exports."""
 
     things, change_type, thing = "exports", "went_on", "export"
     group_of = staticmethod(events.export_group_of)
 
     async def shown(self, identifiers: list[int]) -> list[int]:
+        """Return the exports among these that the account may see."""
         user = self.scope.get("user") or await get_user(self.scope)
         found: list[int] = await database_sync_to_async(_seen_exports)(user, identifiers)
         return found
@@ -103,10 +107,11 @@ class ExportSocket(WatchSocket):
 
 @page(role=VIEWER)
 class SampleSocket(WatchSocket):
-    """One browser looking at samples of some sources."""
+    """The socket of one browser that watches the samples of some sources."""
 
     things, change_type, thing = "sources", "sampled", "source"
     group_of = staticmethod(events.source_group_of)
 
     async def shown(self, identifiers: list[int]) -> list[int]:
+        """Return the sources among these that the account may see."""
         return await seen_of(self.scope, identifiers)

@@ -1,7 +1,7 @@
-"""One browser's view of a feed: its filters, its mailbox, and the pace it is sent at.
+"""A watcher is one browser's view of a feed: its filters, its mailbox, and its sending rate.
 
-Batches are at least 50 ms apart. A browser that acknowledges them is never more than a few ahead:
-what it cannot take waits in the bounded mailbox, where it is folded.
+Batches are at least 50 ms apart. A browser that acknowledges them is never more than a few behind:
+further news wait in the bounded mailbox, where the oldest are folded.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from replview.live.reading import News, Search
 from replview.live.summaries import Summary
 from replview.store.read.visibility import Visibility
 
-#: Transactions that may wait.
+#: Most transactions that wait in the mailbox.
 ROWS_LIMIT = 100
-#: The most that one batch holds: at twenty batches a second, what a browser can draw.
+#: Most transactions in one batch: at twenty batches a second, a browser can draw so many.
 BATCH_ROWS = 30
 _MARKERS_LIMIT = 50
 
 
 class Mailbox:
-    """What waits for the next batch, bounded: rows, markers and states.
+    """The bounded queue of the next batch: rows, markers and states.
 
-    When it is full the oldest transactions are folded: counted, and named by their range of
-    commit_seq so that the browser can ask for them.
+    When it is full, the oldest transactions are folded: the browser gets only their number and
+    their range of commit_seq, with which it can request them.
     """
 
     def __init__(self, *, rows_limit: int = ROWS_LIMIT) -> None:
@@ -36,7 +36,7 @@ class Mailbox:
         self._rows: deque[dict[str, Any]] = deque()
         self._markers: deque[dict[str, Any]] = deque(maxlen=_MARKERS_LIMIT)
         self._folded: dict[str, Any] | None = None
-        #: Only the latest counts: open transactions, the slot's facts, the cursor, the rate.
+        #: States of which only the latest is sent: open transactions, slot, cursor and rate.
         self._latest: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -44,6 +44,7 @@ class Mailbox:
 
     @property
     def empty(self) -> bool:
+        """Return whether nothing waits."""
         return not (self._rows or self._markers or self._folded or self._latest)
 
     def put_rows(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -57,7 +58,7 @@ class Mailbox:
     def fold(self, first: int, last: int, count: int, *, exact: bool) -> None:
         """Count transactions that will not be sent. They are later than all folded before.
 
-        ``exact`` is false where nobody looked whether the filter lets them through.
+        ``exact`` is false where it is unknown whether the filter lets them through.
         """
         older = self._folded
         self._folded = {
@@ -68,7 +69,7 @@ class Mailbox:
         }
 
     def skip(self, first: int, last: int) -> None:
-        """Fold a stretch nobody read, and with it whatever of before still waits."""
+        """Fold an unread range, together with the earlier rows that still wait."""
         for row in self._rows:
             if row["placed"]:
                 self.fold(row["seq"], row["seq"], 1, exact=True)
@@ -76,7 +77,7 @@ class Mailbox:
         self.fold(first, last, last - first + 1, exact=False)
 
     def put_markers(self, markers: Iterable[dict[str, Any]]) -> None:
-        """Add lines of the slot's log; of very many only the last."""
+        """Add lines of the slot's log; only the last 50 are kept."""
         self._markers.extend(markers)
 
     def put_latest(self, **states: Any) -> None:
@@ -84,7 +85,7 @@ class Mailbox:
         self._latest.update(states)
 
     def take(self, rows: int = BATCH_ROWS) -> dict[str, object]:
-        """Take the next batch: the oldest rows, and everything else that waits."""
+        """Return the next batch, with the oldest rows and everything else that waits."""
         batch: dict[str, Any] = {**self._latest}
         taken = [self._rows.popleft() for _ in range(min(rows, len(self._rows)))]
         if taken:
@@ -97,37 +98,38 @@ class Mailbox:
         self._markers.clear()
         self._folded, self._latest = None, {}
         if left and cursor:
-            # A browser that goes on from here must not miss what still waits.
+            # A browser that reconnects with this cursor must not miss the rows that still wait.
             seen = next((row["seq"] for row in left if row["placed"]), cursor["commit_seq"] + 1)
             batch["cursor"] = {**cursor, "commit_seq": min(seen - 1, cursor["commit_seq"])}
             self._latest = {"cursor": cursor}
         return batch
 
     def clear(self) -> None:
+        """Drop everything that waits."""
         self._rows.clear()
         self._markers.clear()
         self._folded, self._latest = None, {}
 
 
-#: At most twenty batches a second.
+#: Seconds between two batches: at most twenty a second.
 BATCH_SECONDS = 0.05
-#: Batches a browser may have under way before it must acknowledge one.
+#: Most batches that an acknowledging browser may have unacknowledged.
 UNACKNOWLEDGED = 4
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Watcher:
-    """Takes a feed's news, keeps what the browser's filters let through, sends it in batches."""
+    """A subscriber that sends a feed's news, filtered for one browser, in batches."""
 
     def __init__(self, send: Send, visibility: Visibility | None = None) -> None:
-        """``visibility``: what the browser's user may see."""
+        """Take the function that sends; ``visibility`` is that of the browser's user."""
         self.filters = LiveFilter()
         self.visibility = visibility or current_visibility()
-        #: What is read for all browsers tells sizes of tables that its user may not see.
+        #: False for a restricted user: a transaction's size counts tables that it may not see.
         self.tells_sizes = True
         self.mailbox = Mailbox()
-        #: The browser sends ``ack``; without it only the socket's own flow control holds us back.
+        #: True when the browser sends ``ack``; else only the socket's flow control slows sending.
         self.acknowledges = False
         self._send = send
         self._held: int | None = None
@@ -139,11 +141,11 @@ class Watcher:
 
     @property
     def search(self) -> Search | None:
-        """The text that it filters by, and its account's visibility."""
+        """Return the text to filter by, and the account's visibility; None without a text."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 
     def deliver(self, news: News, feed: Feed) -> None:
-        """Put what the filters let through into the mailbox; returns at once."""
+        """Put the news that pass the filters into the mailbox; return at once."""
         if not self._started:
             return
         hits = news.text_hits.get((self.filters.text, self.visibility))
@@ -174,7 +176,7 @@ class Watcher:
         return summary.data if self.tells_sizes else {**summary.data, "bytes": None}
 
     def start(self, feed: Feed) -> None:
-        """From now on take news, to be sent after ``go``; the feed's state is the first of it."""
+        """Take news from now on, the feed's state first; ``go`` allows sending them."""
         self.mailbox.clear()
         self._held, self._started, self._ready = None, True, False
         self.mailbox.put_latest(
@@ -184,21 +186,22 @@ class Watcher:
         )
 
     def go(self) -> None:
-        """Allow batches to be sent, once what was before has been sent."""
+        """Allow batches to be sent, once the earlier history has been sent."""
         self._ready = True
         self._wanted.set()
 
     def hold(self) -> None:
-        """Count what comes from now on instead of sending it."""
+        """Count later news instead of sending them."""
         self.mailbox.clear()
         self._held = 0
 
     def acknowledge(self, number: int) -> None:
+        """Note that the browser has received the batches up to this number."""
         self._acknowledged = max(self._acknowledged, min(number, self._number))
         self._wanted.set()
 
     async def send_batches(self) -> None:
-        """Send what the mailbox holds, as it comes and as the browser can take it."""
+        """Send the mailbox in batches, at the pace that the browser accepts."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -215,10 +218,10 @@ class Watcher:
 
 
 def cursor_of(feed: Feed) -> dict[str, Any]:
-    """Return a feed's position, as a browser keeps it for its next connection."""
+    """Return a feed's position, which a browser keeps for its next connection."""
     return {"incarnation": feed.position.incarnation_id, "commit_seq": feed.position.commit_seq}
 
 
 def now_ms() -> float:
-    """Return this process's clock, for browsers to compare theirs with."""
+    """Return this process's time in milliseconds, for browsers to compare with their own."""
     return round(time.time() * 1000, 3)
