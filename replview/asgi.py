@@ -1,4 +1,4 @@
-"""The ASGI application: pages over HTTP, live streams over WebSockets."""
+"""The ASGI application serves pages over HTTP and live streams over WebSockets."""
 
 import os
 
@@ -10,7 +10,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 
-# Django must be set up before anything that imports models.
+# Set Django up before importing anything that imports models.
 http = get_asgi_application()
 
 from replview.access.shares import BoundedShares  # noqa: E402

@@ -1,7 +1,7 @@
-"""The Celery application: one task a slot on the receivers' workers, the rest on ``default``.
+"""The Celery application has one task a slot on the receivers' workers; others are on ``default``.
 
-This is where the parts meet: tasks call the receiver and the sampling, neither of which knows of
-the other or of Channels.
+The parts meet in its tasks: these call the receiver and the sampling, neither of which imports
+the other or Channels.
 """
 
 import logging.config
@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
 # receiver never uses. `migrate` runs them, before anything starts.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
-#: Connections to the store that threads of a worker keep.
+#: Seconds after which a thread of a worker closes its connection to the store.
 _CONNECTIONS_LAST_SECONDS = 600
 
 app = Celery("replview")
@@ -36,13 +36,13 @@ app.autodiscover_tasks(["replview.acts"], related_name="slot_sweeping")
 
 @worker_init.connect
 def _keep_files_private(**_: object) -> None:
-    """Exports and archives are for their user alone, whoever starts the worker."""
+    """Make exports and archives readable by their user only, whoever starts the worker."""
     os.umask(os.umask(0o077) | 0o077)
 
 
 @worker_init.connect
 def _keep_connections(**_: object) -> None:
-    """A new one costs more than most of what is done on it."""
+    """Keep connections to the store, because a new one costs more than most tasks."""
     from replview.store.connecting import keep_connections
 
     keep_connections(_CONNECTIONS_LAST_SECONDS)
@@ -50,7 +50,7 @@ def _keep_connections(**_: object) -> None:
 
 @setup_logging.connect
 def _log_as_everywhere(**_: object) -> None:
-    """Workers and beat log as the web server does; Celery would write lines of its own form."""
+    """Log in workers and beat as the web server does, instead of in Celery's format."""
     from django.conf import settings
 
     logging.config.dictConfig(settings.LOGGING)

@@ -1,4 +1,4 @@
-"""The ``replview`` command: Django's management commands under our own name."""
+"""The ``replview`` command runs Django's management commands under its own name."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ import replview
 
 def main() -> None:
     """Run one of replview's commands; ``replview help`` lists them."""
-    # What is written (exports, an instance's data) is for its user alone.
+    # Files that a command writes (exports, an instance's data) are for its user only.
     os.umask(os.umask(0o077) | 0o077)
     if sys.argv[1:] in (["--version"], ["version"]):
-        # Django would tell its own.
+        # Django would print its own version.
         print(replview.__version__)
         return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "replview.settings")
-    # A reader that closes the pipe (``replview changes | head``) ends us quietly.
+    # End quietly when a reader closes the pipe (``replview changes | head``).
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _let_data_option_choose_the_instance(sys.argv)
 
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _let_data_option_choose_the_instance(argv: list[str]) -> None:
-    """Settings are read before a command parses its options: ``--data`` must reach them first."""
+    """Set the data folder from ``--data``, before the settings are read."""
     for position, word in enumerate(argv):
         if word == "--data" and position + 1 < len(argv):
             os.environ["REPLVIEW_DATA"] = argv[position + 1]

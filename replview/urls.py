@@ -1,4 +1,4 @@
-"""Every address of the product: the pages, the API, the metrics."""
+"""This module mounts every address of the product: the pages, the API, the metrics."""
 
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
@@ -36,12 +36,12 @@ routers = [
 ]
 api = new_api(routers)
 
-#: Their order is also that of the entries within a group of the navigation.
+#: The order is also that of the navigation entries within a group.
 urlpatterns = [
     path("api/v1/", include((urls_of(api, routers), "api"))),
     path("metrics", metrics, name="metrics"),
     path("", overview.overview, name="overview"),
-    # Before those of a source: /sources/new/ is none.
+    # This comes before the pages of a source, because /sources/new/ is not one.
     path("", include("replview.features.onboarding.urls")),
     path("", include("replview.features.live_page.urls")),
     path("", include("replview.features.in_flight.urls")),
@@ -72,5 +72,5 @@ urlpatterns = [
     path("logout/", page(role=EVERYONE)(auth_views.LogoutView.as_view()), name="logout"),
 ]
 
-#: A refusal names the role it needs, and who can give it.
+#: Answers a refusal with the role it needs, and admins who can give it.
 handler403 = "replview.access.guard.forbidden"

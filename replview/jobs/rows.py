@@ -43,7 +43,7 @@ class JobRows(Generic[J]):
         """Describe the kind of job.
 
         ``task``: the Celery task that begins waiting jobs. ``lost_seconds``: a worker without a
-        heartbeat for so long is lost. ``most_attempts``: a job started so often kills its workers, and
+        heartbeat for so long is lost. ``most_attempts``: a job whose worker was lost so often
         fails with this ``remedy``. ``beside``: relations loaded with a claimed row. ``at_claim``:
         columns set by a claim.
         """
