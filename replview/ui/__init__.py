@@ -1,1 +1,1 @@
-"""What all pages share: the shell, components, formats, parameters of an address."""
+"""This package holds what all pages share: the shell, components, formats and parameters."""

@@ -1,4 +1,4 @@
-"""How far the record is in the archive, in words."""
+"""Format how much of the record is in the archive, and read the archive's form."""
 
 import datetime as dt
 import re
@@ -14,39 +14,43 @@ from replview.ui.params import Params
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLine:
+    """The archive's state for one incarnation of a slot."""
+
     #: ``shop/replview``, with the incarnation's number where it is not the first.
     name: str
-    #: A commit that is there with all before it; None: unknown, or nothing is there.
+    #: Time of the last commit that is there with all before it; None where unknown or empty.
     until: dt.datetime | None
     since: dt.datetime | None
     changes: int
     size: str
     waiting: int
-    #: In one line, for a terminal.
+    #: A summary in one line, for a terminal.
     state: str
-    #: From when on the store answers; None: it has nothing of it any more.
+    #: The first time that the store still has; None where it has nothing left.
     stored_since: dt.datetime | None
-    #: When something went there last, and when it was last tried; None: never.
+    #: The times of the last write to the archive and of the last try; None for never.
     moved_at: dt.datetime | None
     tried_at: dt.datetime | None
-    #: Why nothing more goes there, with what mends it.
+    #: Why nothing more is archived, with a remedy; empty without a problem.
     problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveView:
-    """What the store's page and command tell."""
+    """The archive as shown on the store's page and by the command."""
 
     target: str | None
-    #: When what goes there.
+    #: A sentence: what is archived, and when.
     rhythm: str
     lines: list[ArchiveLine]
-    #: Somebody asked for all of it then, and it is not there yet.
+    #: The time of a request to archive everything, while that is not done; else None.
     asked_at: dt.datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveForm:
+    """The fields of the archive's form, as text."""
+
     target: str
     after_hours: str
     every_hours: str
@@ -54,6 +58,7 @@ class ArchiveForm:
 
     @classmethod
     def of(cls, words: Mapping[str, str]) -> Self:
+        """Read the fields from a form."""
         asked = Params(words)
         return cls(
             target=asked.text("target", 2000),
@@ -63,6 +68,7 @@ class ArchiveForm:
 
     @classmethod
     def now(cls) -> Self:
+        """Return the fields of the current choice."""
         choice = chosen()
         return cls(
             target=choice.target or former_target(),
@@ -71,7 +77,7 @@ class ArchiveForm:
         )
 
     def numbers(self) -> tuple[float, float]:
-        """``after_hours`` and ``every_seconds``. Raises ``ValueError`` with what to write."""
+        """Return ``after_hours`` and ``every_seconds``. Raises ``ValueError`` with a remedy."""
         after = _hours(self.after_hours, "what goes there", MOST["after_hours"])
         every = _hours(self.every_hours, "how often", MOST["every_seconds"] / 3600)
         return after, every * 3600
@@ -84,6 +90,7 @@ def _hours(text: str, what: str, most: float) -> float:
 
 
 def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
+    """Return the archive's choice and the state of each incarnation, in words."""
     return ArchiveView(
         target=choice.target,
         rhythm=_rhythm(choice),
@@ -93,7 +100,7 @@ def archive_view(choice: Choice, standings: Sequence[Standing]) -> ArchiveView:
 
 
 def _not_there_yet(choice: Choice, standings: Sequence[Standing]) -> bool:
-    """Something of what was asked for is missing: of its incarnation nothing went there since."""
+    """Return whether an incarnation still waits for its first write since the request."""
     asked = choice.asked_at
     return asked is not None and any(
         one.waiting

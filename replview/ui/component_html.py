@@ -1,5 +1,6 @@
-"""The smallest components as HTML, written here: a page of a list has hundreds of them, and as
-templates each cost ten times as much. Everything that is not a constant is escaped.
+"""Write the smallest components as HTML, because a list has hundreds of them.
+
+As templates each would take ten times as long. Everything that is not a constant is escaped.
 """
 
 from datetime import datetime
@@ -20,16 +21,17 @@ OPERATIONS_MANY = {
     "M": "messages",
     "S": "snapshots (of baselines)",
 }
-#: Words of a small vocabulary, with numbers: drawn once.
+#: Cached results of components with few words and numbers.
 _KEPT = 4096
 _HIDDEN = SafeString(' class="visually-hidden"')
-#: By the keyboard, too, its other form can be had.
+#: Makes the element focusable, so that the keyboard shows its other form.
 _FOCUSED = SafeString(' tabindex="0"')
-#: Forms of an age, which the browser counts on.
+#: Forms of an age, which the browser keeps counting.
 _COUNTED = ("ago", "age")
 
 
 def health_html(level: str) -> SafeString:
+    """Return the shape and word of a health level."""
     return format_html(
         '<span class="health health-{0}"><svg class="icon" aria-hidden="true">'
         '<use href="#i-health-{0}"/></svg><span>{1}</span></span>',
@@ -40,7 +42,7 @@ def health_html(level: str) -> SafeString:
 
 @lru_cache(_KEPT)
 def state_html(value: str, *, wordless: bool = False) -> SafeString:
-    """A transaction's state: shape and word; ``wordless`` keeps the word as a label alone."""
+    """Return a transaction's state, as shape and word; ``wordless`` hides the word visually."""
     return format_html(
         '<span class="state state-{0}"><svg class="icon" aria-hidden="true">'
         '<use href="#i-state-{0}"/></svg><span{1}>{2}</span></span>',
@@ -52,7 +54,7 @@ def state_html(value: str, *, wordless: bool = False) -> SafeString:
 
 @lru_cache(_KEPT)
 def op_html(letter: str, number: int | None = None) -> SafeString:
-    """An operation's letter in its tile, then how many."""
+    """Return an operation's letter in its tile, then the number."""
     return format_html(
         '<span class="op op-{0}"><b title="{1}" aria-hidden="true">{0}</b>'
         '<span class="visually-hidden">{1} </span>{2}</span>',
@@ -64,17 +66,17 @@ def op_html(letter: str, number: int | None = None) -> SafeString:
 
 @lru_cache(_KEPT)
 def grade_kind(grade: str | None) -> str:
-    """A chip's kind: how well an actor is known."""
+    """Return a chip's kind, which shows how an actor is known."""
     return {"claimed": "claim", "stamped": "fact"}.get(grade or "", "unknown")
 
 
 def chip_html(word: str, kind: str = "fact") -> SafeString:
-    """A chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
+    """Return a chip; ``kind``: ``fact`` (solid), ``claim`` (dashed), ``unknown``, ``plain``."""
     return format_html('<span class="chip chip-{}">{}</span>', kind, word)
 
 
 def copy_html(value: object, name: str = "", plain: bool = False, cut: bool = False) -> SafeString:
-    """A value that copies on click; ``cut`` shows its end where the place is short."""
+    """Return a value that copies on click; ``cut`` shows its end where space is short."""
     return format_html(
         '<button class="copy{}{}" type="button" data-copy="{}" data-tip="{}" '
         'aria-label="{} {}: copy">{}</button>',
@@ -89,7 +91,7 @@ def copy_html(value: object, name: str = "", plain: bool = False, cut: bool = Fa
 
 
 def time_html(moment: datetime, form: str, text: str) -> SafeString:
-    """A moment, written anew by the browser in its own zone; ``form``: how (see ``times.js``)."""
+    """Return a time that the browser rewrites in its own zone; for ``form`` see ``times.js``."""
     return format_html(
         '<time datetime="{}" data-time="{}"{}>{}</time>',
         moment.isoformat(),

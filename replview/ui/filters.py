@@ -1,4 +1,4 @@
-"""A transaction filter as a sentence."""
+"""Format a transaction filter as a sentence."""
 
 from replview.store.read.transactions.transaction_filter import (
     NO_ORIGIN,
@@ -20,7 +20,7 @@ _NAMES_SHOWN = 3
 
 
 def filter_text(wanted: TransactionFilter) -> str:
-    """``by alice, that updated or deleted in orders, of at least 100 changes``; empty: all."""
+    """Return ``by alice, that updated or deleted in orders``; empty without a condition."""
     parts = []
     if wanted.id:
         parts.append(f"with xid or gid {wanted.id}")

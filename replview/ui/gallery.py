@@ -1,4 +1,4 @@
-"""The component gallery: every part in every state, in both themes."""
+"""The component gallery shows every component in every state, in both themes."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ COLOURS = ("surface", "bg", "sunken", "selected", "text", "text-2", "text-3",
 
 @page(GET, role=VIEWER)
 def components(request: HttpRequest) -> HttpResponse:
-    """No values of any source: all is invented here."""
+    """Show the gallery, with invented values only."""
     page = {
         "themes": ("light", "dark"),
         "states": [state.value for state in STATES],

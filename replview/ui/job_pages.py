@@ -1,4 +1,4 @@
-"""What pages of exports and of history jobs share: words, addresses, ends, logs, lists of them."""
+"""Functions that pages of exports and of history jobs share: addresses, ends, logs, lists."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ Row = TypeVar("Row", bound=Export | HistoryJob)
 
 
 def words_of(given: QueryDict, lists: Sequence[str]) -> dict[str, str]:
-    """An address's or a form's words, those of ``lists`` joined by commas."""
+    """Return the parameters of an address or a form; those in ``lists`` are joined by commas."""
     words = {}
     for name in given:
         values = given.getlist(name)
@@ -33,32 +33,33 @@ def words_of(given: QueryDict, lists: Sequence[str]) -> dict[str, str]:
 
 
 def url_of(name: str, words: Mapping[str, str]) -> str:
-    """``/exports/?slot=shop/replview&tables=public.orders``."""
+    """Return ``/exports/?slot=shop/replview&tables=public.orders``."""
     query = urlencode({name: word for name, word in words.items() if word}, safe="/,:")
     return f"{reverse(name)}{'?' if query else ''}{query}"
 
 
 def tables_words(tables: Sequence[str]) -> str:
-    """``orders, payments``."""
+    """Return ``orders, payments``; at most three names."""
     names = [name.removeprefix("public.") for name in tables]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more if names else "all tables"
 
 
 def failed(row: Job) -> Sentence:
+    """Return the sentence of a failed job: cause and remedy."""
     following = as_next(row.problem_remedy) or "see the log."
     return Sentence(level="now", title="Failed:", cause=f"{row.problem_cause}.", next=following)
 
 
 def if_ended(request: HttpRequest, row: Job) -> HttpResponse | None:
-    """What has ended while somebody looked has other parts: the whole page is read anew."""
+    """Make the browser reload the page of a job that ended while it polled; else return None."""
     if request.headers.get("HX-Request") == "true" and not row.waits:
         return HttpResponse(headers={"HX-Refresh": "true"})
     return None
 
 
 def log_of(row: Job) -> HttpResponse:
-    """The end of what its job wrote, where this machine has it. Raises ``Http404``."""
+    """Return the end of a job's log, where this machine has it. Raises ``Http404``."""
     path = Path(row.log_path or "/nowhere")
     try:
         with path.open("rb") as file:
@@ -71,7 +72,7 @@ def log_of(row: Job) -> HttpResponse:
 
 
 def listed(request: HttpRequest, rows: QuerySet[Row]) -> tuple[list[Row], int | None]:
-    """A page of them, the newest first, and where the next page begins."""
+    """Return a page of jobs, newest first, and the id before which the next page begins."""
     before = Params(request.GET).number("before")
     if before is not None:
         rows = rows.filter(pk__lt=before)

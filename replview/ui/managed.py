@@ -1,4 +1,4 @@
-"""What the pages of acts share: what was asked for, what was shown before, what came of it."""
+"""Functions that pages of acts share: the plan shown, its confirmation, and its outcome."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,47 +18,47 @@ from replview.text.parsing import clean_text
 from replview.ui.params import scope_to
 
 _OUTCOME = "managed"
-#: What may be wrong with a source, an address or a key: the page itself shows it.
+#: Exceptions about a source, an address or a key, which the page itself shows.
 EXPECTED = (SourceProblem, *UNUSABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActPage:
-    """A page that shows what is about to be done, or why nothing was."""
+    """A page that shows a plan, or why nothing was done."""
 
     source: Source
-    #: None: the act is on the source, or on a slot that replview does not have yet.
+    #: The slot; None for an act on the source, or on a slot that replview does not have yet.
     slot: Slot | None = None
-    #: What would be done; None: nothing was chosen yet, or it could not be planned.
+    #: The plan; None where nothing was chosen yet, or it could not be planned.
     act: Plan | None = None
-    #: Names the plan that was shown; the confirmation sends it back.
+    #: The digest of the plan shown, which the confirmation sends back.
     shown: str = ""
-    #: Why nothing was done; None: nothing went wrong.
+    #: Why nothing was done; None without a problem.
     trouble: SourceProblem | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done: shown once it is, for as long as nothing else was."""
+    """The result of the user's last act, which its page shows until the next act."""
 
     title: str
     #: Whole sentences.
     lines: list[str] = field(default_factory=list)
-    #: As they ran.
+    #: The SQL statements that ran.
     statements: list[str] = field(default_factory=list)
-    #: (word, address), the first one primary.
+    #: (word, address); the first one is primary.
     links: list[tuple[str, str]] = field(default_factory=list)
 
 
 def source_for(request: HttpRequest, name: str, role: Role) -> Source:
-    """The source, for who may do this there; for who may not see it there is none."""
+    """Return the source, if the account has the role there. Raises ``Http404``, ``NeedsRole``."""
     source = get_object_or_404(Source, name=name)
     require(request, role, source)
     return source
 
 
 def slot_for(request: HttpRequest, source_name: str, slot_name: str, role: Role) -> Slot:
-    """The same for a slot of replview's, which also becomes the scope of the page's header."""
+    """Return a slot if the account has the role there, and make it the header's scope."""
     slots = Slot.objects.select_related("source", "incarnation")
     slot = get_object_or_404(slots, source__name=source_name, name=slot_name)
     require(request, role, slot.source)
@@ -67,7 +67,7 @@ def slot_for(request: HttpRequest, source_name: str, slot_name: str, role: Role)
 
 
 def trouble_of(error: Exception) -> SourceProblem:
-    """What a page shows of one of ``EXPECTED``."""
+    """Return the problem that a page shows for one of ``EXPECTED``."""
     if isinstance(error, SourceProblem):
         return error
     if isinstance(error, SecretKeyChanged):
@@ -77,14 +77,14 @@ def trouble_of(error: Exception) -> SourceProblem:
 
 
 def digest_of(act: Plan) -> str:
-    """What was shown, to be sent back with the confirmation."""
+    """Return a digest of the plan shown, which the confirmation sends back."""
     statements = (one.sql for one in act.statements)
     shown = "\0".join([act.title, act.typed, *act.rests_on, *statements])
     return hashlib.sha256(shown.encode()).hexdigest()[:24]
 
 
 def check_confirmed(request: HttpRequest, act: Plan) -> None:
-    """Raise ``SourceProblem`` unless what will be done is what was shown, and it was confirmed."""
+    """Raise ``SourceProblem`` unless the plan is the one that was shown and confirmed."""
     act.check()
     if request.POST.get("shown", "") != digest_of(act):
         raise SourceProblem(
@@ -96,11 +96,12 @@ def check_confirmed(request: HttpRequest, act: Plan) -> None:
 
 
 def keep_outcome(request: HttpRequest, outcome: Outcome) -> None:
+    """Store the outcome in the user's session."""
     request.session[_OUTCOME] = asdict(outcome)
 
 
 def kept_outcome(request: HttpRequest) -> Outcome | None:
-    """Return what this user did last; None: nothing since signing in."""
+    """Return the outcome of the user's last act; None without one since signing in."""
     kept = request.session.get(_OUTCOME)
     if not isinstance(kept, dict):
         return None
@@ -113,10 +114,11 @@ def kept_outcome(request: HttpRequest) -> Outcome | None:
 
 
 def statements_of(act: Plan) -> list[str]:
+    """Return the plan's statements, each with its semicolon."""
     return [f"{one.sql};" for one in act.statements]
 
 
 def names_in(values: Sequence[str]) -> tuple[str, ...]:
-    """Names out of an address or a form, each once."""
+    """Return the names in an address or a form, each once."""
     kept = (clean_text(value, 200) for value in values[:2000])
     return tuple(dict.fromkeys(value for value in kept if value))

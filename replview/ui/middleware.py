@@ -1,10 +1,9 @@
-"""Headers of every answer, the answer to a statement that took too long, and to what failed.
+"""The middlewares that set security headers and answer failures.
 
-The Content-Security-Policy: everything from here, nothing inline, sockets to this host alone.
-
-And, of every answer, static files among them: no guessing of types, no use by other sites, no
-camera or other device, no address sent elsewhere, and no copy that the browser's *back* shows
-after the sign-out (static files say for themselves how long they may be kept).
+The Content-Security-Policy allows everything from this host, nothing inline, and sockets to this
+host only. The other headers of every response, including static files, forbid type sniffing, use
+by other sites, devices such as cameras, referrers to other sites, and a copy that the browser's
+*back* could show after the sign-out (static files set their own cache time).
 """
 
 import logging
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 POLICY = (
     "default-src 'self'",
     "script-src 'self'",
-    # Styles come from files; what is computed (a bar's length) is drawn as SVG.
+    # Styles come from files. Computed sizes, such as a bar's length, are drawn as SVG.
     "style-src 'self'",
     "img-src 'self' data:",
     "font-src 'self'",
@@ -35,7 +34,7 @@ POLICY = (
     "frame-ancestors 'none'",
 )
 
-#: Of every answer that does not say otherwise itself.
+#: Headers of every response that does not set them itself.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
@@ -49,7 +48,7 @@ _QUERY_CANCELED = "57014"
 
 
 def policy_for(request: HttpRequest) -> str:
-    """The policy of one answer; older browsers do not count sockets among ``'self'``."""
+    """Return the policy of a response; older browsers need the sockets' address apart."""
     scheme = "wss" if request.is_secure() else "ws"
     try:
         sockets = f" {scheme}://{request.get_host()}"
@@ -60,7 +59,7 @@ def policy_for(request: HttpRequest) -> str:
 
 @sync_and_async_middleware
 def ContentSecurityPolicyMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the header to every answer that has none of its own."""
+    """Add the security headers to every response that does not set them itself."""
     if iscoroutinefunction(get_response):
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
@@ -83,10 +82,10 @@ def _with_policy(request: HttpRequest, response: HttpResponseBase) -> HttpRespon
 
 
 class SlowStatementMiddleware(MiddlewareMixin):
-    """Answers 503, as a page or as JSON."""
+    """The middleware that answers 503, as page or JSON, where a statement took too long."""
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Only where the server itself ended a statement."""
+        """Return the answer where the server cancelled a statement, else None."""
         ended = isinstance(error, OperationalError)
         if not ended or getattr(error.__cause__, "sqlstate", "") != _QUERY_CANCELED:
             return None
@@ -94,20 +93,20 @@ class SlowStatementMiddleware(MiddlewareMixin):
         if request.path.startswith("/api/"):
             message = f"the store did not answer within {seconds} s: ask for less at once"
             return JsonResponse({"error": message, "remedy": ""}, status=503)
-        # Without the request: what every page shows around would be asked of the store, too.
+        # Render without the request, because the shell around each page queries the store, too.
         return HttpResponse(render_to_string("503.html", {"seconds": seconds}), status=503)
 
 
 class ApiFailureMiddleware(MiddlewareMixin):
-    """Answers a program in JSON where we failed, or the store did; pages have theirs."""
+    """The middleware that answers API requests in JSON where replview or the store failed."""
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Whatever nothing else has an answer for; what is refused keeps its own."""
+        """Return the answer to an unhandled error; refusals keep their own."""
         refused = isinstance(error, Http404 | PermissionDenied | SuspiciousOperation)
         if refused or not request.path.startswith("/api/"):
             return None
         if isinstance(error, DatabaseError):
-            # The server's own words may hold values.
+            # The server's message may contain values.
             cause = type(error.__cause__ or error).__name__
             logger.error("%s: the store failed (%s)", request.path, cause)
             said = {"error": "the store does not answer as it should", "remedy": "try again"}

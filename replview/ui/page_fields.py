@@ -1,4 +1,4 @@
-"""A page's fields by their names, for templates whose parts several pages share."""
+"""Look up a page's fields by name, for templates that several pages share."""
 
 from dataclasses import fields
 from typing import Any

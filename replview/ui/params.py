@@ -1,4 +1,4 @@
-"""What an address or a form asks for: its parameters, read in one way by every page."""
+"""Read the parameters of an address or a form, in the same way on every page."""
 
 from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from replview.store.models import Slot
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.text.parsing import clean_text, whole_number
 
-#: Word in the address → what the page calls it, and how far back; None: all there is.
+#: Word in the address → the page's name for the range, and its length; None for everything.
 RANGES: dict[str, tuple[str, timedelta | None]] = {
     "1h": ("1 h", timedelta(hours=1)),
     "24h": ("24 h", timedelta(hours=24)),
@@ -25,7 +25,7 @@ _ZERO_BYTE = "what was sent holds a zero byte, and no text in the store does"
 
 
 def slot_asked_for(name: str) -> Slot | None:
-    """The slot ``source/name``; without a name the one that was read last; None: there is none."""
+    """Return the slot ``source/name``; without a name the last active one; None without slots."""
     slots = Slot.objects.select_related("source", "incarnation")
     source, _, slot = name.rpartition("/")
     if name:
@@ -34,8 +34,9 @@ def slot_asked_for(name: str) -> Slot | None:
 
 
 def slot_of(request: HttpRequest) -> Slot | None:
-    """The slot that the address names, or the one that was read last, which becomes the header's
-    scope; None: there is none at all. Raises ``Http404`` for a name that no slot has.
+    """Return the slot in the address, or else the last active one, as the header's scope.
+
+    None where there is no slot. Raises ``Http404`` for an unknown name.
     """
     name = request.GET.get("slot", "")
     slot = slot_asked_for(name)
@@ -47,64 +48,67 @@ def slot_of(request: HttpRequest) -> Slot | None:
 
 
 def scope_to(request: HttpRequest, slot: Slot | str) -> None:
-    """Let the header's scope be this slot, whatever the address says."""
+    """Make this slot the header's scope, whatever the address says."""
     given = request.GET.copy()
     given["slot"] = str(slot)
     request.GET = given  # type: ignore[assignment]
 
 
 class Params:
-    """The words of an address or of a form; what cannot be meant is as if it were not given."""
+    """The parameters of an address or a form; an invalid one counts as missing."""
 
     def __init__(self, words: Mapping[str, object]) -> None:
         self._words = words
 
     def text(self, name: str, most: int | None = 200, *, strip: bool = True) -> str:
-        """A text, cut where it is longer."""
+        """Return a text, cut to ``most`` characters."""
         return clean_text(self._words.get(name), most, strip=strip)
 
     def number(self, name: str, *, digits: int = 18) -> int | None:
-        """A whole number; None: there is none."""
+        """Return a whole number; None where there is none."""
         return whole_number(self._words.get(name), digits=digits)
 
     def choice(self, name: str, among: Container[str], default: str = "") -> str:
+        """Return the parameter if it is one of ``among``, else the default."""
         word = str(self._words.get(name, ""))
         return word if word in among else default
 
     def letters(self, name: str, among: str) -> str:
-        """Those of these letters that are given, in this order; all of them are as none."""
+        """Return the given letters of ``among`` in its order; all of them mean the same as none."""
         given = str(self._words.get(name) or "").upper()
         found = "".join(letter for letter in among if letter in given)
         return "" if found == among else found
 
     def flag(self, name: str, word: str = "on") -> bool:
+        """Return whether the parameter has this value."""
         return self._words.get(name) == word
 
     def lsn(self, name: str) -> LSN | None:
+        """Return a WAL position; None where there is none."""
         try:
             return LSN.parse(self.text(name))
         except ValueError:
             return None
 
     def moment(self, name: str) -> datetime | None:
-        """An ISO time (without a zone: UTC), or an age like ``2h``."""
+        """Return the time of an ISO time (UTC without a zone) or of an age like ``2h``."""
         return read_time(self.text(name))
 
 
 class ZeroBytesMiddleware(MiddlewareMixin):
-    """Answers 404 and 400 where a zero byte would be a failure of ours.
+    """The middleware that answers 404 or 400 to a zero byte, instead of failing.
 
-    PostgreSQL has no text with one, so nothing is called so: an address with one leads nowhere.
-    Anywhere else nobody types one by hand, and a request that ``Params`` did not read is refused.
+    No text in PostgreSQL contains one, so no address with one exists. Elsewhere a zero byte is not
+    typed by hand, and a request is refused where ``Params`` did not remove it.
     """
 
     def process_request(self, request: HttpRequest) -> None:
-        """Before anything is looked for by a word of the path."""
+        """Raise ``Http404`` before any part of the path is looked up."""
         if "\0" in request.path_info:
             raise Http404("there is no such address")
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Only where psycopg refused a text for it, which the store never saw."""
+        """Return the answer where psycopg refused a text with a zero byte, else None."""
         if not isinstance(error, DataError) or "NUL (0x00)" not in str(error):
             return None
         if request.path_info.startswith("/api/"):

@@ -1,4 +1,4 @@
-"""What a slot keeps, what would be lost, when the store is full: in words, and read from them."""
+"""Format a slot's retention, what a shorter one would delete, and the forecasts of the store."""
 
 import datetime as dt
 import re
@@ -10,12 +10,12 @@ from replview.text.formats import bytes_words, plural
 
 _UNITS = {"": 1, "d": 1, "w": 7, "y": 365}
 _DAY_SECONDS = 86_400
-#: Beyond this nothing is worth foretelling to the day.
+#: Most days of a forecast that are shown exactly.
 _FAR_DAYS = 3650
 
 
 def parse_keep_for(text: str) -> int | None:
-    """``30d``, ``12w``, ``30``; None: ``none``. Raises ``ValueError`` saying what to write."""
+    """Read ``30d``, ``12w`` or ``30``; None for ``none``. Raises ``ValueError`` with a remedy."""
     word = text.strip().lower()
     if word in ("", "none", "ever"):
         return None
@@ -26,13 +26,14 @@ def parse_keep_for(text: str) -> int | None:
 
 
 def parse_keep_at_most(text: str) -> int | None:
-    """``50GB``; None: ``none``. Raises ``ValueError`` saying what to write."""
+    """Read ``50GB``; None for ``none``. Raises ``ValueError`` with a remedy."""
     return None if text.strip().lower() in ("", "none") else parse_size(text)
 
 
 def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
-    """Both as typed, and possible; a size as shown, which was rounded, is not touched. Raises
-    ``ValueError`` saying what to write.
+    """Read both limits and check them; a size left as shown, which is rounded, stays exact.
+
+    Raises ``ValueError`` with a remedy.
     """
     most = now.at_most_bytes
     if most is None or keep_at_most.strip() != size_words(most):
@@ -43,29 +44,31 @@ def parse_keeping(keep_for: str, keep_at_most: str, now: Keeping) -> Keeping:
 
 
 def days_typed(days: int | None) -> str:
+    """Return days in the form that ``parse_keep_for`` reads."""
     return "none" if days is None else f"{days}d"
 
 
 def size_typed(size: int | None) -> str:
+    """Return a size in the form that ``parse_keep_at_most`` reads."""
     return "none" if size is None else size_words(size)
 
 
 def has_words(forecast: SlotForecast) -> str:
-    """``it has about 43 MB``."""
+    """Return ``it has about 43 MB``."""
     if forecast.store_bytes is None:
         return "what it has is not counted yet"
     return f"it has about {bytes_words(forecast.store_bytes)}"
 
 
 def keeping_words(keeping: Keeping) -> str:
-    """``for 30 days, and at most 50 GB``; ``for ever``."""
+    """Return ``for 30 days, and at most 50 GB``, or ``for ever``."""
     age = f"for {plural(keeping.for_days, 'day')}" if keeping.for_days is not None else ""
     size = f"at most {size_words(keeping.at_most_bytes)}" if keeping.at_most_bytes else ""
     return ", and ".join(word for word in (age, size) if word) or "for ever"
 
 
 def loss_sentence(loss: Loss) -> str:
-    """What would go, in one sentence."""
+    """Return a sentence about what would be deleted."""
     if loss.nothing:
         return "Nothing that is stored now would be deleted; what grows older is."
     span = f"{loss.first}" if loss.first == loss.last else f"{loss.first} to {loss.last}"
@@ -78,7 +81,7 @@ def loss_sentence(loss: Loss) -> str:
 
 
 def loss_notes(loss: Loss) -> list[str]:
-    """What else is to be known before."""
+    """Return further sentences to read before the change."""
     notes = []
     if loss.counted_through is not None:
         until = "" if loss.counted_through == dt.date.min else f" after {loss.counted_through}"
@@ -93,7 +96,7 @@ def loss_notes(loss: Loss) -> list[str]:
 
 
 def rate_of(rate: Rate) -> str:
-    """``1.2 GB a day over the last 7 days``."""
+    """Return ``1.2 GB a day over the last 7 days``."""
     days = rate.seconds / _DAY_SECONDS
     span = f"{days:.0f} days" if days >= 1.5 else f"{rate.seconds / 3600:.0f} hours"
     sign = "-" if rate.bytes_per_day < 0 else ""
@@ -101,7 +104,7 @@ def rate_of(rate: Rate) -> str:
 
 
 def full_sentence(found: Forecast) -> str:
-    """``Full in 12 days at this rate.``"""
+    """Return when the store is full: ``Its disk is full in 12 days at this rate.``."""
     rate = found.rate
     if rate is None:
         return "When it is full is unknown: its growth is known after an hour."
@@ -117,7 +120,7 @@ def full_sentence(found: Forecast) -> str:
 
 
 def days_words(days: float | None) -> str:
-    """``12 days``, ``5 hours``."""
+    """Return ``12 days`` or ``5 hours``."""
     if days is None:
         return "an unknown time"
     if days > _FAR_DAYS:
@@ -128,7 +131,7 @@ def days_words(days: float | None) -> str:
 
 
 def slot_forecast_words(forecast: SlotForecast) -> str:
-    """Where its record goes from here, in a sentence."""
+    """Return how the size of a slot's record will develop, in a sentence."""
     if forecast.bytes_per_day is None:
         return "its growth is unknown until a whole day is recorded"
     grows = f"grows by {bytes_words(forecast.bytes_per_day)} a day"
@@ -143,11 +146,12 @@ def slot_forecast_words(forecast: SlotForecast) -> str:
 
 
 def kept_words(forecast: SlotForecast) -> str:
+    """Return a slot's retention in words."""
     return keeping_words(Keeping.of(forecast.slot))
 
 
 def how_words(alike: bool) -> str:
-    """Which of the two ways days go here."""
+    """Return a sentence on how days are deleted: by partition, or row by row."""
     if alike:
         return (
             "All slots keep alike, so days go whole: the partition of their changes is dropped, "

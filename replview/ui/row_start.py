@@ -1,4 +1,4 @@
-"""Which row is meant: the table and the key that an address or a form names."""
+"""Find the row that an address or a form names by table and key."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,21 +10,23 @@ from replview.text.addresses import row_url
 from replview.text.parsing import clean_text, table_word
 from replview.ui.params import Params
 
-#: Tables offered in the menu.
+#: Most tables in the menu.
 _OFFERED = 300
-#: Rows offered as examples.
+#: Most rows offered as examples.
 _EXAMPLES = 8
 
 
 @dataclass(slots=True)
 class Start:
+    """The table and key that were named, and the row found or why there is none."""
+
     slot: Slot
-    #: As asked for.
+    #: The table and key as they were typed.
     table_name: str = ""
     key_text: str = ""
     table: keys.TableRows | None = None
     key: dict[str, str | None] | None = None
-    #: Why no row can be shown, and what would be.
+    #: Why no row can be shown, and a remedy; empty without a problem.
     problem: str = ""
     remedy: str = ""
     tables: list[str] = field(default_factory=list)
@@ -33,13 +35,13 @@ class Start:
 
     @property
     def key_words(self) -> str:
-        """``id = 42``."""
+        """Return the key in words: ``id = 42``."""
         known = (self.key or {}).items()
         return ", ".join(f"{name} = {'null' if v is None else v}" for name, v in known)
 
     @property
     def typed_key(self) -> str:
-        """The key as one would type it."""
+        """Return the key as a user would type it."""
         if not self.key:
             return self.key_text
         if len(self.key) == 1:
@@ -52,21 +54,21 @@ class Start:
 
     @property
     def name(self) -> str:
-        """``public.orders``."""
+        """Return the table's name: ``public.orders``."""
         if self.table is None:
             return self.table_name
         return table_word(self.table.relation.schema, self.table.relation.table)
 
     @property
     def short_name(self) -> str:
-        """``orders 42``: the row as a sentence names it."""
+        """Return the row's name in a sentence: ``orders 42``."""
         values = ", ".join("null" if v is None else v for v in (self.key or {}).values())
         shown = values if len(values) <= 60 else f"{values[:59]}…"
         return f"{self.table.relation.table if self.table else ''} {shown}"
 
 
 def read_start(slot: Slot, words: Mapping[str, object]) -> Start:
-    """The row that these words (an address's) name, or why there is none."""
+    """Return the row that an address's parameters name, or why there is none."""
     start = Start(slot, Params(words).text("table", 300))
     tables = list(Relation.objects.filter(slot=slot).order_by("schema", "table")[:_OFFERED])
     start.tables = list(dict.fromkeys(table_word(row.schema, row.table) for row in tables))
@@ -98,7 +100,7 @@ def _read_key(start: Start, words: Mapping[str, object]) -> None:
     given = {name[4:]: clean_text(words[name], keys.KEY_CHARACTERS, strip=False) for name in named}
     start.key_text = Params(words).text("key", keys.KEY_CHARACTERS, strip=False)
     if given and not start.key_text:
-        # An address may still name a key that the table had before.
+        # An address may name a key that the table had in an earlier version.
         if start.table.hashes(given):
             start.key_text = ", ".join(f"{name}={value}" for name, value in given.items())
             _take_key(start, lambda: given)
@@ -134,7 +136,7 @@ def _say_no_key(start: Start) -> None:
 
 
 def _offer(start: Start) -> None:
-    """Rows that were changed lately, as examples of a key."""
+    """Add recently changed rows as examples of a key."""
     assert start.table is not None
     relation = start.table.relation
     for key in keys.changed_lately(reading_session(), start.table, _EXAMPLES):

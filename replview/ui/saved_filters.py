@@ -1,7 +1,7 @@
-"""Filters that somebody saved: a page's address under a name, for that person alone.
+"""A saved filter is a page's query string under a name, visible to its user only.
 
-A page that has them passes ``saved_filters(request, "find")`` as ``saved`` and includes
-``ui/browse/_saved.html``. What says where one is in a list (a cursor) is not saved.
+A page with saved filters passes ``saved_filters(request, "find")`` as ``saved`` and includes
+``ui/browse/_saved.html``. The position in a list (a cursor) is not saved.
 """
 
 from typing import Any
@@ -17,15 +17,16 @@ from replview.ui.params import Params
 
 #: Pages whose filters can be saved, by the names of their addresses.
 PAGES = ("transactions", "find")
-#: Where one is in a list.
+#: Parameters for the position in a list.
 _PLACE = ("cursor", "back", "at", "page", "after", "before", "csrfmiddlewaretoken")
 _MOST = 100
 _LONGEST_QUERY = 4000
 
 
 def saved_filters(request: HttpRequest, page: str) -> dict[str, Any]:
-    """The signed-in person's filters of a page, and ``query``: the one that is set now, as it
-    would be saved; empty: there is nothing to save.
+    """Return the user's filters of a page, and ``query``, the current filter as it would be saved.
+
+    ``query`` is empty where there is nothing to save.
     """
     query = filter_query(request.GET)
     found = SavedFilter.objects.filter(user=account_of(request), page=page)[:_MOST]
@@ -38,7 +39,7 @@ def saved_filters(request: HttpRequest, page: str) -> dict[str, Any]:
 
 
 def filter_query(words: QueryDict) -> str:
-    """An address's parameters without the place in the list, in one order and spelling."""
+    """Return an address's parameters without the position, in a canonical order and spelling."""
     kept = QueryDict(mutable=True)
     for name in sorted(words):
         values = [value for value in words.getlist(name) if value]
@@ -49,7 +50,7 @@ def filter_query(words: QueryDict) -> str:
 
 @page(POST, role=VIEWER, of={"page": None})
 def save(request: HttpRequest, page: str) -> HttpResponse:
-    """Save the filter under a name; one of that name is replaced. Then back to the page."""
+    """Save or replace the filter of this name, and redirect to the page."""
     if page not in PAGES:
         raise Http404(f"filters of {page[:40]!r} cannot be saved")
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
@@ -65,7 +66,7 @@ def save(request: HttpRequest, page: str) -> HttpResponse:
 
 @page(POST, role=VIEWER, of={"filter_id": None})
 def delete(request: HttpRequest, filter_id: int) -> HttpResponse:
-    """Forget one of one's own filters; the page stays as it was."""
+    """Delete one of the user's filters, and redirect to the page with the same filter."""
     mine = get_object_or_404(SavedFilter, pk=filter_id, user=account_of(request))
     query = filter_query(QueryDict(request.POST.get("query", "")[:_LONGEST_QUERY]))
     page = mine.page

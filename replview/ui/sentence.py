@@ -1,5 +1,6 @@
-"""Sentences of pages: the one on top (how things stand, why, what to do next), and what the plan
-and doctor say, with the place where it is chosen on a page.
+"""Build the sentences of pages: a state with its cause and next step, and remedies of a plan.
+
+``PLACES`` says where on a page a field of a request is chosen.
 """
 
 import re
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-#: What reading the rows that are there already costs.
+#: The cost of reading the existing rows of tables.
 BASELINE_COST = (
     "Each table is read once from beginning to end by one walsender, under ACCESS SHARE: reading "
     "and writing go on, but ALTER TABLE, TRUNCATE and VACUUM FULL wait until it is read, and so "
@@ -15,7 +16,7 @@ BASELINE_COST = (
     "replication slot is made, and dropped at once: it needs a free slot, and waits up to five "
     "minutes, holding WAL, for the transactions that are open on the server, prepared ones too."
 )
-#: Fields of a ``SlotRequest`` → the step in which a new slot's is chosen.
+#: Field of a ``SlotRequest`` → the step of adding a slot in which it is chosen.
 PLACES: Mapping[str, str] = {
     "adopt": "on the source's page, under its slots",
     "all_tables": "in the step Tables",
@@ -33,35 +34,35 @@ PLACES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """Level, what is the matter, why, what next."""
+    """A level, the state, its cause, and the next step."""
 
     level: str
     title: str
     cause: str = ""
     next: str = ""
-    #: Whether what the page offers can be done now.
+    #: True when the page's action can be done now.
     ready: bool = False
 
 
 def as_next(text: str) -> str:
-    """A remedy as the end of a sentence that begins with *Next:*."""
+    """Return a remedy as the end of a sentence that begins with *Next:*."""
     return f"{text[0].lower()}{text[1:].rstrip('.')}." if text else ""
 
 
 class Refusal(Protocol):
-    """An error that says what is wrong and what mends it."""
+    """An error with a cause and a remedy."""
 
     cause: str
     remedy: str
 
 
 def refusal(level: str, title: str, refused: Refusal) -> Sentence:
-    """What is refused, why, and what to do instead."""
+    """Return the sentence of a refused action: what, why, and what to do instead."""
     return Sentence(
         level=level, title=title, cause=f"{refused.cause}.", next=as_next(refused.remedy)
     )
 
 
 def sentence(text: str) -> str:
-    """Begun with a capital letter, unless with a name: ``max_slot_wal_keep_size``, ``replview``."""
+    """Capitalize a sentence unless it begins with a name, such as ``max_slot_wal_keep_size``."""
     return text[:1].upper() + text[1:] if re.match(r"(?!replview)[a-z]+(?![\w.])", text) else text

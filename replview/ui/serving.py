@@ -1,7 +1,7 @@
-"""What surrounds the application in a web process: bounds of requests, and less garbage to look at.
+"""Limit requests around the application in a web process, and reduce garbage collection.
 
-No request is larger, or takes longer to arrive, than any form of ours: else it is cut off. Django
-would first write a body of any length to disk. This stands before it, under ASGI.
+A request that is larger, or takes longer to arrive, than any form of replview is cut off. Django
+would first write a body of any length to disk. Therefore this stands before it, under ASGI.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from django.urls import get_resolver
 
 from replview.access.shares import Application, Receive, Scope, Send, refuse
 
-#: Django's own limit is on what it parses; this is on what is taken in at all.
+#: Most bytes accepted; Django's own limit applies only to what it parses.
 MOST_BYTES = 1_100_000
-#: For the whole body to arrive.
+#: Most seconds until the whole body has arrived.
 PATIENCE_SECONDS = 30.0
 
 
 class BoundedRequests:
-    """An ASGI application around another; ``too_large`` and slow bodies never reach it whole."""
+    """The ASGI application around another one that refuses large and slow bodies."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class BoundedRequests:
         self._patience_seconds = patience_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse what says of itself that it is too large; count what does not."""
+        """Refuse a request whose Content-Length is too large; count the bytes of any other."""
         named = (value for name, value in scope.get("headers", ()) if name == b"content-length")
         if int(next((value[:20] for value in named if value.isdigit()), 0)) > self._most_bytes:
             await refuse(send, 413, b"The request is too large.")
@@ -43,7 +43,7 @@ class BoundedRequests:
         async def watch(message: Mapping[str, object]) -> None:
             nonlocal begun
             if body.refused:
-                return  # what was refused is answered below
+                return  # because refuse() answers below
             begun = True
             await send(message)
 
@@ -53,7 +53,7 @@ class BoundedRequests:
 
 
 class _Body:
-    """The pieces of a request's body, as they are handed on."""
+    """The body of a request, counted while it is passed on."""
 
     def __init__(self, receive: Receive, most_bytes: int, patience_seconds: float) -> None:
         self._receive = receive
@@ -63,7 +63,7 @@ class _Body:
         self.refused: tuple[int, bytes] | None = None
 
     async def receive(self) -> dict[str, object]:
-        """The next piece; to who reads it, a request that is refused is one that went away."""
+        """Return the next piece. A refused request looks disconnected to the application."""
         if self._whole:
             return await self._receive()
         try:
@@ -84,10 +84,11 @@ class _Body:
 
 
 def spare_what_stays() -> None:
-    """Import all pages now, and leave out of all collections what there is: at a process's start,
-    before its first request.
+    """Import all pages and exclude existing objects from garbage collection.
+
+    Call it at a process's start, before its first request.
     """
-    # Loads the addresses, and with them the views.
+    # This loads the addresses, and with them the views.
     get_resolver().url_patterns  # noqa: B018
     gc.collect()
     gc.freeze()

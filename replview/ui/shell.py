@@ -1,4 +1,4 @@
-"""What surrounds every page: navigation with counts, the scope, the scope's health."""
+"""Build the parts around every page: navigation with counts, the scope, and its health."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -22,14 +22,14 @@ from replview.text.formats import bytes_words, rate_words
 from replview.ui.params import scope_to
 from replview.ui.shell_parts import NavGroup, PageLink, ScopeHealth, Shell
 
-#: Groups of the navigation; the one without a title stands apart.
+#: Groups of the navigation; the group without a title stands apart.
 GROUPS = ("Watch", "Browse", "Health", "Export", "")
-#: And in a demo.
+#: Groups of the navigation in a demo.
 DEMO_GROUPS = (*GROUPS, "Demo")
 
 
 def fleet_of(request: HttpRequest) -> Fleet:
-    """The fleet as of this request, read once however many parts of the page ask."""
+    """Return the fleet at the time of this request, read once for all parts of the page."""
     fleet: Fleet | None = getattr(request, "replview_fleet", None)
     if fleet is None:
         fleet = read_fleet()
@@ -38,14 +38,14 @@ def fleet_of(request: HttpRequest) -> Fleet:
 
 
 def slot_view_of(request: HttpRequest) -> SlotView | None:
-    """As ``params.slot_of``, out of the fleet, with what is to be said of the slot."""
+    """Return the view of the slot that ``params.slot_of`` returns, taken from the fleet."""
     fleet, name = fleet_of(request), request.GET.get("slot", "")
     if name:
         view = fleet.find_slot(name)
         if view is None:
             raise Http404(f"there is no slot {name!r}")
         return view
-    # The one that was read last.
+    # Without a name take the slot with the latest heartbeat.
     never = datetime.min.replace(tzinfo=UTC)
     view = max(
         fleet.slots, key=lambda one: (one.slot.heartbeat_at or never, -one.slot.pk), default=None
@@ -65,20 +65,20 @@ def no_slot(
     next: str = "add a source and a slot.",
     run: str = "replview source add shop postgresql://user@host/database",
 ) -> HttpResponse:
-    """A page of one slot where there is none: what it would show, and how to begin."""
+    """Show what a page of one slot would show, and how to begin, where there is no slot."""
     page = {"title": title, "idle": idle, "why": why, "cause": cause, "next": next, "run": run}
     return render(request, "ui/no_slot.html", page)
 
 
 def no_record(request: HttpRequest, title: str, idle: str, does: str) -> HttpResponse:
-    """The same of a page over what is recorded; ``does``: ``lists every stored transaction``."""
+    """Show a page of the record without slots; ``does``: ``lists every stored transaction``."""
     why = (f"This page {does}. Add a source and a slot to begin a record; the command shows first "
            "what it will do on the server.")  # fmt: skip
     return no_slot(request, title, idle, why, cause="No slot is known, so nothing is recorded.")
 
 
 def shell(request: HttpRequest) -> dict[str, object]:
-    """The context processor; nothing is read for pages before the login."""
+    """Return the template context, lazily; before the login nothing is read."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return {"shell": None}
@@ -120,14 +120,14 @@ def build_shell(request: HttpRequest) -> Shell:
         pages=pages,
         tabs=[page for page in pages if page.name in tabs],
         more=[page for page in pages if page.name not in tabs],
-        # An address for each of a thousand slots: what is asked every few seconds shows none.
+        # Build the entries only if used: there may be a thousand, and polled parts show none.
         scope=SimpleLazyObject(lambda: _scope(request, fleet, slot, other)),
         health=_health(fleet, slot, other),
         checked_at=_checked_at(fleet, slot, other),
     )
 
 
-#: How many, of what, and whether that is bad; by the name of the count.
+#: Name of a count → the number, what is counted, and whether that is bad.
 _Counts = dict[str, tuple[int | None, str, bool]]
 
 
@@ -159,7 +159,7 @@ def _page_link(
 
 
 def _entry_of(request: HttpRequest) -> str:
-    """The navigation's entry that the page is, or is a part of, by the name of its address."""
+    """Return the navigation entry of the page, by the name of its address; may be empty."""
     match = request.resolver_match
     page = page_of(match.func) if match is not None else None
     if match is None or page is None:
@@ -170,11 +170,10 @@ def _entry_of(request: HttpRequest) -> str:
 def _scope(
     request: HttpRequest, fleet: Fleet, slot: SlotView | None, other: OtherView | None
 ) -> dict[str, object]:
-    """All sources stay on their page; a source leads to its block, a slot to its stream, or from
-    a page of one slot to the same of another.
-    """
+    """Return the scope's label and choices: all sources, each source, and its slots."""
     match = request.resolver_match
     name = match.url_name if match else None
+    # A slot leads to its live page, or from a page of one slot to the same page of the other.
     slot_url = slot_page_url if name in ("slots", "slot", "baselines") else stream_url
     entry = _entry_of(request)
     here = entry if entry in ("sources", "slots", "in-flight") else "overview"

@@ -1,4 +1,4 @@
-"""The parts of what surrounds every page, as its templates read them."""
+"""The data of the parts around every page, for their templates."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,37 +17,38 @@ class PageLink:
     name: str
     url: str
     icon: str
-    #: Whether it is the page that is shown, or that one is a part of it.
+    #: True when the shown page is this one or belongs to it.
     current: bool
-    #: None where there is nothing to count.
+    #: The number beside the link; None where nothing is counted.
     count: int | None
-    #: What is counted.
+    #: The name of the counted things.
     count_of: str
-    #: Whether the count is of something bad.
+    #: True when the count is of something bad.
     danger: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NavGroup:
-    """Pages of the navigation under one title; the group without a title stands apart."""
+    """A group of pages in the navigation; the group without a title stands apart."""
 
     title: str
     pages: list[PageLink]
 
     @property
     def apart(self) -> bool:
+        """Return whether the group stands apart."""
         return not self.title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeHealth:
-    """The health of the slot that is chosen, or of all sources."""
+    """The health of the chosen slot, or of all sources."""
 
     level: Level
     word: str
-    #: What is told beside the word: a rate, or how much WAL is retained.
+    #: Words beside the health: a rate, or the retained WAL.
     rest: str = ""
-    #: Up to where the chosen slot is confirmed.
+    #: The confirmed position of the chosen slot.
     lsn: LSN | None = None
     title: str = ""
     cause: str = ""
@@ -62,10 +63,10 @@ class Shell:
     demo: bool
     pages: list[PageLink]
     tabs: list[PageLink]
-    #: The pages that are no tabs.
+    #: The pages that are not tabs.
     more: list[PageLink]
-    #: What may be chosen, read when a template asks for it.
+    #: The choices of the scope, read when a template uses them.
     scope: Any
-    #: None where there is no source.
+    #: The health of the scope; None without sources.
     health: ScopeHealth | None
     checked_at: datetime | None

@@ -17,16 +17,16 @@ FRESH = timedelta(seconds=3)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What sort of line it is. ``symbol`` is an icon's name, ``tone`` a health's or empty."""
+    """The kind of a line: ``symbol`` is an icon's name, ``tone`` a health's name or empty."""
 
     word: str
     symbol: str
     tone: str = ""
-    #: Something is missing from the record here: the row is hatched.
+    #: True when the record lacks something here, so that the row is hatched.
     hole: bool = False
 
 
-#: Kinds the receiver and the commands write. Any other is shown by its own name, quietly.
+#: Kinds that the receiver and the commands write. Pages show any other by its own name.
 KINDS: Mapping[str, Kind] = {
     "connected": Kind("connected", "health-ok", "ok"),
     "disconnected": Kind("disconnected", "health-look", "look"),
@@ -60,34 +60,36 @@ KINDS: Mapping[str, Kind] = {
 
 
 def kind_of(name: str) -> Kind:
-    """Of a kind that we do not know: its name, and a quiet symbol."""
+    """Return the kind of this name; an unknown one has its name and a plain symbol."""
     return KINDS.get(name) or Kind(name.replace("_", " ") or "unknown kind", "health-idle", "idle")
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
+    """A line of the log, ready to show."""
+
     event: SlotEvent
     kind: Kind
-    #: Names and values; a value of several lines keeps them.
+    #: Names and values; a value may have several lines.
     detail: list[tuple[str, str]]
-    #: The query of the address that shows this line on top.
+    #: The query of the address that shows this line first.
     query: str
 
     @property
     def compare_url(self) -> str:
-        """Of a schema change: the two versions side by side; empty: it is none."""
+        """Return the address that compares a schema change's versions; empty for other kinds."""
         detail = self.event.detail if self.event.kind == "schema" else None
         version = detail.get("version_id") if isinstance(detail, Mapping) else None
         return reverse("relation-version", args=[version]) if isinstance(version, int) else ""
 
     @property
     def fresh(self) -> bool:
-        """Written since the page was last polled, or nearly so: shown with a tint that fades."""
+        """Return whether the line is new since about the last poll, and gets a tint that fades."""
         return timezone.now() - self.event.at < FRESH
 
 
 def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[LogLine]:
-    """The lines of a page of the log that is narrowed to ``kinds``."""
+    """Return the lines of a page of the log that is filtered by ``kinds``."""
     return [
         LogLine(event, kind_of(event.kind), detail_of(event.detail), query_of(kinds, event.pk))
         for event in events
@@ -95,7 +97,7 @@ def lines_of(events: Iterable[SlotEvent], kinds: list[str]) -> list[LogLine]:
 
 
 def query_of(kinds: Iterable[str], start: int | None = None) -> str:
-    """``kind=gap&kind=problem&from=12``, without a question mark; empty for all, newest first."""
+    """Return ``kind=gap&kind=problem&from=12``; empty for all kinds from the newest."""
     pairs = [("kind", kind) for kind in kinds]
     if start is not None:
         pairs.append(("from", str(start)))
@@ -103,8 +105,9 @@ def query_of(kinds: Iterable[str], start: int | None = None) -> str:
 
 
 def choices_of(chosen: list[str]) -> list[dict[str, object]]:
-    """Every kind there is, and those that were asked for by name: ``name``, ``kind``, whether it
-    is ``chosen``, and the ``query`` that turns it.
+    """Return every known kind and the chosen unknown ones, as choices.
+
+    Each has ``name``, ``kind``, ``chosen``, and the ``query`` that toggles it.
     """
     names = [*KINDS, *(name for name in chosen if name not in KINDS)]
     found = []
@@ -117,7 +120,7 @@ def choices_of(chosen: list[str]) -> list[dict[str, object]]:
 
 
 def detail_of(detail: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """What the line has beyond its sentence, as text; what is empty is left out."""
+    """Return the line's details as text; empty ones are left out."""
     if not isinstance(detail, Mapping):
         return []
     return [

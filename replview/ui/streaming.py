@@ -1,7 +1,7 @@
-"""Answers that are made while they are sent.
+"""Stream responses that are made while they are sent.
 
-Under ASGI Django would read a synchronous iterator whole before it sends anything; there the
-pieces are made in a thread of their own, one ahead of none: who reads slowly is not run ahead of.
+Under ASGI, Django would read a synchronous iterator to its end before it sends anything. Here a
+thread makes each piece only when the one before was sent, so a slow client limits the work.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _PIECE_CHARACTERS = 64 * 1024
 
 
 def csv_pieces(rows: Iterable[Sequence[object]]) -> Iterator[bytes]:
-    """Rows as CSV in UTF-8, in pieces of 64 thousand characters or little more; None is empty."""
+    """Yield rows as CSV in UTF-8, in pieces of about 64 thousand characters; None is empty."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
     for row in rows:
@@ -41,7 +41,7 @@ def _safe(value: object) -> object:
 def stream(
     request: HttpRequest, pieces: Iterator[bytes], content_type: str
 ) -> StreamingHttpResponse:
-    """An answer of these pieces, in memory one at a time; made as the request's user may see."""
+    """Return a response that makes one piece at a time, with the visibility of the request."""
     pieces = _Seen(pieces, current_visibility())
     if isinstance(request, ASGIRequest):
         return StreamingHttpResponse(_in_a_thread(pieces), content_type=content_type)
@@ -49,7 +49,7 @@ def stream(
 
 
 class _Seen(Iterator[bytes]):
-    """Pieces that are made once the request is over, and still with its visibility."""
+    """An iterator that makes pieces after the request ended, with the request's visibility."""
 
     def __init__(self, pieces: Iterator[bytes], visibility: Visibility) -> None:
         self._pieces = pieces
@@ -60,13 +60,13 @@ class _Seen(Iterator[bytes]):
             return next(self._pieces)
 
     def close(self) -> None:
-        """Nobody wants more."""
+        """Close the pieces, because the client wants no more."""
         if close := getattr(self._pieces, "close", None):
             close()
 
 
 async def _in_a_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """One thread for all pieces, since a connection to the store belongs to its thread."""
+    """Make all pieces in one thread, because a connection to the store belongs to its thread."""
     loop = asyncio.get_running_loop()
     thread = ThreadPoolExecutor(1, thread_name_prefix="download")
     try:

@@ -1,5 +1,6 @@
-"""What is different between two versions of a table, and which columns were likely renamed: pure,
-from their columns alone.
+"""Compare two versions of a table, and find columns that were probably renamed.
+
+The module is pure: it reads no store.
 """
 
 from bisect import bisect_left
@@ -12,31 +13,34 @@ from replview.store.read.relation_shapes import made_anew
 from replview.text.formats import FIRST_USER_OID, plural, short_type
 
 # PostgreSQL keeps the order of columns and adds new ones at the end. So a new name between columns
-# that stayed is a column renamed; at the end it may as well be one dropped and another added. What
-# was seen is only ever the result, so a rename is called *likely*, with the evidence.
+# that stayed is a renamed column; at the end it may be a dropped and an added one. Only the result
+# is known, so a rename is called *likely*, and shown with the evidence.
 
-#: Of rows changed on both sides so many, none with the same value, tell that nothing was renamed.
+#: Rows changed on both sides; if so many have no equal value, the column was not renamed.
 _ENOUGH_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """A column of a version."""
+
     name: str
-    #: In words; empty: neither a Type message nor a catalog told its name.
+    #: The type's name; empty where neither a Type message nor the catalog gave it.
     type: str
-    #: (oid, typmod): what makes two types the same.
+    #: (oid, typmod), which decides whether two types are equal.
     type_id: tuple[int, int]
-    #: A row is known by it.
+    #: True when the column is part of the row's key.
     key: bool = False
 
     @property
     def custom(self) -> bool:
+        """Return whether a user of the database made the type."""
         return self.type_id[0] >= FIRST_USER_OID
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A version as far as it is compared."""
+    """The compared parts of a version."""
 
     number: int
     schema: str
@@ -49,7 +53,7 @@ class Shape:
 
 
 def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape:
-    """A ``RelationVersion``; ``type_names`` by oid, for types whose name the version lacks."""
+    """Return the shape of a ``RelationVersion``; ``type_names`` gives missing names, by oid."""
     known, key = type_names or {}, tuple(version.key_columns)
     columns = []
     for column in version.columns:
@@ -63,21 +67,21 @@ def shape_of(version: Any, type_names: Mapping[int, str] | None = None) -> Shape
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Of rows changed on both sides of a change: how many kept a column's value."""
+    """The rows changed before and after a schema change, and how many kept a column's value."""
 
     compared: int
     equal: int
 
 
 def rename_candidates(before: Shape, after: Shape) -> list[tuple[str, str]]:
-    """Columns that are likely renamed, by their places and types alone."""
+    """Return the columns that were probably renamed, judged by their places and types only."""
     names = {c.name for c in before.columns} & {c.name for c in after.columns}
     stable = stable_names([c.name for c in before.columns], [c.name for c in after.columns])
     return list(renames(before.columns, after.columns, stable, names)[0])
 
 
 def stable_names(before: Sequence[str], after: Sequence[str]) -> set[str]:
-    """The names that stand in the same order on both sides: the longest such row of them."""
+    """Return the longest list of names that are in the same order on both sides."""
     place = {name: number for number, name in enumerate(after)}
     both = [name for name in before if name in place]
     tails: list[int] = []
@@ -92,7 +96,7 @@ def stable_names(before: Sequence[str], after: Sequence[str]) -> set[str]:
 def renames(
     before: Sequence[Column], after: Sequence[Column], stable: set[str], both: set[str]
 ) -> tuple[dict[tuple[str, str], str], dict[str, str]]:
-    """Likely renames with their evidence; and of other columns, why they are none."""
+    """Return likely renames with their evidence, and for other columns why they are none."""
     pairs: dict[tuple[str, str], str] = {}
     notes: dict[str, str] = {}
     gone, come = _between(before, stable, both), _between(after, stable, both)
@@ -116,7 +120,7 @@ def renames(
 def _between(
     columns: Sequence[Column], stable: set[str], both: set[str]
 ) -> list[tuple[str, str, list[Column]]]:
-    """The columns of one side alone, by the stable neighbours they stand between."""
+    """Return the columns of one side only, grouped by their stable neighbours."""
     found: list[tuple[str, str, list[Column]]] = []
     left, inside = "", list[Column]()
     for column in columns:
@@ -137,7 +141,7 @@ def _place_words(left: str, right: str, last: bool) -> str:
 
 
 def carried_words(carried: Mapping[tuple[str, str], Carried] | None, pair: tuple[str, str]) -> str:
-    """What the values of stored rows tell; empty: nothing."""
+    """Return what the values of stored rows show about a rename; empty for nothing."""
     seen = (carried or {}).get(pair)
     if seen is None or not seen.compared:
         return ""
@@ -149,26 +153,32 @@ def carried_words(carried: Mapping[tuple[str, str], Carried] | None, pair: tuple
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
+    """A column of a comparison."""
+
     #: ``same``, ``added``, ``dropped``, ``renamed`` or ``changed``.
     kind: str
     before: Column | None
     after: Column | None
-    #: What is different: ``type changed``, ``moved`` …
+    #: The differences: ``type changed``, ``moved`` and others.
     words: tuple[str, ...] = ()
-    #: Why we say so; or why not more.
+    #: The reason for the kind, or for the doubt.
     evidence: str = ""
 
     @property
     def sign(self) -> str:
+        """Return the sign beside the column; empty for an equal one."""
         return {"added": "+", "dropped": "−", "same": ""}.get(self.kind, "~")
 
     @property
     def type_changed(self) -> bool:
+        """Return whether the types differ."""
         return bool(self.before and self.after and self.before.type_id != self.after.type_id)
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
+    """A difference of the table itself, such as its name or replica identity."""
+
     what: str
     before: str
     after: str
@@ -176,21 +186,23 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Two versions compared: changed columns first, each part in the order of the table."""
+    """A comparison of two versions: changed columns first, in the order of the table."""
 
     rows: tuple[ColumnChange, ...]
     table: tuple[TableChange, ...] = field(default=())
 
     @property
     def changed(self) -> list[ColumnChange]:
+        """Return the columns that differ."""
         return [row for row in self.rows if row.kind != "same"]
 
     @property
     def same(self) -> int:
+        """Return the number of equal columns."""
         return sum(row.kind == "same" for row in self.rows)
 
     def counts(self) -> list[tuple[int, str]]:
-        """``[(1, "added"), (1, "dropped"), (1, "type"), (11, "same")]``, without zeros."""
+        """Return ``[(1, "added"), (1, "dropped"), (1, "type"), (11, "same")]``, without zeros."""
         numbers: Counter[str] = Counter()
         for row in self.rows:
             words = {"changed": row.words, "renamed": ("likely renamed", *row.words[1:])}
@@ -204,13 +216,13 @@ class Diff:
 def compare(
     before: Shape, after: Shape, carried: Mapping[tuple[str, str], Carried] | None = None
 ) -> Diff:
-    """Everything that is different; ``carried``: what stored rows tell of likely renames."""
+    """Return all differences; ``carried`` is what stored rows show about likely renames."""
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in after.columns}
     stable = stable_names([c.name for c in before.columns], [c.name for c in after.columns])
     pairs, notes = renames(before.columns, after.columns, stable, set(old) & set(new))
     for pair in list(pairs):
-        # The values of stored rows tell otherwise.
+        # The values of stored rows contradict the rename.
         seen = (carried or {}).get(pair)
         if seen is None or seen.compared < _ENOUGH_ROWS or seen.equal:
             continue
@@ -242,7 +254,7 @@ def compare(
 
 
 def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str:
-    """A version in a line: ``+ discount, − coupon_code, status type``."""
+    """Return a version in a line: ``+ discount, − coupon_code, status type``."""
     if before is None:
         return "first seen"
     diff = compare(before, after) if diff is None else diff
@@ -254,7 +266,7 @@ def summary(before: Shape | None, after: Shape, diff: Diff | None = None) -> str
 
 
 def _both(old: Column, new: Column, stable: bool, anew: bool | None) -> ColumnChange:
-    """``anew``: whether the catalog says that it was made anew (None: it was not)."""
+    """Compare a column of both versions; ``anew``: the catalog shows a rewrite (None: none)."""
     words, reasons = [], []
     if old.type_id != new.type_id:
         words.append("type changed")
@@ -281,7 +293,7 @@ def _key_words(old: Column, new: Column) -> list[str]:
 
 
 def _place_of(rows: Sequence[ColumnChange], columns: Sequence[Column], place: int) -> int:
-    """Where a column that is gone stood, among those of now: behind the one it stood behind."""
+    """Return the place for a dropped column, after the column that it followed."""
     above = {column.name for column in columns[:place]}
     found = [n for n, row in enumerate(rows) if row.before and row.before.name in above]
     return found[-1] + 1 if found else 0

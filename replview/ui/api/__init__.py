@@ -1,1 +1,1 @@
-"""What all parts of the JSON API share: access, errors, coverage, filters."""
+"""This package holds what all parts of the JSON API share: access, errors, coverage, filters."""

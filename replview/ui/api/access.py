@@ -1,7 +1,7 @@
-"""Who may use the API: a program with a token, or a browser that has signed in.
+"""Access to the API, by a program with a token or by a browser that has signed in.
 
-A token is looked at by ``TokenMiddleware``, before anything that asks who the user is; what its
-scope allows is judged with the table of roles, by ``replview.access.guard``.
+``TokenMiddleware`` reads the token before anything needs the user. ``replview.access.guard``
+checks its scope together with the role.
 """
 
 from typing import Any
@@ -20,23 +20,23 @@ _UNREAD = object()
 
 
 class TokenMiddleware(MiddlewareMixin):
-    """Within ``/api/`` a request with a token is its user's, whatever cookie it brings."""
+    """The middleware that makes a token's user that of an ``/api/`` request, despite cookies."""
 
     def process_request(self, request: HttpRequest) -> None:
-        """Nothing is read before somebody asks for the user."""
+        """Set a lazy user, so that the token is read only when the user is needed."""
         if request.path_info.startswith("/api/") and bearer(request) is not None:
             user: Any = SimpleLazyObject(lambda: _user_of(request))
             request.user = user
 
 
 def bearer(request: HttpRequest) -> str | None:
-    """What stands after ``Bearer``; None: nothing does."""
+    """Return the text after ``Bearer``; None where there is none."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
 def token_of(request: HttpRequest) -> ApiToken | None:
-    """The good token that the request brings, read once."""
+    """Return the row of the request's token if it is valid, read once."""
     found: Any = getattr(request, "replview_token", _UNREAD)
     if found is _UNREAD:
         text = bearer(request)
@@ -52,23 +52,23 @@ def _user_of(request: HttpRequest) -> User | AnonymousUser:
 
 
 class Token(HttpBearer):
-    """``Authorization: Bearer rv_…``; see ``replview token create``."""
+    """The authentication by ``Authorization: Bearer rv_…``; see ``replview token create``."""
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
-        """The token's user, or None."""
+        """Return the token's user, or None."""
         row = token_of(request)
         return None if row is None else row.user
 
 
 def signed_in(request: HttpRequest) -> User | None:
-    """A browser's session: every call here reads, so no forged request can do harm."""
+    """Return the session's user. Every call only reads, so a forged request does no harm."""
     return request.user if request.user.is_authenticated else None
 
 
 def metrics_refusal(request: HttpRequest) -> int | None:
-    """The status to refuse ``/metrics`` with; None: let it be read.
+    """Return the status that refuses ``/metrics``; None to allow it.
 
-    It tells of every source: with a token that is made for it, or as an admin.
+    Metrics cover every source, so they need a token of scope ``metrics``, or an admin.
     """
     if bearer(request) is not None:
         row = token_of(request)

@@ -1,4 +1,4 @@
-"""What went wrong, as JSON that says what to do."""
+"""Answer failures of the API in JSON, with a remedy."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from replview.text.problem import CodedProblem, Problem
 
 
 class BadRequest(CodedProblem):
-    """A parameter that cannot be used; ``remedy`` says how to write it."""
+    """A parameter is invalid; ``remedy`` says how to write it."""
 
     code_of_all = "bad_request"
     status = 400
 
 
 class Refusal(Exception):
-    """This account may not do it; the text says who may."""
+    """The account may not do this; the text says who may."""
 
 
 def add_answers(api: NinjaAPI) -> None:
-    """Let every failure answer in one form: ``{"error", "remedy"}``."""
+    """Make every failure answer in one form: ``{"error", "remedy"}``."""
 
     def answer(request: HttpRequest, status: int, error: str, remedy: str = "") -> HttpResponse:
         return api.create_response(request, {"error": error, "remedy": remedy}, status=status)

@@ -1,4 +1,4 @@
-"""The words of a filter, as the API takes them: those of the pages' addresses."""
+"""The parameters of a filter in the API, which are those of the pages' addresses."""
 
 from ninja import Field, Schema
 
@@ -7,14 +7,14 @@ from replview.store.read.table_names import unknown_words
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.ui.api.answers import BadRequest
 
-#: Seconds one answer may search before it says how far it came.
+#: Seconds that one answer may search before it returns a cursor to go on.
 BUDGET_SECONDS = 2.0
 PAGE = 100
 PAGE_MOST = 1000
 
 
 class FilterWords(Schema):
-    """What to leave out; an absent word leaves out nothing."""
+    """The conditions of a filter; an empty one does not restrict."""
 
     slot: str = Field("", description="`source/name`")
     tables: str = Field("", description="`schema.table`, several with commas")
@@ -37,18 +37,19 @@ class FilterWords(Schema):
     )
 
     def given(self) -> dict[str, object]:
+        """Return the parameters that are not empty."""
         return {name: value for name, value in self.dict().items() if value}
 
 
 class Paging(Schema):
-    """Where to go on, and how far."""
+    """The cursor and size of a page."""
 
     cursor: str = Field("", description="`older` or `newer` of an earlier answer")
     limit: int = Field(PAGE, ge=1, le=PAGE_MOST)
 
 
 def transaction_filter(words: FilterWords) -> TransactionFilter:
-    """The filter. Raises ``BadRequest`` for words that mean nothing, rather than leave them out."""
+    """Return the filter. Raises ``BadRequest`` for an invalid parameter, instead of ignoring it."""
     wanted = TransactionFilter.from_words(words.given())
     if wanted.misread:
         raise BadRequest(f"not understood: {', '.join(wanted.misread)}", "see /api/v1/docs")

@@ -1,4 +1,4 @@
-"""``/api/v1/`` without its parts, which ``urls`` mounts: access, errors, documentation."""
+"""Build ``/api/v1/`` from the features' routers, with authentication, errors and documentation."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -27,16 +27,17 @@ answer about a slot states its coverage: since when it records, gaps, what is no
 
 
 class LocalDocs(DocsBase):
-    """Swagger UI from our own host, in a page that keeps the Content-Security-Policy."""
+    """Swagger UI from this host, in a page that obeys the Content-Security-Policy."""
 
     def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: object) -> HttpResponse:
+        """Render Swagger UI with the address of the API's description."""
         url = self.get_openapi_url(api, {})
         settings = {"url": url, "layout": "BaseLayout", "deepLinking": True}
         return render(request, "ui/api/docs.html", {"settings": settings, "openapi_url": url})
 
 
 def new_api(routers: Iterable[Router]) -> NinjaAPI:
-    """The API, with the routers of the features."""
+    """Return the API with the routers of the features."""
     api = NinjaAPI(
         title="replview",
         version="1",
@@ -52,9 +53,9 @@ def new_api(routers: Iterable[Router]) -> NinjaAPI:
 
 
 def urls_of(api: NinjaAPI, routers: Iterable[Router]) -> list[URLPattern]:
-    """The API's addresses; access is checked by it, and not by the pages' login.
+    """Return the API's addresses, which the API guards itself, without the pages' login.
 
-    One address answers several methods: what ``@page`` says of each operation goes to all of them.
+    Several methods may share an address, which gets the ``@page`` of each operation.
     """
     named: dict[str, Operation] = {
         operation.view_func.__name__: operation
@@ -72,7 +73,7 @@ def urls_of(api: NinjaAPI, routers: Iterable[Router]) -> list[URLPattern]:
         if pattern.name in named:
             pattern.callback.replview_page = by_route[str(pattern.pattern)]  # type: ignore[attr-defined]
         else:
-            # The description of the API.
+            # This address is the description of the API.
             page(role=VIEWER)(pattern.callback)
         if pattern.name != "openapi-view":
             pattern.callback.login_required = False  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The slots, which of them a question is about, and what an answer about one can vouch for."""
+"""The API's list of slots, their health, and the coverage of their record."""
 
 from datetime import datetime
 from typing import Any
@@ -25,35 +25,35 @@ router = Router(tags=["slots"])
 
 
 class SlotOut(Schema):
-    """A slot replview receives."""
+    """A slot that replview receives."""
 
-    #: ``source/name``: how other calls name it.
+    #: ``source/name``, the slot's name in other calls.
     slot: str
     plugin: str
     interface: str
     publications: list[str]
     state: str
-    #: What keeps it from being received; empty: nothing.
+    #: The reason why it is not received; empty when there is none.
     problem: str
     remedy: str
-    #: The number of its present incarnation; positions compare only within one.
+    #: The number of its current incarnation; positions compare only within one.
     incarnation: int | None
-    #: The last place in that incarnation's history.
+    #: The last commit_seq of that incarnation.
     commit_seq: int | None
-    #: Everything that ends at or before it is stored.
+    #: Everything that ends at or before this position is stored.
     checkpoint_lsn: str | None
     last_commit_time: datetime | None
     transactions_stored: int
-    #: Those that count.
+    #: Changes that count.
     changes_stored: int
-    #: Further ones that savepoints, aborts and ROLLBACK PREPARED took back.
+    #: Further changes that savepoints, aborts and ROLLBACK PREPARED undid.
     changes_rolled_back: int
 
 
 @page(role=VIEWER)
 @router.get("/slots", response=list[SlotOut], summary="All slots")
 def slots(request: HttpRequest) -> list[dict[str, Any]]:
-    """Every slot replview receives, with how far it is stored."""
+    """List every slot that replview receives, and the position up to which it is stored."""
     found = Slot.objects.select_related("source", "incarnation")
     return [_facts(slot) for slot in found.order_by("source__name", "name")]
 
@@ -85,9 +85,10 @@ def _facts(slot: Slot) -> dict[str, object]:
     summary="What holds a slot, until when",
 )
 def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[str, object]:
-    """The state of any slot of a source, what holds it, what to do, and when it is lost; as pages
-    say it. ``time_to_loss`` is by the limit that is reached first, which ``by`` names; null: no
-    loss is in sight, or it is not known.
+    """Return a slot's state, what holds it, a remedy, and when it is lost, as pages show them.
+
+    ``time_to_loss`` is that of the limit reached first, which ``by`` names; null where no
+    loss is in sight, or it is unknown.
     """
     fleet, name = fleet_of(request), f"{source_name}/{slot_name}"
     view = fleet.find_slot(name) or fleet.find_other(name)
@@ -115,9 +116,9 @@ def slot_health(request: HttpRequest, source_name: str, slot_name: str) -> dict[
 
 
 def slot_named(name: str) -> Slot:
-    """The slot ``source/name``; without a name the only one there is.
+    """Return the slot ``source/name``; without a name the only slot.
 
-    Raises ``Http404`` for one that is not there, ``BadRequest`` where one must be named.
+    Raises ``Http404`` for an unknown slot, ``BadRequest`` where one of several must be named.
     """
     slots = Slot.objects.select_related("source", "incarnation")
     if name:
@@ -139,14 +140,14 @@ def slot_named(name: str) -> Slot:
     "/coverage", tags=["coverage"], response=dict[str, Any], summary="What the record covers"
 )
 def coverage(request: HttpRequest, slot: str = "", table: str = "") -> dict[str, object]:
-    """Since when a slot's record is whole, its gaps, and what of a table is not published."""
+    """Return since when a slot's record is complete, its gaps, and what is not published."""
     return coverage_json(slot_named(slot), table_named(table) if table else None)
 
 
 def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> dict[str, object]:
-    """The coverage of a slot's record, of one table in it where one is named.
+    """Return the coverage of a slot's record, and of one table in it if one is named.
 
-    "No change" may be said of a time between ``whole_since`` and ``stored_until``, and of no other.
+    "No change" may be concluded only for times between ``whole_since`` and ``stored_until``.
     """
     found = coverage_of(reading_session(), slot, table=table)
     return {
@@ -163,7 +164,7 @@ def coverage_json(slot: SlotOnRecord, table: tuple[str, str] | None = None) -> d
 
 
 def table_named(name: str) -> tuple[str, str]:
-    """``schema.table`` apart. Raises ``BadRequest``."""
+    """Split ``schema.table`` into its names. Raises ``BadRequest``."""
     schema, *rest = name_parts(name)
     if not schema or not rest or not all(rest):
         raise BadRequest(f"{name[:100]} is not a table's name", "write table=schema.table")

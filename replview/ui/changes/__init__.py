@@ -1,1 +1,1 @@
-"""Changes as every page shows them."""
+"""This package shows transactions and changes, in the same way on every page."""

@@ -1,4 +1,4 @@
-"""A change as shown: its values, its columns with their before and after, the block of it."""
+"""The parts of a shown change: its cells, its columns with before and after, and its block."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,53 +9,55 @@ from replview.store.read.changes.values import erased_words
 from replview.text.formats import bytes_words, count_words
 from replview.ui.changes.value_diff import JSONDiff, TextDiff, indented
 
-#: Longer values are cut, with "show all".
+#: Most characters of a value; longer ones are cut, with "show all".
 CUT_CHARACTERS = 300
-#: Characters of a before and an after that fit beside each other in the drawer.
+#: Most characters of a before and an after side by side in the drawer.
 _BESIDE = (10, 15)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """A value as shown, or words that stand for it."""
+
     text: str
-    #: ``value``, ``null``, ``empty`` (a text of no characters), ``quoted`` (a text that could be
-    #: taken for something else), ``marked`` (not the value but a word about it), ``unknown``.
+    #: ``value``, ``null``, ``empty`` (an empty text), ``quoted`` (a text that looks like
+    #: something else), ``marked`` (words instead of the value), ``unknown``.
     kind: str = "value"
-    #: The whole value's length where it was cut.
+    #: Characters of the whole value where it was cut.
     length: int | None = None
-    #: Where the whole value is: ``old``, ``new``, or ``before`` for a derived one.
+    #: The image with the whole value: ``old``, ``new``, or ``before`` for a derived one.
     side: str = ""
     derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLine:
-    """One column of a change; a side that is None has no cell."""
+    """A column of a change; a side that is None has no cell."""
 
     name: str
     type: str
     before: Cell | None
     after: Cell | None
-    #: Of two JSON documents: what differs, by line.
+    #: The difference of two JSON documents, by line.
     json: JSONDiff | None = None
-    #: Of two long texts: what differs, by word.
+    #: The difference of two long texts, by word.
     text: TextDiff | None = None
-    #: A part of what the row is known by.
+    #: True when the column is part of the row's key.
     key: bool = False
-    #: It has only one side because it stayed as it was.
+    #: True when there is one side only because the value did not change.
     same: bool = False
 
     @property
     def stacked(self) -> bool:
-        """Before and after do not fit beside each other where there is little room."""
+        """Return whether before and after are too long to fit side by side in a narrow place."""
         sizes = [len(side.text) if side else 0 for side in (self.before, self.after)]
         return sizes[0] > _BESIDE[0] or sizes[1] > _BESIDE[1]
 
 
 def cell(value: object, side: str, *, derived: bool = False, json: bool = False) -> Cell:
-    """A value of ``old`` or ``new``: the server's text, NULL, or a marked form in words.
+    """Return the cell of a value: the server's text, NULL, or words for a marked form.
 
-    ``json`` asks for a JSON document by line.
+    ``json`` formats a JSON document with one line a member.
     """
     side = "before" if derived else side
     if value is None:
@@ -77,7 +79,7 @@ def cell(value: object, side: str, *, derived: bool = False, json: bool = False)
 
 
 def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
-    """A marked form in words, and its length if it can be asked for."""
+    """Return words for a marked form, and its length if the whole value can be requested."""
     if "$erased" in value:
         return erased_words(value), None
     if "$masked" in value:
@@ -95,53 +97,57 @@ def _marked(value: Mapping[str, Any]) -> tuple[str, int | None]:
 
 @dataclass(slots=True)
 class Block:
+    """A change as shown: its heading, key and columns."""
+
     seq: int
     op: str
     operation: str
     table: str
     schema: str
     version: int | None
-    #: The row's key as shown; ``key_values`` is the same in full, empty where it is not known.
+    #: The row's key as shown. ``key_values`` has the full key, empty where it is unknown.
     key: list[tuple[str, str]]
     key_values: dict[str, str | None] = field(default_factory=dict)
-    #: 0: it is not in the store (a look into a slot).
+    #: 0 when the change is not in the store, but from a peek into a slot.
     transaction_id: int = 0
     relation_id: int | None = None
-    #: ``sent``, ``derived``, ``key`` or ``unknown``; empty where there is no before.
+    #: ``sent``, ``derived``, ``key`` or ``unknown``; empty where the change has no before.
     before: str = ""
     before_from: str = ""
-    #: Where a derived before was taken from: transaction, its name, its commit time.
+    #: The transaction that gave a derived before: its id, name and commit time.
     before_id: int | None = None
     before_name: str = ""
     before_time: datetime | None = None
     lines: list[ColumnLine] = field(default_factory=list)
-    #: Columns folded away: of an update those that stayed, else those beyond the first few.
+    #: Folded columns: the unchanged ones of an update, else those beyond the first few.
     folded: list[ColumnLine] = field(default_factory=list)
     fold_word: str = ""
-    #: Names of columns that were left out of a very wide row's block.
+    #: Names of columns that are left out because the row is very wide.
     left_out: list[str] = field(default_factory=list)
     not_sent: list[str] = field(default_factory=list)
-    #: An update that left every value as it was, as far as all of them are known.
+    #: True for an update that changed no value, as far as all are known.
     changed_nothing: bool = False
     words: str = ""
     content: Cell | None = None
     subxid: int | None = None
-    #: Its subtransaction was rolled back: kept, and marked.
+    #: True when its subtransaction was rolled back: it is kept, and marked.
     aborted: bool = False
-    #: Whoever looks has no right to see its values.
+    #: True when the current account has no right to see its values.
     hidden: bool = False
     #: Why it cannot be undone; empty where it can.
     undo_problem: str = ""
 
     @property
     def two_sided(self) -> bool:
+        """Return whether the change is an update with a before."""
         return self.op == "U" and any(line.before for line in self.lines)
 
     @property
     def fold_names(self) -> list[str]:
-        """The folded columns by name, as many as a line may hold."""
+        """Return the names of the first folded columns, at most 24."""
         return [line.name for line in self.folded[:24]] + self.left_out[: 24 - len(self.folded)]
 
     @property
     def fold_count(self) -> int:
+        """Return the number of folded and left-out columns."""
         return len(self.folded) + len(self.left_out)

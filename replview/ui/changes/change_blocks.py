@@ -1,7 +1,7 @@
-"""Changes as every page shows them: what differs, what does not, and what nobody knows.
+"""Build the blocks that show changes: what differs, what does not, and what is unknown.
 
-``templates/ui/changes/_block.html`` draws a block; its styles are ``css/ui/changes.css``, what its
-buttons do is ``js/ui/changes/main.js``.
+``templates/ui/changes/_block.html`` draws a block; its styles are ``css/ui/changes.css``, the code
+of its buttons is ``js/ui/changes/main.js``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,12 @@ from replview.text.formats import bytes_words, short_type
 from replview.ui.changes.cells import Block, Cell, ColumnLine, cell
 from replview.ui.changes.value_diff import compared, text_diff
 
-#: Columns of an insert or delete shown before the rest is folded.
+#: Most columns of an insert or delete that are not folded.
 _SHOWN = 8
-#: Columns drawn of one change, and of a page; the others are named.
+#: Most columns drawn of one change, without and with ``all_columns``; the others are named.
 _MOST_LINES = 60
 _MOST_LINES_ALL = 2_000
-#: Texts shorter than this stand whole, before and after.
+#: Least characters of a text that is compared by word; shorter ones are shown whole.
 _LONG_TEXT = 60
 _KEY_CHARACTERS = 80
 _JSON_TYPES = ("json", "jsonb")
@@ -33,6 +33,8 @@ _JSON_TYPES = ("json", "jsonb")
 
 @dataclass(slots=True)
 class Sheet:
+    """The room that is left on a page for all its changes."""
+
     all_columns: bool = False
     #: Characters that may still be compared by word or line.
     characters: int = 400_000
@@ -40,7 +42,7 @@ class Sheet:
 
 
 def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and types in the table's order, then whatever else an image holds."""
+    """Return names and types of columns in the table's order, then the other ones of the images."""
     known = [
         (str(c["name"]), short_type(str(c.get("type") or ""), qualified=True))
         for c in change.columns
@@ -51,12 +53,12 @@ def _columns(change: ChangeRow, *images: Mapping[str, Any]) -> list[tuple[str, s
 
 
 def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
-    """Before and after of what differs; what stayed is folded."""
+    """Fill the block of an update: before and after of what differs; what did not is folded."""
     new, sent_old = change.new or {}, change.old or {}
     before = _before_of_update(block, change, previous)
     unknown_before = block.before in ("unknown", "key")
     altered = () if previous is None else previous.altered
-    #: Of a masked value nobody can say whether it changed.
+    #: True when a masked value is among them, for which it is unknown whether it changed.
     unsure = False
     for name, type_name in _columns(change, new, before):
         key = name in change.key_columns
@@ -66,7 +68,7 @@ def fill_update(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) ->
         json = type_name in _JSON_TYPES
         after = cell(new[name], "new", json=json)
         if name not in before:
-            # Nobody knows whether it changed; the key did not, or it would have been sent.
+            # A key column was not sent, so it did not change. Any other may have changed.
             words = ALTERED if name in altered else "unknown"
             unknown = None if unknown_before else Cell(words, "unknown")
             line = ColumnLine(name, type_name, None if key else unknown, after, key=key, same=key)
@@ -93,7 +95,7 @@ def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[st
         block.before, block.before_from = "sent", f"replica identity {change.replica_identity}"
     elif previous is not None:
         block.before, block.before_from = "derived", "the server sent no old row"
-        # A key the server sent outweighs what we worked out ourselves.
+        # A key that the server sent takes precedence over a derived value.
         return {**previous.image, **sent_old}
     else:
         block.before = "key" if sent_old else "unknown"
@@ -103,7 +105,7 @@ def _before_of_update(block: Block, change: ChangeRow, previous: Any) -> dict[st
 
 
 def _differ(before: Any, after: Any, json: bool, sheet: Sheet) -> tuple[Any, Any]:
-    """The two by line or by word, where they are long texts and the page has room."""
+    """Return the difference by line or by word, for long texts while the page has room."""
     if not (isinstance(before, str) and isinstance(after, str)):
         return None, None
     size = len(before) + len(after)
@@ -121,7 +123,7 @@ def _differ(before: Any, after: Any, json: bool, sheet: Sheet) -> tuple[Any, Any
 
 
 def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) -> None:
-    """An insert or snapshot has only an after, a delete only a before."""
+    """Fill the block of an insert or snapshot, with an after only, or a delete, with a before."""
     deleted = change.op == "D"
     image = (change.old if deleted else change.new) or {}
     sent = set(image)
@@ -142,7 +144,7 @@ def fill_one_side(block: Block, change: ChangeRow, previous: Any, sheet: Sheet) 
         value = cell(image[name], side, derived=derived, json=json)
         before, after = (value, None) if deleted else (None, value)
         lines.append(ColumnLine(name, type_name, before, after, key=name in change.key_columns))
-    # The key stands in the block's head already.
+    # The block's heading already shows the key.
     lines.sort(key=lambda line: line.key)
     apart = sum(line.key for line in lines)
     shown = min(_SHOWN, len(lines) - apart) or len(lines)
@@ -170,7 +172,7 @@ def _before_of_delete(
 
 
 def _bound(block: Block, sheet: Sheet) -> None:
-    """No more columns than fit; the others are named."""
+    """Limit the columns to those that fit, and list the others by name."""
     if sheet.all_columns:
         block.lines = sorted(block.lines + block.folded, key=lambda line: line.same)
         block.folded = []
@@ -189,12 +191,12 @@ def blocks_of(
     not_undone: str = "",
     before: Mapping[tuple[int, int], Before] | None = None,
 ) -> list[Block]:
-    """The blocks of a page of changes, before images derived from the record where none was sent.
+    """Return the blocks of a page of changes, with before images derived where none was sent.
 
-    ``all_columns`` unfolds what stayed the same; ``not_undone`` says why none of them can be taken
-    back, whatever is known of them; ``before``: the before images, where they are known already.
-    What a page may compare and show is bounded: a very wide or very long row shows its first
-    columns, its long values cut.
+    ``all_columns`` unfolds unchanged columns. ``not_undone`` is why no change here can be undone,
+    whatever is known of them. ``before``: the before images, where the caller has them.
+    A page has limits for columns and comparisons: a very wide or long row shows its first
+    columns, with long values cut.
     """
     changes = list(changes)
     viewed_changes(changes)
@@ -242,7 +244,7 @@ def _block(change: ChangeRow, previous: Any, sheet: Sheet) -> Block:
 
 
 def _fill_hidden(block: Block, message: Mapping[str, object]) -> None:
-    """That something changed, not what."""
+    """Fill the block of a hidden change, which shows that something changed, but no value."""
     block.words = f"you have {NO_RIGHT}"
     if block.op == "M":
         block.table = str(message.get("prefix", ""))
@@ -251,7 +253,7 @@ def _fill_hidden(block: Block, message: Mapping[str, object]) -> None:
 
 
 def _fill_key(block: Block, change: ChangeRow) -> None:
-    """The row's key: after the change, for a delete before it."""
+    """Set the row's key after the change, or for a delete before it."""
     whole: dict[str, str | None] = {}
     for name in change.key_columns:
         image = next((i for i in (change.new, change.old) if i and name in i), None)

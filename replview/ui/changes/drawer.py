@@ -1,4 +1,4 @@
-"""A transaction by its number, and its first changes, as the drawers of several pages show them."""
+"""Read a transaction by its id and its first changes, for the drawers of several pages."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -16,27 +16,28 @@ from replview.ui.changes.cells import Block
 from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.changes.transaction_text import NOT_UNDONE
 
-#: Times of the stream count from here.
+#: The epoch of the stream's times.
 _EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
-#: Changes on a page.
+#: Most changes on a page.
 PAGE_CHANGES = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawerChanges:
-    """Changes of a transaction, as a drawer lists them."""
+    """The changes of a transaction in a drawer."""
 
     row: TransactionRow
     slot: Slot
     blocks: list[Block]
-    #: The change behind which the next ones are asked for; None: these are the last.
+    #: The ``seq`` after which the next page begins; None on the last page.
     more_after: int | None
     page_changes: int = PAGE_CHANGES
 
 
 def find_transaction(transaction_id: int) -> TransactionRow:
-    """By our own number. Raises ``Http404``, also for a baseline that is not complete yet, and for
-    one of a source that is not seen here.
+    """Return the transaction with this id of the store.
+
+    Raises ``Http404`` also for an unfinished baseline, and for a source that is not visible.
     """
     readable = transaction_id < 1 << 63
     row = history.transaction_by_id(reading_session(), transaction_id) if readable else None
@@ -47,8 +48,9 @@ def find_transaction(transaction_id: int) -> TransactionRow:
 
 
 def received_anew(transaction_id: int) -> tuple[int | None, dt.datetime | None]:
-    """Of a transaction that was half received when its receiver's session ended: the id under which
-    it was received again, and when it was discarded; None: it was not, or it is not known.
+    """Return the new id of a half-received and discarded transaction, and the time of the discard.
+
+    It has a new id after it was received again. Each is None where there is none or it is unknown.
     """
     noted = {"detail__transactions__has_key": str(transaction_id)}
     event = SlotEvent.objects.filter(kind="discarded", **noted).first()
@@ -60,7 +62,7 @@ def received_anew(transaction_id: int) -> tuple[int | None, dt.datetime | None]:
         slot_id, xid, seen_at = row.incarnation.slot_id, row.xid, row.received_at
     else:
         return None, None
-    # What takes its place keeps the time when it was first seen.
+    # The replacement keeps the time when the transaction was first seen.
     found = Transaction.objects.filter(
         incarnation__slot_id=slot_id, xid=xid, received_at=seen_at, pk__gt=transaction_id
     ).exclude(state__in=history.HIDDEN_STATES)
@@ -69,7 +71,7 @@ def received_anew(transaction_id: int) -> tuple[int | None, dt.datetime | None]:
 
 
 def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
-    """The slot of a transaction, with its source; ``fleet`` spares the query where it has it."""
+    """Return the slot of a transaction with its source; a ``fleet`` that has it saves a query."""
     for view in fleet.slots if fleet is not None else ():
         if view.slot.incarnation_id == row.incarnation_id:
             return view.slot
@@ -79,7 +81,7 @@ def read_slot(row: TransactionRow, fleet: Fleet | None = None) -> Slot:
 
 def changes_page(row: TransactionRow, slot: Slot, after: int = 0) -> DrawerChanges:
     """Return the changes behind the change ``after``."""
-    # Those the slot keeps though they were rolled back are shown, and marked.
+    # Rolled-back changes that the slot keeps are shown, and marked.
     kept = bool(row.aborted_changes) and slot.keep_aborted
     found = read_changes_page(
         reading_session(), row.id, ChangeFilter(with_aborted=kept), after=after, limit=PAGE_CHANGES

@@ -1,6 +1,6 @@
-"""The lifecycle of a streamed or two-phase transaction: its states in order, and a drawing.
+"""Draw the lifecycle of a streamed or two-phase transaction, with its states in order.
 
-Drawn from its transitions; what they do not tell comes from the transaction's own columns. Each
+The states come from its transitions, or else from the transaction's own columns. Each
 state is entered at most once: streaming, prepared, then one end.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from replview.text.formats import age_words, short_words
 
 WIDTH, HEIGHT = 176, 16
-#: Where the line begins and ends; the end's symbol stands behind.
+#: The x coordinates of the line's begin and end; the symbol of the end follows.
 _LEFT, _RIGHT = 5.0, 160.0
-#: A state that lasted a moment can still be seen.
+#: Least width of a state, so that a short one is visible.
 _LEAST = 14.0
 
 _BEFORE = ("streaming", "prepared")
@@ -23,23 +23,26 @@ _ENDS = ("committed", "aborted", "rolled back", "skipped", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
+    """A state of a transaction, and when and where it began."""
+
     state: str
-    #: By the source's clock; None where the stream did not say.
+    #: The source's time of its begin; None where the stream did not contain it.
     source_time: datetime | None = None
-    #: By our clock, when it was stored.
+    #: The time of storing, by replview's clock.
     recorded_at: datetime | None = None
-    #: As PostgreSQL writes it, or a value that prints so.
+    #: The WAL position in PostgreSQL's form, or a value whose ``str()`` is.
     lsn: Any = None
-    #: We heard of it only after the next state had begun by the source's clock.
+    #: True when replview received it after the next state had begun by the source's clock.
     heard_late: bool = False
 
     @property
     def at(self) -> datetime | None:
+        """Return the best known time of the state's begin."""
         return self.source_time or self.recorded_at
 
     @property
     def clock(self) -> str:
-        """Whose clock ``at`` is of."""
+        """Return which clock gave ``at``, in words."""
         if self.heard_late:
             return "at the latest: replview heard of it after the next state had begun"
         return "the source's clock" if self.source_time else "replview's clock, when first stored"
@@ -47,10 +50,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of the line: one state, from its beginning to the next."""
+    """The part of the line for one state, from its begin to the next state."""
 
     state: str
-    #: None: not known.
+    #: Seconds in the state; None where unknown.
     seconds: float | None
     left: float
     right: float
@@ -58,18 +61,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifecycle:
+    """The states of a transaction and their drawing."""
+
     steps: list[Stage]
     spans: list[Span]
-    #: Its last state, if it has ended.
+    #: Its last state if it has ended, else empty.
     end: str = ""
     width: int = WIDTH
     height: int = HEIGHT
-    #: Where the end's symbol stands.
+    #: The x coordinate of the end's symbol.
     end_left: float = _RIGHT + 1
 
     @property
     def words(self) -> str:
-        """Time in each state: ``prepared 22 s``; of two, ``1 min 42 s + 1 min 28 s``."""
+        """Return the time in each state: ``prepared 22 s``; for two ``1 min 42 s + 1 min 28 s``."""
         spans = self.spans
         if len(spans) == 2:
             return " + ".join(_lasted(span.seconds) for span in spans)
@@ -77,13 +82,13 @@ class Lifecycle:
 
     @property
     def summary(self) -> str:
-        """The whole of it in a sentence, for a tooltip and for screen readers."""
+        """Return all states in a sentence, for a tooltip and for screen readers."""
         parts = [_step_words(step) for step in self.steps]
         return "; ".join(parts) + ("" if self.end else "; still open")
 
 
 def lifecycle_of(row: Any, transitions: Iterable[Any], now: datetime) -> Lifecycle | None:
-    """The lifecycle of a ``Transaction`` (or its history row); None for a plain one."""
+    """Return the lifecycle of a ``Transaction`` or its history row; None for a plain one."""
     steps = _steps(row, transitions)
     if not any(step.state in _BEFORE for step in steps):
         return None
@@ -106,7 +111,7 @@ def _steps(row: Any, transitions: Iterable[Any]) -> list[Stage]:
 
 
 def _in_order(steps: list[Stage]) -> list[Stage]:
-    """No state later than the one after it: of two clocks the source's own decides."""
+    """Correct states that seem later than the next: the source's clock overrides replview's."""
     ordered = list(steps)
     for number in range(len(ordered) - 2, -1, -1):
         step, following = ordered[number], ordered[number + 1].at
@@ -127,7 +132,7 @@ def _from_columns(row: Any) -> Iterable[Stage]:
 
 
 def _seconds(step: Stage, following: Stage | None, now: datetime) -> float | None:
-    """How long a state lasted, by one clock where both ends tell it."""
+    """Return how long a state lasted, by one clock where both ends have it."""
     if following is None:
         return None if step.at is None else max((now - step.at).total_seconds(), 0.0)
     for begin, end in (
@@ -141,7 +146,7 @@ def _seconds(step: Stage, following: Stage | None, now: datetime) -> float | Non
 
 
 def _spans(lasted: list[tuple[str, float | None]]) -> list[Span]:
-    """Side by side, as wide as they lasted; unknown ones as wide as the others together."""
+    """Return adjacent parts, as wide as their time; an unknown time is as wide as the rest."""
     known = sum(seconds or 0.0 for _, seconds in lasted)
     weights = [known or 1.0 if seconds is None else seconds for _, seconds in lasted]
     room, total = _RIGHT - _LEFT, sum(weights) or 1.0

@@ -1,4 +1,4 @@
-"""The lines of a list of transactions, and what the slot's log says between them."""
+"""Build the lines of a list of transactions, with lines of the slot's log between them."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -14,33 +14,35 @@ from replview.ui.slot_log import Kind, kind_of
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
 LOST_STATES = ("aborted", "rolled back")
-#: Lines of a slot's log that say something of the record itself.
+#: Kinds of log lines that are about the record itself.
 MARKER_KINDS = frozenset(
     ("schema", "gap", "skipped", "failover", "moved", "wraparound", "lost_end", "quarantined")
 )
-#: Tables named in a line; the rest is a number.
+#: Most tables named in a line; the others are counted.
 _TABLES_SHOWN = 3
-#: Between a commit's being stored and the log's line about it.
+#: Most time from storing a commit to the log line about it.
 _LATER = dt.timedelta(minutes=5)
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLine:
+    """A transaction in a list."""
+
     row: TransactionRow
-    #: ``source/name`` and the number of the incarnation.
+    #: ``source/name`` of the slot.
     slot: str
     incarnation: int
     tables: list[Touched] = field(default_factory=list)
     more_tables: list[Touched] = field(default_factory=list)
-    #: Of a transaction of messages alone: the first one's prefix.
+    #: The prefix of the first message, for a transaction of messages only.
     prefix: str = ""
-    #: What was jumped to.
+    #: True for the transaction that the address points to.
     chosen: bool = False
     marker = None
 
     @property
     def time(self) -> dt.datetime | None:
-        """By the source's clock where that is known, else when it was stored."""
+        """Return its time by the source's clock where known, else when it was stored."""
         row = self.row
         if row.state in OPEN_STATES:
             return (row.prepared_at if row.state == "prepared" else None) or row.received_at
@@ -50,31 +52,33 @@ class TransactionLine:
 
     @property
     def name(self) -> str:
-        """Its gid, else its xid; a message outside of transactions has neither."""
+        """Return its gid, or else its xid; empty for a message outside transactions."""
         row = self.row
         return row.gid or ("" if row.xid is None else str(row.xid))
 
     @property
     def lost(self) -> bool:
+        """Return whether it was aborted or rolled back."""
         return self.row.state in LOST_STATES
 
     @property
     def open(self) -> bool:
+        """Return whether it has not ended."""
         return self.row.state in OPEN_STATES
 
     @property
     def wordless(self) -> bool:
-        """The usual case says the least."""
+        """Return whether the line needs no word for the state, because it is the usual one."""
         return self.row.state in ("committed", "message")
 
     @property
     def grade_kind(self) -> str:
-        """The chip's edge: how well the actor is known."""
+        """Return the kind of the actor's chip, which shows how reliable the actor is."""
         return grade_kind(self.row.actor_grade)
 
     @property
     def more_words(self) -> str:
-        """The tables that have no room, for the tooltip."""
+        """Return the tables that the line has no room for, for the tooltip."""
         return "; ".join(str(table) for table in self.more_tables[:20])
 
 
@@ -88,12 +92,12 @@ class MarkerLine:
 
     @property
     def title(self) -> str:
-        """Before the sentence, where the line stands for something missing."""
+        """Return the words before the sentence of a line about missing data; else empty."""
         return self.kind.word.capitalize() if self.kind.hole else ""
 
     @property
     def text(self) -> str:
-        """The sentence, without its kind a second time."""
+        """Return the sentence without its leading kind."""
         message = self.event.message
         return message[4:].strip() if message.lower().startswith("gap:") else message
 
@@ -104,7 +108,7 @@ def transaction_lines(
     names: dict[int, tuple[str, str]] | None = None,
     chosen: int | None = None,
 ) -> list[TransactionLine]:
-    """The rows with their tables' names (``names``: those known already) and message prefixes."""
+    """Return lines with table names and message prefixes; ``names`` are those already known."""
     names = dict(names or {})
     ids = {int(key) for row in rows for key in row.relations}
     if unknown := ids - names.keys():
@@ -142,12 +146,12 @@ def _touched(
 def with_markers(
     lines: Sequence[TransactionLine], slot_id: int, *, newest: bool
 ) -> list[TransactionLine | MarkerLine]:
-    """The lines of one slot with what its log says between them; ``newest``: nothing is above."""
+    """Return a slot's lines with its log's lines between; ``newest``: the first page."""
     found: list[TransactionLine | MarkerLine] = []
     events = _events_between(lines, slot_id, newest=newest)
     for line in lines:
         seq = line.row.commit_seq
-        # Of one place the log's newest line stands on top, all above the transaction itself.
+        # At one place the log's newest line is on top, all above the transaction itself.
         while seq is not None and events and _place(events[0]) >= (line.row.incarnation_id, seq):
             event = events.pop(0)
             found.append(MarkerLine(event, kind_of(event.kind)))
@@ -162,7 +166,7 @@ def _place(event: EventRow) -> tuple[int, int]:
 def _events_between(
     lines: Sequence[TransactionLine], slot_id: int, *, newest: bool
 ) -> list[EventRow]:
-    """The log's lines from the oldest to the newest transaction shown, the newest first."""
+    """Return the log's lines from the oldest to the newest transaction shown, newest first."""
     placed = [line.row for line in lines if line.row.commit_seq is not None]
     if not placed:
         return []

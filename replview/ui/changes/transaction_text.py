@@ -1,4 +1,4 @@
-"""A transaction in words: the sentence its page opens with, and a drawer's few facts."""
+"""Describe a transaction: the sentence that begins its page, and the facts of a drawer."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from replview.ui.changes.cells import Block
 from replview.ui.component_html import grade_kind
 
 _CONTEXT_SHOWN = 4
-#: Why a transaction in this state, or a change of it, is not taken back.
+#: Why a transaction in this state, or a change of it, cannot be undone.
 NOT_UNDONE = {
     "receiving": "it is still being received",
     "streaming": "it is still open on the source",
@@ -35,16 +35,16 @@ _GRADES = {
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """A point on the line from the first record to the screen."""
+    """A point on the time line from the first WAL record to the screen."""
 
     word: str
     detail: str
-    #: WAL up to here (solid), or time after the commit.
+    #: True when the point is a WAL record (solid line); false for a later one.
     in_wal: bool = False
 
 
 def _others(names: Sequence[str | None]) -> str:
-    """Who else has a part in a transaction: ``and 1 more, in part unknown:``."""
+    """Return words about further actors: ``and 1 more, in part unknown:``."""
     named = sum(name is not None for name in names)
     words = [f"and {named} more"] if named else []
     return ", ".join([*words, "in part unknown:"] if None in names else words)
@@ -52,37 +52,38 @@ def _others(names: Sequence[str | None]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """The sentence, the line and the facts of one transaction, as a drawer's head says them."""
+    """The sentence, the time line and the facts of a transaction, for a drawer's heading."""
 
     #: Its gid or xid; ``message`` outside any transaction.
     name: str
-    #: None: unknown.
+    #: The actor's name; None where unknown.
     actor: str | None
-    #: ``and 1 more, in part unknown:``; empty: there is no other.
+    #: ``and 1 more, in part unknown:``; empty without other actors.
     other_actors: str
-    #: All the others by name.
+    #: The names of all other actors.
     also: str
     grade_kind: str
-    #: ``changed``.
+    #: The verb: ``changed``.
     did: str
-    #: ``4 rows``; empty: none to count.
+    #: ``4 rows``; empty without rows.
     rows: str
     tables: str
-    #: When it ended, or was prepared; None: unknown, or it is open.
+    #: The time when it ended, or was prepared; None where unknown or open.
     when: datetime | None
-    #: Nothing of it counts.
+    #: True when it was aborted or rolled back, so that nothing of it counts.
     ended: bool
     open: bool
     stations: list[Station]
     context: str
     origin: str
     size: str
-    #: Changes that were rolled back to a savepoint; empty: none.
+    #: ``4 changes`` that were rolled back to a savepoint; empty without.
     aborted: str
     total: str
 
 
 def heading_of(row: TransactionRow) -> Heading:
+    """Return the heading of a transaction."""
     rows = row.inserts + row.updates + row.deletes
     open_ = row.state in ("receiving", "streaming", "prepared")
     lost = row.state in ("aborted", "rolled back")
@@ -126,7 +127,7 @@ def _rows(row: TransactionRow, rows: int) -> str:
 
 
 def _stations(row: TransactionRow) -> list[Station]:
-    """First record, commit, stored; the page adds when it was on this screen."""
+    """Return first record, commit and store; the page adds the arrival on the screen."""
     stations = [Station("first record", row.first_lsn or "unknown", in_wal=True)]
     if row.prepared_at is not None:
         stations.append(Station("prepared", f"{row.prepared_at:%H:%M:%S}", in_wal=True))
@@ -137,15 +138,16 @@ def _stations(row: TransactionRow) -> list[Station]:
     stations.append(Station(word, f"{end:%S}.{end.microsecond // 1000:03d}", in_wal=True))
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
-        # Two clocks: the source's and ours. Where they disagree no difference is shown.
+        # The source's and replview's clocks may disagree; then no difference is shown.
         detail = f"+{short_words(after_us)}" if after_us >= 0 else "clocks differ"
         stations.append(Station("stored", detail))
     return stations
 
 
 def flat_context(context: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
-    """The members of a context, those of a stamp as ``stamp.application_name``; what begins with
-    ``$`` is the record's own.
+    """Yield the members of a context, nested ones as ``stamp.application_name``.
+
+    Keys that begin with ``$`` are the record's own, and are left out.
     """
     for key, value in (context or {}).items():
         if key[:1] == "$":
@@ -167,16 +169,18 @@ def _context(context: Mapping[str, Any] | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    #: Whose state the sentence names; empty where there is no actor to name.
+    """The sentence that begins a transaction's page."""
+
+    #: True when the sentence begins with the actor.
     names_actor: bool
     #: ``changed 4 rows in 3 tables``.
     did: str
-    #: What it means: how it ended, what was rolled back, whether it can be undone.
+    #: The rest: how it ended, what was rolled back, whether it can be undone.
     rest: str
 
 
 def sentence_of(row: TransactionRow, blocks: Sequence[Block], *, whole: bool) -> Sentence:
-    """``whole``: the blocks are all its changes that count."""
+    """Return the sentence; ``whole``: the blocks are all its changes that count."""
     if row.state == "snapshot":
         position = f" as of {row.commit_lsn}" if row.commit_lsn else ""
         return Sentence(
@@ -246,6 +250,7 @@ def _undo(blocks: Sequence[Block]) -> str:
 
 
 def grade_words(row: TransactionRow) -> str:
+    """Return a sentence about how the actor's name is known."""
     if not row.actor:
         return "Nothing in this transaction names who did it."
     return _GRADES.get(row.actor_grade or "", "How this name is known was not recorded.")

@@ -1,4 +1,4 @@
-"""Two long values compared: texts by word, JSON documents by line; what stayed is folded."""
+"""Compare two long values: texts by word, JSON documents by line; what is equal is folded."""
 
 import json
 import re
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-#: Longer texts are not compared.
+#: Most characters of a text that is compared.
 LONGEST_TEXT = 50_000
-#: Words in the part that differs; comparing costs their product.
+#: Most words in the part that differs, because the time grows with their product.
 MOST_WORDS = 1_500
-#: Below this likeness two texts read better apart.
+#: Least share of equal characters; less similar texts are easier to read apart.
 _ALIKE = 0.35
-#: Of a long stretch without a change this much is shown at each end.
+#: Characters shown at each end of a long equal part.
 _CHARACTERS_AROUND = 60
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-#: Longer documents stay as they are: cut, with "show all".
+#: Most characters of a document that is compared; a longer one is cut, with "show all".
 LONGEST_JSON = 20_000
-#: Unchanged lines shown around a changed one.
+#: Equal lines shown around a changed one.
 _LINES_AROUND = 1
 _MOST_LINES = 400
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a text: ``-`` went, ``+`` came, empty stayed, ``…`` stayed and is left out."""
+    """A part of a text: ``-`` removed, ``+`` added, empty equal, ``…`` equal and left out."""
 
     sign: str
     text: str
@@ -33,21 +33,21 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class TextDiff:
-    """One text that shows both."""
+    """The difference of two texts, as one text."""
 
     pieces: list[Piece]
-    #: Where they differ.
+    #: The number of places that differ.
     places: int
-    #: Characters of both texts that had to be compared, for a page's own bound.
+    #: Characters of both texts that were compared, for a page's own limit.
     compared: int
 
 
 def text_diff(before: str, after: str) -> TextDiff | None:
-    """What differs, by word; None where the two are too long or too little alike."""
+    """Return the difference by word; None where the texts are too long or too different."""
     if before == after or max(len(before), len(after)) > LONGEST_TEXT:
         return None
     head, old, new, tail = _apart(before, after)
-    # Split where a word begins, so that half a word is never marked.
+    # Split at words, so that part of a word is never marked.
     words_before, words_after = _WORD.findall(old), _WORD.findall(new)
     if max(len(words_before), len(words_after)) > MOST_WORDS:
         return None
@@ -64,7 +64,7 @@ def text_diff(before: str, after: str) -> TextDiff | None:
 
 
 def _apart(before: str, after: str) -> tuple[str, str, str, str]:
-    """What both begin with, what is left of each, what both end with; cut between words."""
+    """Return the common start, the rest of each, and the common end, cut between words."""
     head = _shared(before, after)
     while head and (_joins(before, head) or _joins(after, head)):
         head -= 1
@@ -81,7 +81,7 @@ def _apart(before: str, after: str) -> tuple[str, str, str, str]:
 
 
 def _shared(before: str, after: str) -> int:
-    """How many characters both begin with."""
+    """Return the number of characters at the start that are equal."""
     low, high = 0, min(len(before), len(after))
     while low < high:
         middle = (low + high + 1) // 2
@@ -93,7 +93,7 @@ def _shared(before: str, after: str) -> int:
 
 
 def _joins(text: str, at: int) -> bool:
-    """A word goes on over this place."""
+    """Return whether a word spans this position."""
     return 0 < at < len(text) and (text[at - 1].isalnum() and text[at].isalnum())
 
 
@@ -110,7 +110,7 @@ def _word_pieces(matcher: SequenceMatcher[str], before: list[str], after: list[s
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
-    """A single space between two changes belongs to them: fewer places, easier to read."""
+    """Merge a single space between two changes into them, which gives fewer places."""
     found: list[Piece] = []
     for number, piece in enumerate(pieces):
         if not piece.text:
@@ -132,7 +132,7 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
 
 
 def _in_order(pieces: list[Piece]) -> list[Piece]:
-    """Of neighbouring changes first all that went, then all that came."""
+    """Put all removed parts of neighbouring changes before all added ones."""
     found: list[Piece] = []
     old = new = ""
     for piece in [*pieces, Piece("", "")]:
@@ -149,7 +149,7 @@ def _in_order(pieces: list[Piece]) -> list[Piece]:
 
 
 def _left_out(pieces: list[Piece]) -> list[Piece]:
-    """Long stretches without a change, their middle left out."""
+    """Leave out the middle of long equal parts."""
     found: list[Piece] = []
     for number, piece in enumerate(pieces):
         head = 0 if number == 0 else _CHARACTERS_AROUND
@@ -166,22 +166,22 @@ def _left_out(pieces: list[Piece]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class JSONLine:
-    """One line of a comparison; a fold stands for ``folded`` unchanged ones."""
+    """A line of a comparison; a fold stands for ``folded`` equal lines."""
 
-    #: ``-``, ``+`` or empty: on both sides.
+    #: ``-``, ``+`` or empty for a line on both sides.
     sign: str
     text: str
     folded: int = 0
-    #: Its number before and after, from 1; None where it is not.
+    #: Its line number before and after, from 1; None where it is not on that side.
     old: int | None = None
     new: int | None = None
-    #: The line in pieces, where only a part of it differs.
+    #: The parts of the line, where only some of it differs.
     pieces: list[Piece] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class JSONDiff:
-    """Two documents as one list of lines."""
+    """The difference of two documents, as one list of lines."""
 
     lines: list[JSONLine]
     changed: int
@@ -190,7 +190,7 @@ class JSONDiff:
 
     @property
     def words(self) -> str:
-        """``2 lines changed, 1 added``."""
+        """Return ``2 lines changed, 1 added``."""
         counts = {"changed": self.changed, "added": self.added, "removed": self.removed}
         parts = [f"{number:,} {word}" for word, number in counts.items() if number]
         if not parts:
@@ -201,7 +201,7 @@ class JSONDiff:
 
 
 def indented(text: str) -> str | None:
-    """An object or array with a line a member, two spaces a level; None where it is neither.
+    """Return an object or array with a line for each member, indented; None for other text.
 
     Numbers, strings, the order of members and repeated ones stay as the server sent them.
     """
@@ -237,7 +237,7 @@ def _new_line(depth: int) -> str:
 
 
 def compared(before: str, after: str) -> JSONDiff | None:
-    """What differs, by line, unchanged lines folded; None where either is no JSON document."""
+    """Return the difference by line, equal lines folded; None where either is no JSON document."""
     old, new = indented(before), indented(after)
     if old is None or new is None:
         return None
@@ -261,7 +261,7 @@ def compared(before: str, after: str) -> JSONDiff | None:
 
 
 def _replaced(a: list[str], b: list[str], old: range, new: range) -> list[JSONLine]:
-    """Changed lines in pairs, before over after; what is left over of one side after them."""
+    """Return changed lines in pairs, before above after; surplus lines of one side follow."""
     found = []
     for number in range(max(len(old), len(new))):
         before = a[old[number]] if number < len(old) else None
@@ -277,7 +277,7 @@ def _replaced(a: list[str], b: list[str], old: range, new: range) -> list[JSONLi
 
 
 def _line_pieces(before: str | None, after: str | None) -> list[Piece]:
-    """What differs between two lines; a line that only one side has is new or gone as a whole."""
+    """Return the difference of two lines; a line of one side only is added or removed whole."""
     if before is not None and after is not None:
         parts = text_diff(before.rstrip(","), after.rstrip(","))
         return parts.pieces if parts else []
@@ -288,18 +288,18 @@ def _line_pieces(before: str | None, after: str | None) -> list[Piece]:
 
 
 def _of_side(pieces: list[Piece], line: str, sign: str) -> list[Piece]:
-    """The pieces of one side's line, its comma at the end."""
+    """Return the parts of one side's line, its comma at the end."""
     comma = [Piece("", ",")] if line.endswith(",") else []
     return [*(piece for piece in pieces if piece.sign in ("", sign)), *comma] if pieces else []
 
 
 def _bare(lines: list[str]) -> list[str]:
-    """A comma that came because another member follows is no change."""
+    """Remove trailing commas, which differ only because another member follows."""
     return [line.rstrip(",") for line in lines]
 
 
 def _folded(lines: list[str], old: int, new: int, *, first: bool, last: bool) -> list[JSONLine]:
-    """A stretch of unchanged lines, its middle folded where that saves any."""
+    """Return equal lines, their middle folded where that saves lines."""
     head = 0 if first else _LINES_AROUND
     tail = 0 if last else _LINES_AROUND
     folded = len(lines) - head - tail

@@ -1,1 +1,1 @@
-"""Values to plotly figures, one module a chart: pure, without the store and without HTML."""
+"""This package turns values into plotly figures, without the store and without HTML."""

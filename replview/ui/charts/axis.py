@@ -1,22 +1,22 @@
-"""Axes of charts: their ticks and the words at them.
+"""Compute the axes of charts: their ticks and the words at them.
 
-Ticks are powers of two of bytes; ones, twos and fives of seconds and counts.
+Ticks of bytes are powers of two; ticks of seconds and counts are ones, twos and fives.
 """
 
 from dataclasses import dataclass
 
-#: PostgreSQL's own spelling and step.
+#: Units in PostgreSQL's spelling, in steps of 1024.
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _NO_BREAK = "\u00a0"
-#: At most so many intervals between the ticks.
+#: Most intervals between ticks.
 _MOST_TICKS = 4
-#: What an axis shows where nothing is higher.
+#: The least top of an axis, by unit.
 _LEAST_TOP = {"bytes": 1024.0, "bytes/s": 1024.0, "seconds": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Values and words of the ticks, and where the axis ends."""
+    """Values and words of the ticks, and the top of the axis."""
 
     top: float
     values: list[float]
@@ -24,7 +24,7 @@ class Axis:
 
 
 def axis(unit: str, highest: float) -> Axis:
-    """An axis from 0 to what holds ``highest``, in a unit as ``words_of`` knows it."""
+    """Return an axis from 0 that includes ``highest``, in a unit that ``words_of`` knows."""
     reach = max(highest, _LEAST_TOP.get(unit, 1.0))
     binary = unit.startswith("bytes")
     step = _binary_step(reach) if binary else _decimal_step(reach)
@@ -52,7 +52,7 @@ def _decimal_step(reach: float) -> float:
 
 
 def words_of(unit: str, value: float) -> str:
-    """``16 GB``, ``5.3 MB/s``, ``200 ms``, ``8 s``, ``1,200/s``, ``1,200``."""
+    """Return ``16 GB``, ``5.3 MB/s``, ``200 ms``, ``8 s``, ``1,200/s`` or ``1,200``."""
     if unit.startswith("bytes"):
         return _bytes_words(value) + unit.removeprefix("bytes")
     if unit == "seconds":

@@ -1,4 +1,4 @@
-"""Values over time to a figure: what all charts have in common."""
+"""Turn values over time into a figure, in the form that all charts have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,16 +7,16 @@ from typing import Any
 
 from replview.ui.charts.axis import Axis, axis
 
-#: Inks of several slots, distinguished by their dashes too.
+#: Colours of several slots; dashes distinguish them too.
 INKS = ("accent", "upd", "ins", "trn", "msg", "del", "text-2")
 DASHES = ("solid", "dash", "dot", "dashdot")
-#: What stands left of the plot, so that all charts share one time axis.
+#: Margins of the plot, equal in all charts, so that they share one time axis.
 MARGIN = {"l": 64, "r": 12, "t": 8, "b": 6, "pad": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotValues:
-    """One slot's points, oldest first; a point of which all is None is a gap."""
+    """The points of one slot, oldest first; a point with only None values is a gap."""
 
     name: str
     #: Milliseconds since 1970.
@@ -24,26 +24,27 @@ class SlotValues:
     values: Mapping[str, Sequence[Any]]
 
     def of(self, field: str) -> Sequence[Any]:
-        """A field's values; all unknown where it was not read."""
+        """Return the values of a field; all None where it was not read."""
         return self.values.get(field) or [None] * len(self.times)
 
     def knows(self, field: str) -> bool:
+        """Return whether any value of a field is known."""
         return any(value is not None for value in self.of(field))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A piece of time in which something is not known, and why: hatched."""
+    """A hatched range of time in which something is unknown, and why."""
 
     since: float
     until: float
     why: str
-    #: It lasts to the newest point.
+    #: True when it lasts to the newest point.
     open: bool = False
 
 
 def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[Stretch]:
-    """Neighbouring points with the same reason as one stretch; a lone point is none."""
+    """Return one range for neighbouring points with the same reason; a lone point makes none."""
     found: list[Stretch] = []
     number = 0
     for reason, points in groupby(reasons):
@@ -57,59 +58,61 @@ def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[Stretch]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartLine:
-    """One line: its name in the legend, and the ink and dash that tell it from others."""
+    """A line: its points, its name in the legend, and the colour and dash that distinguish it."""
 
     name: str
     times: Sequence[float]
     values: Sequence[Any]
     ink: str = "accent"
     dash: str = "solid"
-    #: Filled below, by the page: a run of known points at a time, since plotly fills across gaps.
+    #: True to fill below the line. The page fills each run of points, as plotly fills across gaps.
     area: bool = False
-    #: How its value is called in the chart's title line: ``5.3 MB/s written``.
+    #: The name of its value in the chart's title line: ``5.3 MB/s written``.
     word: str = ""
-    #: Stacked onto the lines before it.
+    #: True to stack it onto the lines before it.
     stacked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A line across that means something: a limit."""
+    """A horizontal line at a limit."""
 
     value: float
     name: str
-    #: What stands at the line.
+    #: The words at the line.
     words: str
     ink: str = "del"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A figure and what the page says around it."""
+    """A figure and the words around it on the page."""
 
     key: str
     title: str
     unit: str
     figure: dict[str, Any]
     legend: list[dict[str, str]]
-    #: What the server does not tell, or why nothing is drawn.
+    #: A note on what the server does not report, or why nothing is drawn.
     note: str = ""
     unknown: list[dict[str, Any]] = field(default_factory=list)
-    #: Its x axis is time.
+    #: True when the x axis is time.
     timed: bool = True
 
     def as_json(self) -> dict[str, object]:
+        """Return all fields for the page's script."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def style_of(number: int) -> tuple[str, str]:
+    """Return the colour and dash of a line by its number."""
     return INKS[number % len(INKS)], DASHES[(number // len(INKS)) % len(DASHES)]
 
 
 def lines_of(
     slots: Sequence[SlotValues], source: str, word: str = "", **single: Any
 ) -> list[ChartLine]:
-    """A field's line for each slot: of one slot named for what it is, of several for the slot."""
+    """Return a field's line for each slot, named for the field, or for the slot if several."""
     if len(slots) == 1:
         given = {"name": word or source, "word": word, **single}
         return [ChartLine(times=slots[0].times, values=slots[0].of(source), **given)]
@@ -130,7 +133,7 @@ def chart(
     unknown: Sequence[Stretch] = (),
     note: str = "",
 ) -> Chart:
-    """A chart over time: gaps stay gaps, zero is its floor."""
+    """Return a chart over time; gaps stay gaps, and the axis begins at zero."""
     highest = max((_highest(lines), *(level.value for level in levels)), default=0.0)
     marks = axis(unit, highest)
     data = [_hatched(stretch) for stretch in unknown]
@@ -150,7 +153,7 @@ def chart(
 
 
 def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, object]:
-    """Plotly's layout: an axis from zero, a second one for what spans the whole height."""
+    """Return plotly's layout: an axis from zero, and one for marks over the whole height."""
     return {
         "margin": dict(MARGIN),
         "showlegend": False,
@@ -161,7 +164,7 @@ def _layout(marks: Axis, levels: Sequence[Level]) -> dict[str, object]:
             "range": [0, marks.top], "fixedrange": True, "zeroline": False, "tickmode": "array",
             "tickvals": marks.values, "ticktext": marks.words, "automargin": False,
         },
-        # For what spans the whole height, whatever the values.
+        # This axis is for marks over the whole height, whatever the values.
         "yaxis2": {"range": [0, 1], "overlaying": "y", "fixedrange": True, "visible": False},
         "shapes": [_level_line(level) for level in levels],
         "annotations": [_level_words(level) for level in levels],
@@ -193,7 +196,7 @@ def _trace(line: ChartLine, unit: str) -> dict[str, object]:
 
 
 def _hatched(stretch: Stretch) -> dict[str, object]:
-    """A stretch of which nothing is known."""
+    """Return the trace of a range in which something is unknown."""
     return {
         "type": "scatter",
         "mode": "lines",

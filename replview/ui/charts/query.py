@@ -1,4 +1,4 @@
-"""What the lag page shows, as its address says it: slots, range, charts."""
+"""The query of the lag page, read from its address: slots, range and charts."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from django.urls import reverse
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.ui.params import Params
 
-#: Word in the address → what the page calls it, and how long it is.
+#: Word in the address → the page's name for the range, and its length.
 RANGES: Mapping[str, tuple[str, dt.timedelta]] = {
     "5m": ("5 min", dt.timedelta(minutes=5)),
     "1h": ("1 h", dt.timedelta(hours=1)),
@@ -21,7 +21,7 @@ RANGES: Mapping[str, tuple[str, dt.timedelta]] = {
     "1y": ("1 year", dt.timedelta(days=366)),
 }
 _DEFAULT_RANGE = "1h"
-#: Word in the address → what the page calls it.
+#: Word in the address → the page's title of the chart.
 CHARTS: Mapping[str, str] = {
     "retained": "Retained WAL",
     "unconfirmed": "Unconfirmed WAL",
@@ -36,27 +36,28 @@ CHARTS: Mapping[str, str] = {
     "memory": "Receiver: memory",
 }
 _DEFAULT_CHARTS = ("retained", "lag", "throughput")
-#: A stretch shorter than this holds no two samples.
+#: A shorter range may hold no two samples.
 _SHORTEST = dt.timedelta(seconds=10)
 _LONGEST = dt.timedelta(days=3660)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagQuery:
-    """The address in parts; whatever it does not say has its default."""
+    """The parameters of the address; a missing one has its default."""
 
     slots: tuple[str, ...] = ()
     range: str = _DEFAULT_RANGE
-    #: As given, where a piece of time is wanted rather than the last so much.
+    #: The bounds as given, where a fixed range is wanted instead of the latest.
     since: str = ""
     until: str = ""
     charts: tuple[str, ...] = _DEFAULT_CHARTS
     table: bool = False
-    #: What could not be understood, and was left out.
+    #: Parameters that were invalid, and are ignored.
     misread: tuple[str, ...] = field(default=())
 
     @classmethod
     def of(cls, words: QueryDict) -> "LagQuery":
+        """Read the parameters of an address."""
         asked = Params(words)
         chosen = asked.choice("range", RANGES, _DEFAULT_RANGE)
         misread = ["range"] if words.get("range", chosen) != chosen else []
@@ -81,14 +82,15 @@ class LagQuery:
 
     @property
     def live(self) -> bool:
+        """Return whether the range extends to the present."""
         return not self.until
 
     def stretch(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
-        """From when until when."""
+        """Return the begin and end of the range."""
         return self._asked(now) or (now - RANGES[self.range][1], now)
 
     def _asked(self, now: dt.datetime) -> tuple[dt.datetime, dt.datetime] | None:
-        """The piece of time that is named; None where none is, or it cannot be one."""
+        """Return the fixed range; None where none is given, or it is invalid."""
         if not (self.since or self.until):
             return None
         until = read_time(self.until, now) if self.until else now
@@ -100,7 +102,7 @@ class LagQuery:
         return since, until
 
     def words(self, **changed: str | tuple[str, ...]) -> str:
-        """The query string, with some of it changed; an empty word is left out."""
+        """Return the query string with some parameters changed; an empty one is left out."""
         given: dict[str, str | tuple[str, ...]] = {
             "slot": self.slots,
             "range": self.range,
@@ -114,4 +116,5 @@ class LagQuery:
         return urlencode(kept, doseq=True, safe="/,:")
 
     def url(self, **changed: str | tuple[str, ...]) -> str:
+        """Return the address of the lag page with some parameters changed."""
         return f"{reverse('lag')}?{self.words(**changed)}"

@@ -1,4 +1,4 @@
-"""Retained WAL, or changes, over time as the points of a small SVG: gaps are hatched, not zero."""
+"""Compute small SVG lines of retained WAL or changes over time; gaps are hatched, not zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,28 +7,28 @@ from itertools import pairwise
 from replview.store.sums.relation_sums import Rates
 
 WIDTH, HEIGHT, PAD = 168, 32, 3
-#: Less than this does not fill the height: little WAL looks like little.
+#: The least value of the full height, so that little WAL looks little.
 SMALL_BYTES = 256 << 20
 _RATE_WIDTH, _RATE_HEIGHT, _RATE_PAD = 120, 24, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparkline:
-    """Coordinates in a box of WIDTH by HEIGHT."""
+    """Coordinates in a box of ``width`` by ``height``."""
 
-    #: A line and its area for each run of known buckets.
+    #: The points of a line and its area, for each run of known buckets.
     lines: tuple[str, ...] = ()
     areas: tuple[str, ...] = ()
-    #: ``(x, width)`` of what is not known since the first sample.
+    #: ``(x, width)`` of each unknown range since the first sample.
     unknown: tuple[tuple[float, float], ...] = ()
-    #: The newest point, where the present is known.
+    #: The newest point, where the current value is known.
     dot: tuple[float, float] | None = None
     width: int = WIDTH
     height: int = HEIGHT
 
 
 def sparkline(points: Mapping[int, int], buckets: int, *, present_known: bool) -> Sparkline:
-    """Draw ``{bucket: bytes}``. One missing bucket is the beat of sampling, two are a gap."""
+    """Draw ``{bucket: bytes}``. A single missing bucket is normal for sampling, two are a gap."""
     if not points:
         return Sparkline()
     peak = max(*points.values(), SMALL_BYTES)
@@ -66,14 +66,14 @@ def _span(first: int, last: int, step: float) -> tuple[float, float]:
 
 def _line(run: list[tuple[float, float]]) -> str:
     if len(run) == 1:
-        # A lone point is as wide as the line's stroke, else it could not be seen.
+        # Make a lone point as wide as the line's stroke, so that it is visible.
         (x, y), *_ = run
         run = [(x, y), (x + 1, y)]
     return " ".join(f"{x},{y}" for x, y in run)
 
 
 def rate_sparkline(rates: Rates, relation_id: int) -> Sparkline | None:
-    """A line over the whole time; None where nothing changed in it."""
+    """Return a line over the whole time; None where the table did not change in it."""
     values = rates.by_relation.get(relation_id) or []
     if not any(values):
         return None
@@ -82,7 +82,7 @@ def rate_sparkline(rates: Rates, relation_id: int) -> Sparkline | None:
     if rates.known_from is not None and rates.known_from > rates.since:
         known = (rates.known_from - rates.since).total_seconds() / rates.bucket_seconds
         first = min(int(known), rates.buckets - 1)
-    # What was stored all the same is drawn.
+    # Draw stored changes even from before the known time.
     first = min(first, next(n for n, value in enumerate(values) if value))
     peak = max(values)
     height = _RATE_HEIGHT - 2 * _RATE_PAD

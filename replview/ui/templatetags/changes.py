@@ -1,4 +1,4 @@
-"""The parts of a block of a change that its template does not write itself."""
+"""Template tags that write the columns of a change's block."""
 
 from html import escape
 from typing import Any
@@ -12,9 +12,9 @@ from replview.text.addresses import row_url
 from replview.ui.changes.cells import Block, Cell, ColumnLine
 from replview.ui.changes.value_diff import JSONLine, Piece
 
-# The columns of a change are written here, since a page has thousands of them: a template a line
-# cost three quarters of a page's time. Every value and name goes through ``escape``; nothing else
-# of a source is written.
+# The columns of a change are written in Python, because a page has thousands of them: a template
+# for each took three quarters of a page's time. Every value and name is escaped; no other text
+# comes from a source.
 
 _KEY = (
     '<svg class="icon icon-14" aria-hidden="true"><use href="#i-key"/></svg>'
@@ -33,15 +33,16 @@ register = template.Library()
 
 @register.simple_tag
 def diff_lines(block: Block, folded: bool = False) -> SafeString:
-    """The columns of a block that differ, or that an insert or delete has; or those behind the
-    fold, which have one side.
+    """Return the differing columns of a block, or all those of an insert or delete.
+
+    ``folded`` returns the columns behind the fold, which have one side.
     """
     lines, two = (block.folded, False) if folded else (block.lines, block.two_sided)
     return mark_safe("".join(_line(block, line, two) for line in lines))
 
 
 def cell_html(block: Block, cell: Cell, column: str) -> str:
-    """One value, or the word about it, with what shows it whole."""
+    """Return a value, or the words for it, with a button that shows it whole where it is cut."""
     text = escape(cell.text)
     if cell.kind == "value":
         cut = " data-cut" if cell.length else ""
@@ -111,7 +112,7 @@ def _name(line: ColumnLine) -> str:
 
 
 def _wide(line: ColumnLine, label: str, body: str) -> str:
-    """A comparison over the whole width, under its name."""
+    """Return a comparison over the whole width, below its column's name."""
     return (
         f'<div class="diff-line diff-wide"><div class="diff-wide-head">{_name(line)}'
         f'<span class="diff-summary">{escape(label)}</span></div>{body}</div>'
@@ -145,7 +146,7 @@ def _piece(piece: Piece, *, label: bool = True) -> str:
 
 @register.simple_tag
 def history_url(slot: Any, block: Block) -> str:
-    """The history of the row of a block's change; empty where its key or the slot is not known."""
+    """Return the address of the row's history; empty where its key or the slot is unknown."""
     if not slot or not block.key_values or block.op not in "IUDS":
         return ""
     change = {"row": f"{block.transaction_id}-{block.seq}"} if block.transaction_id else {}
@@ -154,5 +155,6 @@ def history_url(slot: Any, block: Block) -> str:
 
 @register.simple_tag
 def message_content(block: Block) -> SafeString:
+    """Return the content of a message's block."""
     assert block.content is not None
     return mark_safe(cell_html(block, block.content, "content"))

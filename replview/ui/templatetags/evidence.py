@@ -1,4 +1,4 @@
-"""Template tags of evidence: what the record vouches for, and the baselines of a slot."""
+"""Template tags about coverage: what the record vouches for, and gaps."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,33 +13,33 @@ from replview.text.formats import day_second_words, plural
 from replview.ui.component_html import OPERATIONS_MANY, time_html
 
 register = template.Library()
-#: Gaps named one by one; the rest is a number.
+#: Most gaps that are listed; the others are counted.
 _GAPS_SHOWN = 3
 _NAMES_SHOWN = 6
 
 
 @register.simple_tag
 def day_second(moment: datetime) -> SafeString:
-    """``2 Nov 09:14:02``: the day first, because coverage spans days."""
+    """Return ``2 Nov 09:14:02``: the day comes first, because coverage spans days."""
     return time_html(moment, "second", day_second_words(moment))
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageWords:
-    """What ``ui/evidence/_coverage.html`` shows; times stay times, browsers tell them."""
+    """The data of ``ui/evidence/_coverage.html``; browsers format its times."""
 
     coverage: Coverage
     #: ``No gap``, ``One gap``, ``4 gaps``.
     gap_words: str
     gaps: list[Gap]
     gaps_more: int
-    #: About the table: sentences, the grave ones apart.
+    #: Sentences about the table; ``missing`` has the serious ones.
     missing: list[str] = field(default_factory=list)
     quiet: list[str] = field(default_factory=list)
 
     @property
     def archived(self) -> ArchiveExtent | None:
-        """Where it goes back further than the store does."""
+        """Return the archive's extent where it goes back further than the store; else None."""
         archive, begins = self.coverage.archive, self.coverage.recorded_since
         if archive is None or archive.since is None or begins is None:
             return None
@@ -48,7 +48,7 @@ class CoverageWords:
 
 @register.simple_tag
 def coverage_words(coverage: Coverage) -> CoverageWords:
-    """The words for an extent of the record."""
+    """Return the words for a coverage of the record."""
     holes = [gap for gap in coverage.gaps if gap.is_time]
     left_out = len(coverage.gaps) - len(holes)
     gap_words = {0: "No gap", 1: "One gap"}.get(len(holes), f"{len(holes)} gaps")

@@ -1,4 +1,4 @@
-"""What pages offer to be done to a source or a slot, and what was done."""
+"""Template tags that offer acts on a source or a slot, and list past ones."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -39,7 +39,7 @@ _WORDS = {
 
 @register.simple_tag
 def acts_on(source: Source) -> list[dict[str, Any]]:
-    """What was done to it, out of the access record, the newest first."""
+    """Return the latest acts on a source and its slots, from the access record, newest first."""
     rows = AccessRecord.objects.filter(
         source_id=source.pk,
         action__in=[AccessRecord.Action.CHANGED_SOURCE, AccessRecord.Action.CHANGED_SLOT],
@@ -64,18 +64,19 @@ def acts_on(source: Source) -> list[dict[str, Any]]:
 
 @register.filter
 def of_source(feeds: dict[str, list[Feed]], name: str) -> list[Feed]:
-    """The logical pairs a source is part of."""
+    """Return the logical pairs that a source is part of."""
     return feeds.get(name, [])
 
 
 @register.simple_tag
 def record_url(source: Source) -> str:
+    """Return the address that adds a slot to a source."""
     return f"{reverse('source-new')}record/?{urlencode({'source': source.name})}"
 
 
 @register.inclusion_tag("acts/_slot_ways.html", takes_context=True)
 def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, object]:
-    """What may be done to a slot by who looks at its page."""
+    """Return the acts that the current account may do to a slot."""
     request = context.get("request")
     user = getattr(request, "user", None)
     return {
@@ -90,18 +91,19 @@ def slot_ways(context: dict[str, Any], slot: Slot) -> dict[str, object]:
 
 @register.inclusion_tag("acts/_declared.html")
 def declared(source: Source) -> dict[str, str]:
-    """Where a file declares the source, what becomes of a change made here."""
+    """Return, for a source that a file declares, a warning that the file undoes changes."""
     return {"words": declared_words(source)}
 
 
 @register.simple_tag(takes_context=True)
 def may_operate(context: dict[str, Any], source: Source) -> bool:
+    """Return whether the current account is an operator of the source."""
     user = getattr(context.get("request"), "user", None)
     return user is not None and may(user, Role.OPERATOR, source.pk)
 
 
 @register.simple_tag(takes_context=True)
 def may_drop(context: dict[str, Any], source: Source) -> bool:
-    """Whether the slots of a source may be dropped: all that is recorded may go with one."""
+    """Return whether the account may drop the source's slots, which needs all its tables."""
     request = context.get("request")
     return request is not None and has_all_tables(request, source)

@@ -1,5 +1,6 @@
-"""The components as template tags: icons, chips, operations, states, times, values to copy; and
-which links and buttons a page shows to this account.
+"""Template tags for components and words, and for what the current account may open.
+
+Components are icons, chips, operations, states, times and values to copy.
 """
 
 import re
@@ -44,7 +45,7 @@ KEY_WORDS = re.compile(
 
 @register.simple_tag
 def icon(name: str, size: str = "16") -> SafeString:
-    """``{% icon "copy" %}``: a symbol of ``components/icons.svg``; sizes 14, 16, 20."""
+    """Return ``{% icon "copy" %}``: a symbol of ``components/icons.svg``; sizes 14, 16, 20."""
     extra = "" if str(size) == "16" else f" icon-{size}"
     return format_html(
         '<svg class="icon{}" aria-hidden="true"><use href="#i-{}"/></svg>', extra, name
@@ -53,7 +54,7 @@ def icon(name: str, size: str = "16") -> SafeString:
 
 @register.simple_tag
 def health_icon(level: str) -> SafeString:
-    """The shape of a health, without its word (which must stand beside it)."""
+    """Return the shape of a health level without its word, which must stand beside it."""
     return format_html(
         '<svg class="icon health-{0}" aria-hidden="true"><use href="#i-health-{0}"/></svg>', level
     )
@@ -61,7 +62,7 @@ def health_icon(level: str) -> SafeString:
 
 @register.simple_tag
 def event_icon(kind: str) -> SafeString:
-    """The symbol of a line in a slot's log."""
+    """Return the symbol of a line in a slot's log."""
     known = kind_of(kind)
     tone = f"health-{known.tone}" if known.symbol.startswith("health-") else "quiet"
     return format_html(
@@ -73,12 +74,12 @@ def event_icon(kind: str) -> SafeString:
 
 @register.simple_tag
 def event_word(kind: str) -> str:
-    """``re-sent``: what a kind of line is called."""
+    """Return the word of a kind of line: ``re-sent``."""
     return kind_of(kind).word
 
 
-# ``{% health "now" %}``, ``{% state "rolled back" %}``, ``{% op "I" 3 %}``, ``{% chip word %}``,
-# ``{% copy row.xid "xid" %}``.
+# Usage: ``{% health "now" %}``, ``{% state "rolled back" %}``, ``{% op "I" 3 %}``,
+# ``{% chip word %}``, ``{% copy row.xid "xid" %}``.
 register.simple_tag(health_html, name="health")
 register.simple_tag(state_html, name="state")
 register.simple_tag(op_html, name="op")
@@ -88,25 +89,25 @@ register.simple_tag(copy_html, name="copy")
 
 @register.simple_tag
 def lsn(value: object, plain: bool = False) -> SafeString:
-    """``{% lsn slot.checkpoint_lsn %}``."""
+    """Return an LSN to copy: ``{% lsn slot.checkpoint_lsn %}``."""
     return copy_html(value, "LSN", plain=plain)
 
 
 @register.simple_tag
 def clock(moment: datetime) -> SafeString:
-    """``07:57:11.969``, with the date where it is not today; UTC on hover and focus."""
+    """Return ``07:57:11.969``; the browser adds the date unless it is today, and UTC on hover."""
     return time_html(moment, "clock", f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}")
 
 
 @register.simple_tag
 def second(moment: datetime) -> SafeString:
-    """The same to the second: ``07:57:11``."""
+    """Return a time to the second: ``07:57:11``."""
     return time_html(moment, "second", f"{moment:%H:%M:%S}")
 
 
 @register.simple_tag
 def ago(moment: datetime) -> SafeString:
-    """``2 s ago``, counted on by the browser."""
+    """Return ``2 s ago``, which the browser keeps counting."""
     return time_html(moment, "ago", f"{words.age_words(timezone.now() - moment)} ago")
 
 
@@ -114,14 +115,16 @@ def ago(moment: datetime) -> SafeString:
 def figure(
     label: str, number: str | None, rest: str = "", main: bool = False, danger: bool = False
 ) -> dict[str, object]:
-    """One of the figures in a strip; ``number`` None says unknown."""
+    """Return the context of a figure in a strip; ``number`` None shows unknown."""
     return {"label": label, "number": number, "rest": rest, "main": main, "danger": danger}
 
 
 @register.tag
 def include_with(parser: Parser, token: Token) -> IncludeNode:
-    """``{% include %}`` for many or long arguments, which stand between the tags, on lines of
-    their own: Django allows no line to end inside a tag. Line ends in a string count as spaces.
+    """Parse ``{% include %}`` with arguments between the tags, on lines of their own.
+
+    This is for many or long arguments, because Django allows no line end inside a tag. Line ends
+    in a string count as spaces.
     """
     tag, path, *options = token.split_contents()
     body = parser.parse(("end_include_with",))
@@ -140,13 +143,13 @@ def include_with(parser: Parser, token: Token) -> IncludeNode:
 
 @register.simple_tag
 def now_iso() -> str:
-    """The server's moment, from which browsers with a wrong clock count ages."""
+    """Return the server's time, from which browsers with a wrong clock count ages."""
     return timezone.now().isoformat()
 
 
 @register.filter
 def health_word(level: str) -> str:
-    """``needs a look``."""
+    """Return the word of a health level: ``needs a look``."""
     return WORDS[Level(level)]
 
 
@@ -154,7 +157,7 @@ def _or_unknown(told: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda value: "unknown" if value is None else told(value)
 
 
-# ``32.2 GB``, ``2,318,644``, ``23 tx/s``; unknown says so.
+# These filters write ``32.2 GB``, ``2,318,644``, ``23 tx/s``, or ``unknown`` for None.
 register.filter("bytes", _or_unknown(words.bytes_words))
 register.filter("count", _or_unknown(words.count_words))
 register.filter("rate", _or_unknown(words.rate_words))
@@ -162,27 +165,27 @@ register.filter("rate", _or_unknown(words.rate_words))
 
 @register.filter
 def age(value: datetime | timedelta | float | None) -> str:
-    """``9 h 12 min``, of a moment or of a length of time; unknown says so."""
+    """Return ``9 h 12 min`` for a time or a duration, or ``unknown`` for None."""
     if value is None:
         return "unknown"
     return words.age_words(timezone.now() - value if isinstance(value, datetime) else value)
 
 
 register.filter("version", words.version_words)
-# What a source of this version does not tell; empty where it tells all.
+# This lists what a source of this version does not report; empty where it reports all.
 register.filter("not_told", not_told)
 register.filter("remedy", split_remedy)
-# ``for 30 days, and at most 50 GB``; where a slot's record in the store goes from here.
+# These write ``for 30 days, and at most 50 GB``, and the forecast of a slot's record.
 register.filter("keeps", kept_words)
 register.filter("goes_to", slot_forecast_words)
-# The live page of a slot; its own page.
+# These are the addresses of a slot's live page and of its own page.
 register.simple_tag(stream_url, name="slot_url")
 register.simple_tag(slot_page_url, name="slot_page")
 
 
 @register.simple_tag
 def sql_words(text: str) -> SafeString:
-    """SQL with its key words set apart, a command of ours as it is; everything is escaped."""
+    """Return SQL with its keywords marked, or a replview command unchanged; all is escaped."""
     pieces = [text] if text.startswith("replview ") else KEY_WORDS.split(text)
     return format_html_join(
         "",
@@ -196,24 +199,24 @@ def sql_words(text: str) -> SafeString:
 
 @register.filter
 def option(value: object) -> str:
-    """An option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
+    """Return an option of pgoutput as START_REPLICATION spells it: ``on``, ``off``, ``4``."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-# What would be refused is not offered, by the same facts that refuse (``access.page``). A link is
-# left out (``permits``); a button whose absence would puzzle stands there disabled, with the reason
+# Pages do not offer what would be refused: they read the same ``@page`` as the guard. A link is
+# left out (``permits``); a button whose absence would confuse is disabled, with the reason
 # (``needs``).
 
 
 def lacking(context: object, name: str, method: str) -> Role | None:
-    """The role that the address asks for and this account has not; None: it may."""
+    """Return the role that the account lacks for an address; None where it may open it."""
     page = page_named(name, method)
     if page is None:
         raise LookupError(f"nothing says who may open the address {name}")
     needed = page.role_for(method)
     if not isinstance(needed, Role):
         return None
-    # The context of an include or a tag of its own has no variable of the request's, but this.
+    # The context of an include or an inclusion tag lacks the request's variables, but has this.
     request = getattr(context, "request", None)
     has = role_of(getattr(request, "user", None))
     return needed if has is None or has < needed else None
@@ -221,16 +224,17 @@ def lacking(context: object, name: str, method: str) -> Role | None:
 
 @register.simple_tag(takes_context=True)
 def needs(context: dict[str, Any], name: str) -> str:
-    """Attributes of a button that leads to the address of that name: disabled, with the reason."""
+    """Return the attributes that disable a button to an address, with the reason; may be empty."""
     role = lacking(context, name, "POST")
     return "" if role is None else disabled(f"needs the role {role.word}")
 
 
 @register.simple_tag(takes_context=True)
 def permits(context: dict[str, Any], name: str) -> bool:
-    """Whether this account may follow a link to the address of that name."""
+    """Return whether this account may follow a link to the address of this name."""
     return lacking(context, name, "GET") is None
 
 
 def disabled(why: str) -> SafeString:
+    """Return the attributes of a disabled button."""
     return format_html(' disabled title="{}"', why)
