@@ -21,7 +21,7 @@ OPERATIONS_MANY = {
     "M": "messages",
     "S": "snapshots (of baselines)",
 }
-#: Cached results of components with few words and numbers.
+#: The size of each cache of a component's HTML.
 _KEPT = 4096
 _HIDDEN = SafeString(' class="visually-hidden"')
 #: Makes the element focusable, so that the keyboard shows its other form.
