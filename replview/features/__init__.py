@@ -1,1 +1,1 @@
-"""The features: a folder each, with its addresses, views, page, queries, texts, API and jobs."""
+"""Each subpackage is one feature: its addresses, views, pages, queries, texts, API and jobs."""

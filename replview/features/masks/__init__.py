@@ -1,1 +1,1 @@
-"""Mask rules: which columns nobody sees."""
+"""Mask rules decide which column values are hidden from every account."""

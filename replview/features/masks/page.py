@@ -1,4 +1,4 @@
-"""The page of masks: each rule with what it matches, the form, and the preview of a rule."""
+"""Build the page of mask rules: each rule with its matches, the form, and the form's preview."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,39 +8,43 @@ from replview.store.models import MaskRule, Source
 from replview.text.formats import plural
 from replview.ui.sentence import Sentence
 
-#: Tables shown of a rule, and columns of a table; the rest is a number.
+#: Most tables shown per rule and most columns per table; a count stands for the rest.
 _TABLES_SHOWN = 20
 _COLUMNS_SHOWN = 12
-#: Boxes of the form, by the names ``unsaved_rule`` knows them by.
+#: Form field to parameter of ``unsaved_rule``.
 _BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",
           "when": "when", "note": "note"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedTable:
-    """A table in a list of what a rule matches."""
+    """A table that a mask rule matches, with the columns that the list shows."""
 
     found: mask_making.Matched
+    #: Name, type, and True for a column of the key.
     columns: list[tuple[str, str, bool]]
     more: int
 
 
 @dataclass(slots=True, kw_only=True)
 class RuleView:
+    """A mask rule with the recorded tables and columns that it matches."""
+
     rule: MaskRule
     tables: list[MatchedTable] = field(default_factory=list)
     more_tables: int = 0
     columns: int = 0
-    #: A row's key is among the columns.
+    #: Matched columns that are part of a row's key, as ``schema.table.column``.
     keys: list[str] = field(default_factory=list)
 
     @property
     def at_ingest(self) -> bool:
+        """Return whether matched values are discarded before they are stored."""
         return self.rule.when == MaskRule.When.INGEST
 
     @property
     def matches_words(self) -> str:
-        """``3 columns of 2 tables``."""
+        """Return the matches as text, for example ``3 columns of 2 tables``."""
         if not self.columns:
             return "nothing that is recorded yet"
         tables = len(self.tables) + self.more_tables
@@ -48,13 +52,13 @@ class RuleView:
 
     @property
     def title(self) -> str:
-        """``public.users.email`` with the type, if one is asked for."""
+        """Return the rule's patterns as text, for example ``public.users.email, uuid``."""
         kind = f", {self.rule.type_pattern}" if self.rule.type_pattern else ""
         return f"{self.rule.table_pattern}.{self.rule.column_pattern}{kind}"
 
 
 def rule_view(rule: MaskRule) -> RuleView:
-    """A rule with what it matches of what is recorded."""
+    """Build the view of a rule from the recorded tables that it matches."""
     found = mask_making.matched_by(mask_making.as_rule(rule))
     shown = [_table(one) for one in found[:_TABLES_SHOWN]]
     keys = [f"{one.schema}.{one.table}.{name}" for one in found for name in one.keys]
@@ -76,24 +80,24 @@ def _table(found: mask_making.Matched) -> MatchedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasksPage:
-    """The mask rules, and the form with its preview."""
+    """The page of mask rules: the list of rules, the form, and the form's preview."""
 
     rules: list[RuleView]
     sentence: Sentence
-    #: Names of the sources that a rule may be of.
+    #: Names of the sources that a rule can be limited to.
     sources: list[str]
-    #: The words that were typed, by box.
+    #: The values in the form, by field.
     values: Mapping[str, str]
-    #: The sentence that says what is wrong, by box.
+    #: The error message, by field.
     errors: Mapping[str, str]
-    #: The rule that was typed; None: none was, or it cannot be.
+    #: The rule in the form; None while the form is empty or has an error.
     preview: RuleView | None
 
 
 def build_masks_page(
     typed: Mapping[str, str], *, by: str, error: mask_making.MaskProblem | None = None
 ) -> MasksPage:
-    """Read the rules, and what the typed rule would match where nothing is wrong with it yet."""
+    """Read the mask rules, and preview the rule in the form if the form has no error."""
     rules = [rule_view(rule) for rule in mask_making.all_rules()]
     values = {box: typed.get(box, "")[:200] for box in _BOXES}
     values["when"] = values["when"] or MaskRule.When.INGEST
@@ -114,7 +118,7 @@ def build_masks_page(
 
 
 def typed_rule(typed: Mapping[str, str], *, by: str) -> MaskRule:
-    """Return the rule that a form holds, not saved. Raises ``MaskProblem``."""
+    """Build an unsaved rule from form values. Raises ``MaskProblem``."""
     words = {name: typed.get(box, "") for box, name in _BOXES.items()}
     words["when"] = words["when"] or MaskRule.When.INGEST
     return mask_making.unsaved_rule(**words, by=by)

@@ -1,4 +1,4 @@
-"""Addresses of the rules that mask columns."""
+"""Addresses of the mask rules."""
 
 from django.urls import path
 

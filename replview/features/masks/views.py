@@ -1,4 +1,4 @@
-"""Mask rules: what they match, one more after a preview, one less."""
+"""Views that list, preview, add and remove mask rules."""
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
@@ -14,7 +14,7 @@ from replview.store.models import MaskRule
 
 @page(GET_POST, role=ADMIN, nav=Nav(group="", label="Privacy", icon="eye"))
 def masks(request: HttpRequest) -> HttpResponse:
-    """The rules and the form; a preview is a link, so that it can be shown to somebody."""
+    """Show the rules and the form, or add a rule. A preview is a GET, so its link can be shared."""
     require(request, Role.ADMIN)
     if request.method == "POST":
         try:
@@ -28,6 +28,7 @@ def masks(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"rule_id": None})
 def remove(request: HttpRequest, rule_id: int) -> HttpResponse:
+    """Remove a mask rule."""
     require(request, Role.ADMIN)
     mask_making.remove_rule(get_object_or_404(MaskRule, pk=rule_id), user=request.user)
     return redirect("masks")

@@ -1,1 +1,1 @@
-"""The overview: all sources, worst first."""
+"""The overview shows all sources, worst first."""

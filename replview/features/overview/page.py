@@ -1,4 +1,4 @@
-"""The overview: must I do something? Figures, sources worst first, what is open, what happened."""
+"""Build the overview: what must be done, figures, sources, open transactions and recent events."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ from replview.ui.sentence import Sentence
 
 BUCKETS = 60
 ROWS_BELOW = 8
-#: History is drawn anew this often; what is new in between is less than a pixel.
+#: Seconds for which history is cached; newer points would be narrower than a pixel.
 DRAWN_FOR_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A label, the number (None: unknown), and what it is of."""
+    """A labelled number in words (None when unknown), with a remark beside it."""
 
     label: str
     number: str | None
@@ -43,6 +43,7 @@ class Figure:
 
 
 def figures(fleet: Fleet) -> list[Figure]:
+    """Return the figures at the top of the overview."""
     return [_loss(fleet), _retained(fleet), _rate(fleet), _delay(fleet), _stored(fleet)]
 
 
@@ -83,7 +84,7 @@ def _rate(fleet: Fleet) -> Figure:
 def _summed(
     label: str, of_sources: Sequence[float | None], words: Callable[[float], str]
 ) -> Figure:
-    """The sum over the sources of which it is known, and how many they are where some are not."""
+    """Sum the known values of the sources; say how many are known when some are not."""
     known = [value for value in of_sources if value is not None]
     total = len(of_sources)
     rest = "" if len(known) == total else f"{len(known)} of {plural(total, 'source')}"
@@ -91,7 +92,7 @@ def _summed(
 
 
 def _delay(fleet: Fleet) -> Figure:
-    """Of the slot that streams most: mixing slots would hide both."""
+    """Return the delay of the busiest streaming slot; an average over slots would hide it."""
     streaming = [view.reading for view in fleet.slots if view.level == Level.OK]
     known = [reading for reading in streaming if reading.stored_after_p50_us is not None]
     busiest = max(known, key=lambda reading: reading.transactions_per_second or 0, default=None)
@@ -116,24 +117,24 @@ def _stored(fleet: Fleet) -> Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewPage:
-    """The state of all sources, what is open, and what happened."""
+    """The overview: the state of all sources, open transactions and recent events."""
 
     fleet: Fleet
-    #: Whether something must be done, and where.
+    #: The headline: what must be done, and where.
     sentence: Sentence
-    #: Where the button of the sentence leads, and its words; empty where nothing is to be done.
+    #: Address and label of the headline's button; empty when nothing must be done.
     action_url: str
     action_label: str
     figures: list[Figure]
-    #: The sources, worst first, each with the WAL that its slots retained.
+    #: The sources, worst first, each with a sparkline of the WAL that its slots retain.
     rows: list[tuple[SourceView, Sparkline]]
     #: The time that the sparklines cover, in words.
     window: str
     #: The oldest open transactions, the oldest first.
     open_rows: list[OpenRow]
-    #: The newest lines of the slots' logs within a week.
+    #: The newest slot events of the last week.
     events: list[SlotEvent]
-    #: Lines that were written within a day.
+    #: Number of slot events in the last day.
     events_total: int
 
 
@@ -141,7 +142,7 @@ class OverviewPage:
 class FirstRunPage:
     """The overview while there is no source."""
 
-    #: Whether this account may add a source.
+    #: True when this account may add a source.
     may_add: bool
 
 
@@ -165,7 +166,7 @@ def build_overview_page(fleet: Fleet) -> OverviewPage:
 
 
 def _sentence(fleet: Fleet) -> Sentence:
-    """Return whether something must be done, and why."""
+    """Return the headline: whether something must be done, and why."""
     worst, total = fleet.sources[0], len(fleet.sources)
     same = sum(1 for source in fleet.sources if source.level == worst.level)
     of = f"{same} of {plural(total, 'source')}"
@@ -201,7 +202,7 @@ def _well_sentence(fleet: Fleet) -> Sentence:
 
 
 def _alerts_sentence(alerts: AlertCounts, cause: str) -> Sentence:
-    """The sources are well, and yet there is something to do: a schema that changed, say."""
+    """Return the headline for healthy sources with firing alerts, such as a schema change."""
     count = alerts.now or alerts.firing
     verb = "needs" if count == 1 else "need"
     rest = "you now" if alerts.now else "a look"
@@ -210,7 +211,7 @@ def _alerts_sentence(alerts: AlertCounts, cause: str) -> Sentence:
 
 
 def _action(fleet: Fleet) -> tuple[str, str]:
-    """Return the address and the words of the button that leads to what must be done."""
+    """Return the address and the label of the button beside the headline; both may be empty."""
     worst = fleet.sources[0]
     if worst.level in (Level.NOW, Level.LOOK, Level.UNKNOWN):
         slot = next(iter(worst.worst_first), None)
@@ -223,6 +224,7 @@ def _action(fleet: Fleet) -> tuple[str, str]:
 
 
 def _open_rows(fleet: Fleet) -> list[OpenRow]:
+    """Return the oldest open transactions of all slots, oldest first."""
     slots = {view.slot.incarnation_id: view.slot for view in fleet.slots}
     oldest = (
         Transaction.objects.filter(state__in=OPEN_STATES, incarnation_id__in=slots.keys() - {None})
@@ -236,7 +238,7 @@ def _open_rows(fleet: Fleet) -> list[OpenRow]:
 
 
 def _events(fleet: Fleet) -> tuple[list[SlotEvent], int]:
-    """Return the newest lines of the slots' logs, and how many there were in a day."""
+    """Return the newest slot events of a week, and the number of events in the last day."""
     slots = [view.slot.pk for view in fleet.slots]
     week, day = (fleet.now - timedelta(days=days) for days in (7, 1))
     lines = SlotEvent.objects.filter(slot__in=slots, at__gt=week).order_by("-at")
@@ -245,7 +247,7 @@ def _events(fleet: Fleet) -> tuple[list[SlotEvent], int]:
 
 
 def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], str]:
-    """Draw for each source the slot that retains most; and say which time that covers."""
+    """Return each source with its sparkline of retained WAL, and the time they cover in words."""
     key = f"overview-history-{hash(frozenset(view.slot.pk for view in fleet.slots))}"
     drawn: tuple[timedelta, dict[int, dict[int, int]]] | None = cache.get(key)
     if drawn is None:
@@ -258,6 +260,7 @@ def _history(fleet: Fleet) -> tuple[list[tuple[SourceView, Sparkline]], str]:
 
 
 def _sparkline(source: SourceView, points: dict[int, dict[int, int]]) -> Sparkline:
+    """Draw, per bucket, the largest retained WAL among the source's slots."""
     highest: dict[int, int] = {}
     ids = [view.slot.pk for view in source.slots] + [view.watched_id for view in source.others]
     for slot_id in ids:

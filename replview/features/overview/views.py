@@ -1,4 +1,4 @@
-"""The overview: the whole page, the part that changes, and the page before the first source."""
+"""View of the overview, and of the first page while there is no source."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -11,11 +11,11 @@ from replview.ui.shell import fleet_of
 
 @page(GET, role=VIEWER, nav=Nav(group="Watch", label="Overview", icon="overview", tab=True))
 def overview(request: HttpRequest) -> HttpResponse:
-    """The whole page, or for htmx the part that changes."""
+    """Show the overview; for htmx only the part that is refreshed."""
     fleet = fleet_of(request)
     htmx = request.headers.get("HX-Request") == "true"
     if htmx and ("first" in request.GET) != (not fleet.sources):
-        # The first source has come, or the last one is gone: it is another page now.
+        # The first source was added or the last one removed, which needs the other page.
         return HttpResponse(headers={"HX-Refresh": "true"})
     if htmx and not fleet.sources:
         return HttpResponse(status=204)

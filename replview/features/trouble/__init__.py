@@ -1,1 +1,1 @@
-"""*Make trouble*: a page of the demo."""
+"""*Make trouble* is a page of the demo that causes failures on purpose."""

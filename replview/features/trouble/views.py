@@ -1,4 +1,4 @@
-"""*Make trouble*: a demo's page only; anywhere else there is no such page."""
+"""Views of the demo's page *make trouble*, which answers 404 outside the demo."""
 
 import datetime as dt
 from collections import defaultdict
@@ -27,14 +27,16 @@ _K = AlertRule.Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
+    """The text about one kind of trouble."""
+
     title: str
-    #: What will happen, in two sentences at most.
+    #: The effect, in two sentences at most.
     about: str
-    #: The kinds of rule that see it.
+    #: The kinds of alert rule that detect it.
     kinds: Sequence[str]
-    #: Pages to look at: word, name of its address, further parts of it.
+    #: Pages that show it: label, URL name, URL arguments.
     look: Sequence[tuple[str, str, tuple[str, ...]]]
-    #: What its end does, after *At the end:*.
+    #: The clause that follows *At the end:*.
     ends: str
 
 
@@ -114,24 +116,29 @@ WORDS: dict[str, Words] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
+    """A trouble with its state, its text and the alerts that it caused."""
+
     trouble: Reported
     words: Words
-    #: Those that fired since it began, the oldest first.
+    #: Alerts that fired since the trouble was requested, oldest first.
     alerts: list[Alert]
     now: dt.datetime
 
     @property
     def links(self) -> list[tuple[str, str]]:
+        """Return label and address of each page that shows the trouble."""
         return [(word, reverse(name, args=args)) for word, name, args in self.words.look]
 
     @property
     def level(self) -> str:
+        """Return the card's level: idle when off, now when an alert fires, else look."""
         if self.trouble.state == State.OFF:
             return "idle"
         return "now" if self.alerts else "look"
 
     @property
     def state(self) -> str:
+        """Return the state in words, with its duration where that is known."""
         trouble = self.trouble
         if trouble.wanted and trouble.state == State.OFF:
             return "asked for"
@@ -141,7 +148,7 @@ class Card:
 
     @property
     def left(self) -> str:
-        """Until it ends by itself; empty where it does not."""
+        """Return the time until the trouble ends by itself; empty if it does not."""
         trouble = self.trouble
         going = trouble.wanted and trouble.state in (State.COMING, State.ON)
         if trouble.ends_at is None or not going:
@@ -151,16 +158,16 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroublePage:
-    """The troubles that a demo can make, a card each."""
+    """The page of the troubles that the demo can make, one card each."""
 
     cards: tuple[Card, ...]
-    #: The process that makes trouble answers.
+    #: True while the demo's process that makes trouble reports itself alive.
     alive: bool
     sentence: Sentence
 
 
 def build_page() -> TroublePage:
-    """Read how each trouble stands, with the alerts that saw it."""
+    """Read the state of each trouble, with the alerts that it caused."""
     now = timezone.now()
     known = troubles.read()
     alerts = _alerts(known)
@@ -195,7 +202,7 @@ def _sentence(cards: Sequence[Card], alive: bool) -> Sentence:
 
 
 def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
-    """What fires of the kinds that see a trouble, since it began; nothing of one that is off."""
+    """Return, per trouble that is on, the firing alerts of its kinds since it was requested."""
     on = [one for one in known if one.state != State.OFF and one.asked_at is not None]
     kinds = {kind for one in on for kind in WORDS[one.name].kinds}
     rows = Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
@@ -212,7 +219,7 @@ def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
 
 @page(GET, role=VIEWER, nav=Nav(group="Demo", label="Make trouble", icon="trouble"))
 def trouble(request: HttpRequest) -> HttpResponse:
-    """A card a trouble; for htmx the part that changes."""
+    """Show a card for each trouble; for htmx only the part that is refreshed."""
     _only_in_a_demo()
     htmx = request.headers.get("HX-Request") == "true"
     template = "trouble/now.html" if htmx else "trouble/trouble.html"
@@ -221,6 +228,7 @@ def trouble(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=OPERATOR, of={"name": None, "action": None})
 def ask(request: HttpRequest, name: str, action: str) -> HttpResponse:
+    """Request the start or the end of a trouble."""
     _only_in_a_demo()
     if name not in troubles.NAMES or action not in ("start", "end"):
         raise Http404("there is no such trouble")
@@ -230,5 +238,6 @@ def ask(request: HttpRequest, name: str, action: str) -> HttpResponse:
 
 
 def _only_in_a_demo() -> None:
+    """Raise ``Http404`` outside the demo."""
     if not settings.DEMO:
         raise Http404("this is no demo")
