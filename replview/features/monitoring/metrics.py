@@ -1,12 +1,12 @@
-"""``/metrics``: what replview knows now, for Prometheus.
+"""``/metrics`` reports the current state of replview to Prometheus.
 
-It tells of every source: an admin may read it, and a program with a token (``Authorization: Bearer
-rv_…``) of scope ``metrics`` or of an admin; with ``REPLVIEW_METRICS_PUBLIC=1`` anybody who can
-reach it, names of sources and slots included.
+The metrics name every source. An admin may read them, and a program whose token (``Authorization:
+Bearer rv_…``) has scope ``metrics`` or belongs to an admin. With ``REPLVIEW_METRICS_PUBLIC=1`` any
+client that reaches the address may read them, names of sources and slots included.
 
-What is not known is absent, never 0. A handful of queries, however many slots there are, in one
-transaction with a time limit. Where the store does not answer, what this process knows of itself
-is told all the same.
+An unknown value is left out, never reported as 0. The number of queries does not depend on the
+number of slots; all run in one transaction with a time limit. If the store does not answer, the
+metrics of this process and of the broker are still reported.
 """
 
 import datetime as dt
@@ -41,9 +41,9 @@ from replview.store.models.seen import only_of
 from replview.ui.api.access import metrics_refusal
 
 QUEUES = ("default", "receivers")
-#: The broker is asked on the way: one that hangs must not hold the scrape up.
+#: Seconds that Redis has to answer: a broker that hangs must not delay the scrape.
 _BROKER_SECONDS = 0.5
-#: The store's size is a look at every file it has, and changes slowly.
+#: Seconds for which the store's size is cached: PostgreSQL reads it from every file.
 _SIZE_SECONDS = 20
 #: States of transactions that have not ended.
 _OPEN = (
@@ -75,9 +75,9 @@ RECEIVER_MEASURES = (
     Measure("replview_receiver_memory_bytes", "gauge", "memory_bytes",
             "Memory of the process that the receiver is in; receivers of one worker share it."),
 )  # fmt: skip
-#: No query of a scrape may last longer: Prometheus gives up after ten seconds.
+#: Time limit of each query: Prometheus gives up after ten seconds by default.
 _TIMEOUT = "5s"
-#: What was seen longer ago tells of the past, and so do three looks that did not come.
+#: A sample is current for this time or for this many sampling intervals, whichever is longer.
 _FRESH = dt.timedelta(seconds=30)
 _LOOKS = 3
 _DENIED = {
@@ -88,7 +88,7 @@ _STORE_AWAY = "the store does not answer, so nobody can be recognised\n"
 
 
 def write_alerts(scrape: Exposition) -> None:
-    """How many fire now; 0 is known, and said."""
+    """Write the number of firing alerts by severity, including zeros, and of waiting messages."""
     firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
     counts = dict(firing.values_list("rule__severity").annotate(alerts=Count("pk")))
     scrape.family("replview_alerts_firing", "gauge", "Alerts of replview's own rules that fire.")
@@ -103,7 +103,7 @@ def write_alerts(scrape: Exposition) -> None:
 
 
 def write_store(scrape: Exposition) -> None:
-    """What the record has grown to, and what in it is still open."""
+    """Write the size of the store's database and the number of open transactions by state."""
     scrape.one("replview_store_size_bytes", "gauge", "Size of the store's database.", _size())
     open_ = Transaction.objects.filter(state__in=_OPEN).order_by()
     counts = dict(open_.values_list("state").annotate(transactions=Count("pk")))
@@ -117,6 +117,7 @@ def write_store(scrape: Exposition) -> None:
 
 
 def _size() -> int | None:
+    """Return the size of the store's database in bytes, cached for some seconds."""
     known: int | None = cache.get("metrics-store-size")
     if known is None:
         known = rows("SELECT pg_database_size(current_database())")[0][0]
@@ -125,7 +126,7 @@ def _size() -> int | None:
 
 
 def write_broker(scrape: Exposition) -> None:
-    """The tasks that wait in Redis. A broker that does not answer is 0 and has no queues."""
+    """Write the number of waiting tasks by queue; no queues if Redis does not answer."""
     lengths = _queue_lengths()
     scrape.one("replview_broker_up", "gauge", "Whether Redis answers.", lengths is not None)
     scrape.family(
@@ -137,6 +138,7 @@ def write_broker(scrape: Exposition) -> None:
 
 
 def _queue_lengths() -> dict[str, int] | None:
+    """Return the number of waiting tasks by queue; None if Redis does not answer."""
     seconds = _BROKER_SECONDS
     try:
         client = redis.Redis.from_url(
@@ -152,12 +154,12 @@ def _queue_lengths() -> dict[str, int] | None:
 
 
 def queue_key(queue: str) -> str:
-    """The queue's key on Redis, as ``replview.runtime.celery_settings`` has it made."""
+    """Return the queue's Redis key, as configured in ``replview.runtime.celery_settings``."""
     return f"{redis_prefix()}-{queue}"
 
 
 def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
-    """One query, however many there are."""
+    """Write the state of all receivers with one query."""
     found = Slot.objects.filter(temporary=False, source__ephemeral=False)
     rows = []
     for row in found.exclude(desired=Slot.Desired.REMOVING).order_by("id").values_list(
@@ -171,7 +173,7 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
         alive = age is not None and age < settings.LEASE_SECONDS
         up = alive and state == Slot.State.STREAMING
         receiver = {
-            # What it reported of itself with its last heartbeat.
+            # The receiver reported these with its last heartbeat.
             **(facts if alive and isinstance(facts, dict) else {}),
             "up": up,
             "wanted": desired == Slot.Desired.RUNNING,
@@ -192,6 +194,7 @@ def write_receivers(scrape: Exposition, now: dt.datetime) -> None:
 @never_cache
 @login_not_required
 def metrics(request: HttpRequest) -> HttpResponse:
+    """Return the metrics, or refuse a request without the right to read them."""
     began = time.perf_counter()
     if not settings.METRICS_PUBLIC:
         try:
@@ -202,7 +205,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
                 return denied
         except DatabaseError:
             return HttpResponse(_STORE_AWAY, status=503, content_type="text/plain")
-    # Whoever may read them at all is told of every source.
+    # Metrics cover every source, whatever the account's rights on sources.
     with only_of(lambda: None):
         scrape = _whole_scrape()
     scrape.one(
@@ -213,6 +216,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _whole_scrape() -> Exposition:
+    """Write all metrics; leave out those of the store if it does not answer."""
     scrape = Exposition()
     scrape.family("replview_build_info", "gauge", "replview's version; always 1.")
     scrape.sample("replview_build_info", labels_text(version=settings.VERSION), 1)
@@ -220,7 +224,7 @@ def _whole_scrape() -> Exposition:
     try:
         _write_store_side(store_side)
     except DatabaseError:
-        # Half of it would look like slots that are gone.
+        # Drop the partial output: missing slots would look like dropped ones.
         scrape.one("replview_store_up", "gauge", "Whether the store answers.", False)
     else:
         scrape.one("replview_store_up", "gauge", "Whether the store answers.", True)
@@ -231,11 +235,10 @@ def _whole_scrape() -> Exposition:
 
 
 def _write_store_side(scrape: Exposition) -> None:
-    """Everything the store knows, as of one moment or nearly."""
+    """Write everything that is read from the store, in one transaction."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, true)", [_TIMEOUT])
-        # How old a look may be and still tell of now.
         seconds = read_number("sampling.seconds", 5, least=1, most=86_400)
         now, fresh = timezone.now(), max(_FRESH, dt.timedelta(seconds=_LOOKS * seconds))
         write_slots(scrape, now, fresh)

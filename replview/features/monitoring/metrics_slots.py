@@ -1,7 +1,7 @@
-"""Every slot of every source, and the sources themselves, as the last sample saw them.
+"""Write the metrics of sources and their slots from the latest samples.
 
-What was last seen too long ago tells of the past: all of it is absent then, as whatever is
-unknown. A lost slot retains nothing and will confirm nothing: those are absent too, never 0.
+All values of a sample that is too old are left out, like any unknown value. A lost slot retains no
+WAL and will never confirm any: its WAL metrics are left out too, never reported as 0.
 """
 
 import datetime as dt
@@ -23,7 +23,7 @@ from replview.features.monitoring.exposition import (
 from replview.health.conditions import lost_reason
 from replview.store.models import Slot, WatchedSlot
 
-#: Every source with its last look that told something. The bound lets partitions be left aside.
+#: Every source with its last sample that it answered. The bound on time prunes partitions.
 LAST_LOOKS = """
 SELECT source.name, source.server_version, source.in_recovery, source.max_slot_wal_keep_bytes,
        source.problem_code, source.checked_at, look.looked_at,
@@ -64,7 +64,7 @@ SOURCE_MEASURES = (
     Measure("replview_source_oldest_transaction_seconds", "gauge", "oldest_running_seconds",
             "Age of the oldest transaction that runs."),
 )  # fmt: skip
-#: How soon what was committed last was stored, of slots that are ours.
+#: The latest known delays from commit to stored, of slots that replview reads.
 _STORED_AFTER = """
 SELECT ours.id, last.p50, last.p99
 FROM unnest(%(slots)s::bigint[]) AS ours (id)
@@ -78,7 +78,7 @@ CROSS JOIN LATERAL (
 """
 #: ``pg_replication_slots.wal_status``.
 WAL_STATUSES = ("reserved", "extended", "unreserved", "lost")
-#: A lost slot retains nothing and will confirm nothing.
+#: Values that are left out for a lost slot.
 _NOT_OF_LOST = ("retained_wal_bytes", "unconfirmed_wal_bytes", "safe_wal_size")
 _STATUS_TAILS = {status: f',status="{status}"}}' for status in WAL_STATUSES}
 MEASURES = (
@@ -121,7 +121,7 @@ MEASURES = (
 
 
 def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
-    """One query, however many there are."""
+    """Write the metrics of all sources with one query."""
     rows = []
     with connection.cursor() as cursor:
         cursor.execute(LAST_LOOKS, {"since": now - fresh})
@@ -146,7 +146,7 @@ def write_sources(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> 
 
 
 def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> None:
-    """Two queries, however many slots there are."""
+    """Write the metrics of all slots with two queries."""
     rows = _read(now, fresh)
     scrape.table(MEASURES, rows)
     scrape.family(
@@ -178,8 +178,8 @@ def write_slots(scrape: Exposition, now: dt.datetime, fresh: dt.timedelta) -> No
 
 
 def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, Row]]:
-    """Labels and slot; somebody else's slot that is gone is forgotten."""
-    # As text: Django would read a thousand JSON documents three times as slowly.
+    """Return labels and values of each slot, without dropped slots that replview does not read."""
+    # Read as text: Django would parse a thousand JSON documents three times as slowly.
     found = WatchedSlot.objects.annotate(facts_text=Cast("facts", TextField()))
     known = found.filter(source__ephemeral=False).order_by("id").values(
         "id", "source__name", "name", "facts_text", "slot_id", "slot_type", "plugin", "database",
@@ -198,16 +198,17 @@ def _read(now: dt.datetime, fresh: dt.timedelta) -> list[tuple[str, Row]]:
 
 
 def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> Row:
+    """Return the slot's values; those of its facts only if it was sampled recently."""
     gone = row["gone_at"] is not None
     recent = not gone and now - row["last_seen_at"] < fresh
     facts = orjson.loads(row["facts_text"]) if recent else {}
     idle = None
     if recent and row["inactive_since"] is not None and facts.get("synced") is not True:
         idle = max(0.0, (now - row["inactive_since"]).total_seconds())
-    # None where nothing is known of the slot.
+    # None when the slot's facts are unknown.
     lost = bool(lost_reason(facts)) if facts else None
     return {
-        # Of pg_replication_slots, of its walsender, of pg_stat_replication_slots.
+        # Columns of pg_replication_slots, pg_stat_replication and pg_stat_replication_slots.
         **facts,
         **(dict.fromkeys(_NOT_OF_LOST) if lost else {}),
         "ours": row["slot_id"] is not None,
@@ -222,7 +223,7 @@ def _slot_now(row: Mapping[str, Any], now: dt.datetime, fresh: dt.timedelta) -> 
 
 
 def _stored_after(slots: list[int], since: dt.datetime) -> dict[int, dict[str, float]]:
-    """By slot; nothing of one that has stored nothing since."""
+    """Return the delays from commit to stored by slot; leave out slots without a recent one."""
     if not slots:
         return {}
     with connection.cursor() as cursor:

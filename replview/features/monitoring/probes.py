@@ -1,12 +1,12 @@
-"""``/healthz`` and ``/readyz``: for whoever restarts this process, or sends people to it.
+"""``/healthz`` and ``/readyz`` serve process managers and load balancers.
 
-``/healthz`` asks nobody: an answer means that the process lives; restarting it would not bring
-back a store that is away. ``/readyz`` asks the store and Redis. It is 503 where the store cannot be
-reached or lacks a migration. Without Redis pages go on, a little less live: that is told, and is no
-reason to send nobody here.
+``/healthz`` makes no check: an answer means that the process lives, and a restart would not bring
+an unreachable store back. ``/readyz`` checks the store and Redis. It is 503 if the store cannot be
+reached or lacks a migration. Without Redis pages still work but refresh more slowly, so that check
+is reported and does not make the process unready.
 
-Answered before the host name is checked: a probe asks by address. Anybody is told the words; a
-program with a token also how long each check took, and by which kind of error it failed.
+Both are answered before the host name is checked, because probes use the address. Any client gets
+the state of each check; a program with a token also gets its duration and the kind of its error.
 """
 
 import asyncio
@@ -31,17 +31,19 @@ from redis.backoff import NoBackoff
 
 from replview.access.tokens import good_token
 
-#: No check lasts longer; they are made side by side.
+#: Time limit of each check; the checks run concurrently.
 CHECK_SECONDS = 2.0
 #: Checks that this process cannot do without.
 _NEEDED = ("store", "migrations")
-#: What Django's parameters have beyond an address.
+#: Connection parameters of Django that libpq does not know.
 _NOT_LIBPQ = {"autocommit", "context", "cursor_factory", "pool", "prepare_threshold"}
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    #: ``ok``, ``failed``, ``late``, or of migrations ``missing``.
+    """The result of one readiness check."""
+
+    #: ``ok``, ``failed`` or ``late``; for migrations also ``missing`` or ``unknown``.
     word: str
     seconds: float
     #: The kind of error; never its text, which may hold an address.
@@ -50,7 +52,7 @@ class Check:
 
 @sync_and_async_middleware
 def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Answers the two addresses; everything else goes on."""
+    """Answer the two addresses, and pass on every other request."""
     if iscoroutinefunction(get_response):
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
@@ -75,6 +77,7 @@ def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def _readiness(request: HttpRequest) -> HttpResponseBase:
+    """Run the checks and return their states, with details for a program with a token."""
     (store, migrations), broker = await asyncio.gather(_store(), _checked(_ping_redis))
     checks = {"store": store, "migrations": migrations, "redis": broker}
     ready = all(checks[name].word == "ok" for name in _NEEDED)
@@ -88,7 +91,7 @@ async def _readiness(request: HttpRequest) -> HttpResponseBase:
 
 
 async def _store() -> tuple[Check, Check]:
-    """Whether the store answers, and whether it has every migration of this version."""
+    """Check that the store answers, and that it has every migration of this version."""
     missing: list[tuple[str, str]] = []
 
     async def ask() -> None:
@@ -103,6 +106,7 @@ async def _store() -> tuple[Check, Check]:
 
 
 async def _checked(ask: Callable[[], Awaitable[None]]) -> Check:
+    """Run a check within ``CHECK_SECONDS``, and return its result instead of raising."""
     began = time.monotonic()
     word, error = "ok", ""
     try:
@@ -115,7 +119,7 @@ async def _checked(ask: Callable[[], Awaitable[None]]) -> Check:
 
 
 async def _missing_migrations() -> list[tuple[str, str]]:
-    """Over a connection of its own: what is asked is the server, not the pool of this process."""
+    """Return the migrations that the store lacks, over a connection outside the pool."""
     parameters = connections["default"].get_connection_params()
     address = {name: value for name, value in parameters.items() if name not in _NOT_LIBPQ}
     async with await psycopg.AsyncConnection.connect(
@@ -128,7 +132,7 @@ async def _missing_migrations() -> list[tuple[str, str]]:
 
 @cache
 def _latest_migrations() -> tuple[tuple[str, str], ...]:
-    """The last migration of each part: read from files once a process."""
+    """Return the last migration of each app, read from files once per process."""
     return tuple(MigrationLoader(None).graph.leaf_nodes())
 
 
@@ -144,6 +148,7 @@ async def _ping_redis() -> None:
 
 
 async def _is_known(request: HttpRequest) -> bool:
+    """Return whether the request has a valid token."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer":
         return False

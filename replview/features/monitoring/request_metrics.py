@@ -1,4 +1,4 @@
-"""The metrics of this process: counts and durations of the requests that it answered."""
+"""Metrics of this process: counts and durations of the requests that it answered."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-#: Ours alone: what other libraries put into the default one is not replview's to tell.
+#: A registry of our own: other libraries add metrics to the default one.
 REGISTRY = CollectorRegistry()
 disable_created_metrics()  # type: ignore[no-untyped-call]
 ProcessCollector(namespace="replview_web", registry=REGISTRY)
@@ -36,7 +36,7 @@ _seconds = Histogram(
 
 @sync_and_async_middleware
 def RequestMetricsMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Counts every answer that Django gives; files are served before it."""
+    """Count every answer that Django gives; static files are served before it."""
     if iscoroutinefunction(get_response):
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:
@@ -53,6 +53,7 @@ def RequestMetricsMiddleware(get_response: Callable[..., Any]) -> Callable[..., 
 
 
 def _counted(request: HttpRequest, response: HttpResponseBase, began: float) -> HttpResponseBase:
+    """Count the response and its duration, and return it."""
     view = view_of(request)
     _requests.labels(view, f"{response.status_code // 100}xx").inc()
     _seconds.labels(view).observe(time.perf_counter() - began)
@@ -60,6 +61,6 @@ def _counted(request: HttpRequest, response: HttpResponseBase, began: float) -> 
 
 
 def view_of(request: HttpRequest) -> str:
-    """The address's name: there are as many as we wrote, whatever addresses are asked for."""
+    """Return the URL's name, so that the number of label values is bounded."""
     match = request.resolver_match
     return "none" if match is None else match.view_name or "unnamed"
