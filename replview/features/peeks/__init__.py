@@ -1,1 +1,1 @@
-"""Peeks: a look into an idle slot that does not move it."""
+"""A peek reads the changes that wait in an idle slot without moving the slot."""

@@ -1,4 +1,4 @@
-"""The form that asks for a look into a slot: its choices, and reading what was sent."""
+"""The form that requests a peek into a slot: its choices, and the reading of its answers."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +15,11 @@ SECONDS = (5, 15, 60)
 
 @dataclass(slots=True)
 class PeekForm:
-    """The choices of a form that asks for a look, as they stand."""
+    """The choices and the current values of the form that requests a peek."""
 
     place: Place
     slot: SlotFacts
-    #: Of the slot's row where replview reads it.
+    #: Publications of replview's own slot; empty for a slot that replview does not read.
     ours: list[str]
     changes: int = CHANGES[0]
     seconds: int = SECONDS[1]
@@ -31,36 +31,38 @@ class PeekForm:
 
     @property
     def known(self) -> list[str]:
-        """The publications its reader is known to use, as far as they still exist."""
+        """Return the publications that the slot's reader is known to use and that still exist."""
         return self.place.used_by(self.slot, self.ours)
 
     @property
     def asks_publications(self) -> bool:
-        """Only pgoutput must be told."""
+        """Return whether publications must be chosen, which only pgoutput needs."""
         return self.slot.plugin == "pgoutput"
 
     @property
     def reads(self) -> str | None:
-        """How much WAL PostgreSQL reads for it; None where unknown."""
+        """Return how much WAL the server must read for the peek; None when unknown."""
         size = self.slot.retained_wal_bytes
         return None if size is None else bytes_words(size)
 
     @property
     def change_choices(self) -> tuple[int, ...]:
+        """Return the choices for the most changes to read."""
         return CHANGES
 
     @property
     def second_choices(self) -> tuple[int, ...]:
+        """Return the choices for the most seconds to read."""
         return SECONDS
 
     def keep_bounds(self, sent: QueryDict) -> None:
-        """Choose the bounds that an address names; what is no choice leaves them as they are."""
+        """Select the bounds that an address names; ignore values that are no choice."""
         self.changes = _one_of(sent.get("changes"), CHANGES) or self.changes
         self.seconds = _one_of(sent.get("seconds"), SECONDS) or self.seconds
 
 
 def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
-    """What was sent, as ``jobs.peeks.request`` takes it; None with ``form.error`` said."""
+    """Return the answers as arguments of ``jobs.peeks.request``; None and ``form.error`` if bad."""
     form.changes = _one_of(sent.get("changes"), CHANGES)
     form.seconds = _one_of(sent.get("seconds"), SECONDS)
     options: dict[str, Any] = {}
@@ -79,5 +81,5 @@ def read_form(form: PeekForm, sent: QueryDict) -> dict[str, Any] | None:
 
 
 def _one_of(text: str | None, choices: tuple[int, ...]) -> int:
-    """The choice of that text; 0 where there is none."""
+    """Return the choice with that text; 0 if there is none."""
     return next((choice for choice in choices if str(choice) == text), 0)

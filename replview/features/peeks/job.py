@@ -1,5 +1,6 @@
-"""Serving looks into slots: claimed from the store, done in threads apart from the worker's few,
-since somebody may look for a minute.
+"""Run peeks into slots, claimed from the store.
+
+They run in threads apart from the worker's own few, since a peek may last a minute.
 """
 
 import logging
@@ -23,14 +24,14 @@ from replview.store.secrets import SecretKeyChanged
 
 log = logging.getLogger(__name__)
 
-#: Looks at the same time in one process; each uses a backend of its source.
+#: Most peeks at the same time in one process; each uses a backend of its source.
 _AT_ONCE = 2
-#: How long the source may take to say what the slot is.
+#: Time limit for reading the slot from the source's catalog.
 _CATALOG_SECONDS = 5.0
 
 
 def carry_out(peek: SlotPeek) -> None:
-    """Look, and store what was found or why nothing was."""
+    """Peek, and store the result or the reason of a failure."""
     try:
         found = look(peek)
     except SourceProblem as error:
@@ -52,8 +53,11 @@ def _fail(peek: SlotPeek, trouble: SourceProblem) -> None:
 def without_masked(
     result: dict[str, Any], source: Source, *, ingest_alone: bool
 ) -> dict[str, object]:
-    """What a look found without masked values: at ingest, since they are not to be kept, or any.
-    As in the record, what is masked under one name that a table had is masked under all.
+    """Return the result of a peek without masked values.
+
+    ``ingest_alone`` removes only values masked at ingest, which must not be stored; otherwise
+    values masked on display are removed too. As in the record, a column that is masked under one
+    name of its table is masked under all names that the table had.
     """
     rules = current_rules()
     own: dict[str, set[str]] = {}
@@ -84,7 +88,7 @@ def without_masked(
 
 
 def look(peek: SlotPeek) -> dict[str, object]:
-    """Look into the slot as asked. Raises ``SourceProblem`` and what a DSN may raise."""
+    """Read the slot within the requested bounds. Raises ``SourceProblem`` or an error of the DSN."""
     conninfo = full_conninfo(peek.source)
     return look_into(
         conninfo,
@@ -97,7 +101,7 @@ def look(peek: SlotPeek) -> dict[str, object]:
 
 
 def _plugin(conninfo: str, slot_name: str) -> str:
-    """The slot's plugin now. Raises ``SourceProblem`` where it cannot be looked into."""
+    """Return the slot's current plugin. Raises ``SourceProblem`` if the slot cannot be peeked."""
     with reading(conninfo, deadline_seconds=_CATALOG_SECONDS) as connection:
         place = read_place(connection)
     slot = place.slot(slot_name)
@@ -114,7 +118,7 @@ def _plugin(conninfo: str, slot_name: str) -> str:
     return slot.plugin or ""
 
 
-#: A lost worker's look failed; one that is told to stop does not wait for it.
+#: A peek whose worker was lost has failed; a worker that stops does not wait for its peeks.
 KIND = peeks.rows.served(
     name="peek",
     run=lambda peek, stop: carry_out(peek),

@@ -1,4 +1,4 @@
-"""The pages of looks into slots as data: a server's slots, the form, the progress, the result."""
+"""Build the pages of peeks: the slots of a server, the form, the progress and the result."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,69 +25,69 @@ from replview.ui.sentence import Sentence
 
 DEADLINE_SECONDS = 4.0
 EARLIER = 10
-#: A worker that is there claims a look within a second or two.
+#: Seconds after which no worker seems to run: a free one claims a peek within two seconds.
 UNCLAIMED_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSlot:
-    """A slot of the server as a row of the list."""
+    """A slot of the server, as a row of the list."""
 
     slot: SlotFacts
-    #: replview reads it.
+    #: True when replview reads the slot.
     ours: bool
-    #: The reason that it cannot be looked into; empty where it can.
+    #: The reason that the slot cannot be peeked; empty if it can.
     refusal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSlotsPage:
-    """All slots of a source's server, the one that retains most WAL first."""
+    """The page of all slots of a source's server, largest retained WAL first."""
 
     source: Source
     sentence: Sentence
-    #: None while the server could not be read; ``trouble`` says why.
+    #: None if the server could not be read; ``trouble`` has the reason.
     place: Place | None
     trouble: SourceProblem | None
     rows: tuple[ServerSlot, ...]
     looked_at: datetime
-    #: The latest looks into slots of this source.
+    #: The latest peeks into slots of this source.
     earlier: tuple[SlotPeek, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeekFormPage:
-    """The cost of a look into one slot, and the form that asks for it."""
+    """The page with the cost of a peek into one slot, and the form that requests it."""
 
     source: Source
     slot_name: str
     sentence: Sentence
-    #: None while the server could not be read; ``trouble`` says why.
+    #: None if the server could not be read; ``trouble`` has the reason.
     place: Place | None
     trouble: SourceProblem | None
-    #: None where the server has no such slot.
+    #: None if the server has no such slot.
     slot: SlotFacts | None = None
-    #: The reason that it cannot be looked into; empty where it can.
+    #: The reason that the slot cannot be peeked; empty if it can.
     refusal: str = ""
-    #: None where there is no slot to ask about.
+    #: None if the server could not be read or has no such slot.
     form: PeekForm | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeekProgressPage:
-    """A look that waits for a worker, or runs."""
+    """The page of a peek that waits for a worker, or runs."""
 
     peek: SlotPeek
     sentence: Sentence
-    #: Since it began; while it waits, since it was requested.
+    #: Seconds since the peek began or, while it waits, since it was requested.
     seconds: float
-    #: The part of its time that has passed, in thousandths.
+    #: The share of its time limit that has passed, in thousandths.
     width: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeekFailedPage:
-    """A look that saw nothing, and why."""
+    """The page of a peek that failed, with the reason."""
 
     peek: SlotPeek
     sentence: Sentence
@@ -97,22 +97,22 @@ class PeekFailedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeekResultPage:
-    """The result of a look that ended."""
+    """The page with the result of a peek that ended."""
 
     peek: SlotPeek
     sentence: Sentence
     #: The address of the form with the same bounds.
     again: str
     found: Found
-    #: Each table with its operations that occurred, by their letters.
+    #: Each table with the letter and the count of each operation that occurred.
     tables: tuple[tuple[dict[str, Any], list[tuple[str, int]]], ...]
     groups: tuple[Group, ...]
-    #: A sentence about the part that the bounds left out; empty where they left out nothing.
+    #: A sentence about the bound that ended the peek; empty if it read everything.
     bound: str
 
 
 def server_slots_page(source: Source) -> ServerSlotsPage:
-    """Read every slot of the source's server, ours or not."""
+    """Read all slots of the source's server, whether replview reads them or not."""
     place, trouble = _read_place(source)
     ours = set(Slot.objects.filter(source=source).values_list("name", flat=True))
     rows = tuple(
@@ -137,7 +137,7 @@ def server_slots_page(source: Source) -> ServerSlotsPage:
 
 
 def peek_form_page(source: Source, slot_name: str) -> PeekFormPage:
-    """Read what a look into the slot would cost, with the form as it begins."""
+    """Read what a peek into the slot would cost, with the form's initial choices."""
     place, trouble = _read_place(source)
     slot = place.slot(slot_name) if place else None
     refusal = place.refusal(slot) if place and slot else ""
@@ -158,7 +158,7 @@ def peek_form_page(source: Source, slot_name: str) -> PeekFormPage:
 
 
 def progress_page(peek: SlotPeek) -> PeekProgressPage:
-    """Return how far a look is that has not ended."""
+    """Build the page of a peek that has not ended."""
     since = peek.started_at or peek.requested_at
     seconds = max((timezone.now() - since).total_seconds(), 0)
     share = min(seconds / peek.max_seconds, 1) if peek.started_at and peek.max_seconds else 0
@@ -171,7 +171,7 @@ def progress_page(peek: SlotPeek) -> PeekProgressPage:
 
 
 def failed_page(peek: SlotPeek) -> PeekFailedPage:
-    """Return why a look saw nothing."""
+    """Build the page of a peek that failed."""
     sentence = Sentence(
         level="look",
         title=f"Nothing was seen of {peek.slot_name}.",
@@ -181,7 +181,7 @@ def failed_page(peek: SlotPeek) -> PeekFailedPage:
 
 
 def result_page(peek: SlotPeek) -> PeekResultPage:
-    """Return what a look found, without what the account may not see."""
+    """Build the page of a peek's result, without values that the account may not see."""
     found = Found(peek.result or {})
     bound = found.not_looked_at(peek.max_changes, peek.max_seconds)
     return PeekResultPage(
@@ -266,13 +266,14 @@ def _progress_sentence(peek: SlotPeek, seconds: float) -> Sentence:
 
 
 def _again(peek: SlotPeek) -> str:
+    """Return the address of the form with the bounds of this peek."""
     address = reverse("peek-ask", args=[peek.source.name, peek.slot_name])
     bounds = {"changes": peek.max_changes, "seconds": f"{peek.max_seconds:g}"}
     return f"{address}?{urlencode(bounds)}"
 
 
 def _read_place(source: Source) -> tuple[Place | None, SourceProblem | None]:
-    """The server's slots, or what keeps us from them."""
+    """Return the server's slots, or the problem that prevented reading them."""
     try:
         with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:
             return read_place(connection), None

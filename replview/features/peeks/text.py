@@ -1,4 +1,4 @@
-"""What a look into a slot found, in words; the same for the page and the command line."""
+"""Describe the result of a peek in words, for the page and the command line."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from replview.ui.changes.change_blocks import blocks_of
 from replview.ui.component_html import grade_kind
 
 NO_BREAK = "\u00a0"
-#: A look calls open what arrives while it is in progress, which pages call streaming.
+#: A peek calls a streamed transaction that has not ended open; pages call it streaming.
 _STATES = {"open": Transaction.State.STREAMING.value}
 _LETTERS = {word: letter for letter, word in OPERATIONS.items()}
 _OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base64",
@@ -27,6 +27,8 @@ _OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
+    """A transaction that waits in the slot, as a row of the result."""
+
     name: str
     is_gid: bool
     state: str
@@ -35,16 +37,17 @@ class Waiting:
     changes: int | None
     size_bytes: int | None
     tables: str
-    #: All who are named in it; empty: unknown.
+    #: The actors of the transaction; empty when unknown.
     who: str
 
     @property
     def has_symbol(self) -> bool:
+        """Return whether the state is one of the store, which has a symbol."""
         return self.state in Transaction.State.values
 
 
 class Found:
-    """A result, read carefully: what is missing in it is unknown, never zero."""
+    """The result of a peek, read so that a missing value is unknown, never zero."""
 
     def __init__(self, result: Mapping[str, Any]) -> None:
         self.result = result
@@ -55,16 +58,18 @@ class Found:
         self.newest = moment(result.get("newest_commit"))
 
     def number(self, name: str) -> int | None:
+        """Return an integer of the result; None when it is missing."""
         value = self.result.get(name)
         return value if isinstance(value, int) else None
 
     @property
     def complete(self) -> bool:
+        """Return whether the peek reached the end of the slot's WAL."""
         return bool(self.result.get("complete"))
 
     @property
     def title(self) -> str:
-        """``12 transactions wait``."""
+        """Return the number of waiting transactions, such as ``12 transactions wait``."""
         count, still_open = self.number("transactions"), self.number("open_transactions")
         at_least = "" if self.complete else "At least "
         if count is None:
@@ -79,7 +84,7 @@ class Found:
 
     @property
     def cause(self) -> str:
-        """How much, how old, how long we looked; and that the slot is where it was."""
+        """Return changes, age and duration in words, and that the slot was not moved."""
         parts = []
         changes = self.number("changes")
         if changes:
@@ -96,12 +101,12 @@ class Found:
 
     @property
     def seconds(self) -> str:
-        """How long we looked: ``1.2 s``."""
+        """Return the duration of the peek, for example ``1.2 s``."""
         value = self.result.get("seconds")
         return f"{value:.1f}{NO_BREAK}s" if isinstance(value, int | float) else "an unknown time"
 
     def not_looked_at(self, max_changes: int, max_seconds: float) -> str:
-        """What the bounds kept from us; empty where they did not."""
+        """Return a sentence about the bound that ended the peek; empty if it read everything."""
         match self.result.get("stopped_by"):
             case "changes":
                 bound = f"{count_words(max_changes)} changes"
@@ -115,7 +120,7 @@ class Found:
 
 
 def moment(value: object) -> datetime | None:
-    """A time as the result spells it."""
+    """Parse a time of the result; a time without a zone is UTC, and None stands for no time."""
     try:
         found = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
@@ -147,19 +152,19 @@ def _waiting(row: Mapping[str, Any]) -> Waiting:
 
 
 def counts_words(table: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Operations of a table that occurred, by their letters."""
+    """Return letter and count of each operation that occurred on a table."""
     names = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates"}
     return [(letter, int(table[name])) for letter, name in names.items() if table.get(name)]
 
 
 def size_words(size: int | None) -> str:
-    """``1.2 MB``; unknown says so."""
+    """Return a size in words, for example ``1.2 MB``, or ``unknown``."""
     return "unknown" if size is None else bytes_words(size)
 
 
 @dataclass(slots=True)
 class Group:
-    """Changes of one transaction and actor that follow each other."""
+    """A group is a run of adjacent changes of one transaction and actor."""
 
     name: str
     actor: str = ""
@@ -168,11 +173,12 @@ class Group:
 
     @property
     def kind(self) -> str:
+        """Return the kind of mark that shows the grade."""
         return grade_kind(self.grade)
 
 
 def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Group]:
-    """Blocks in order, a heading for each transaction and actor; without what may not be seen."""
+    """Return the visible changes as blocks, grouped by adjacent transaction and actor."""
     visibility = current_visibility()
     groups: list[Group] = []
     for number, change in enumerate(changes, start=1):
@@ -187,16 +193,16 @@ def groups_of(changes: Iterable[Mapping[str, Any]], source_id: int) -> list[Grou
 
 
 def _row(change: Mapping[str, Any], number: int) -> ChangeRow:
-    """A change of the one JSON form as the store would hold it, as far as it goes.
+    """Return a change of the result as a row of the store, as far as it is known.
 
-    It has no transaction of ours and no key hash: so nothing is derived from the record.
+    The row has no transaction id and no key hash, so nothing is derived from the record.
     """
     op = _LETTERS.get(str(change.get("op")), "M")
     old, new = _image(change.get("old")), _image(change.get("new"))
     if op in "TM":
         new = {name: change[name] for name in _OWN_FIELDS if name in change}
     key = _image(change.get("key")) or {}
-    # The order in which the server sent them, where it was kept.
+    # Use the order in which the server sent the columns, if it was kept.
     names = [*(change.get("columns") or []), *(new or old or {}), *(change.get("not_sent") or [])]
     return ChangeRow(
         transaction_id=0,
@@ -224,7 +230,7 @@ def _image(value: object) -> dict[str, Any] | None:
 
 
 def _old_kind(old: Mapping[str, Any] | None, key: Mapping[str, Any]) -> str | None:
-    """The whole old row, or no more than its key."""
+    """Return ``O`` for a whole old row, ``K`` for its key only, None for neither."""
     if not old:
         return None
     return "K" if set(old) <= set(key) else "O"

@@ -1,4 +1,4 @@
-"""Addresses of all slots of a server, and of looks into them."""
+"""Addresses of a server's slots and of peeks into them."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Looking into any idle slot of a source's server without moving it."""
+"""Views that list the slots of a source's server, and peek into idle ones without moving them."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -21,7 +21,7 @@ from replview.store.write.access_record import Action, note
 @page(role=VIEWER, nav="sources", of=OF_SOURCE)
 @require_GET
 def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
-    """Every slot of the source's server, ours or not, the one that retains most first."""
+    """Show every slot of the source's server, largest retained WAL first."""
     source = get_object_or_404(Source, name=source_name)
     return render(request, "peeks/slots.html", {"page": server_slots_page(source)})
 
@@ -29,12 +29,12 @@ def source_slots(request: HttpRequest, source_name: str) -> HttpResponse:
 @page(role=OPERATOR, nav="sources", of=OF_SLOT)
 @require_http_methods(["GET", "POST"])
 def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """What a look into the slot would cost, and its bounds; POST asks for it."""
+    """Show the cost of a peek into the slot and the form; on POST request the peek."""
     source = get_object_or_404(Source, name=source_name)
     page = peek_form_page(source, slot_name)
     if page.form is None:
         return render(request, "peeks/ask.html", {"page": page}, status=404 if page.place else 200)
-    # From the address, where they are among the choices: *look again* keeps them.
+    # The link *look again* carries the bounds of the former peek.
     page.form.keep_bounds(request.GET)
     status = 200
     if request.method == "POST" and not page.refusal:
@@ -51,7 +51,7 @@ def ask(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
 @page(role=OPERATOR, nav="sources", of={"peek_id": SlotPeek}, record=ROWS)
 @require_GET
 def peek(request: HttpRequest, peek_id: int) -> HttpResponse:
-    """A look: how far it is, then what it found; a link that stays."""
+    """Show the progress of a peek, then its result, at the same address."""
     row = get_object_or_404(SlotPeek.objects.select_related("source"), pk=peek_id)
     htmx = request.headers.get("HX-Request") == "true"
     if row.waits:

@@ -1,1 +1,1 @@
-"""The receivers' Celery tasks."""
+"""Celery tasks that run the receivers."""

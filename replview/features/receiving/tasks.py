@@ -1,7 +1,7 @@
-"""The receivers' tasks, where the parts meet: receiver, store and live know nothing of each other.
+"""Celery tasks that run the receivers, and connect receiver, store and live updates.
 
-One long task a slot, on workers with a thread pool. Beat proposes slots that nobody reads; the
-lease in the store decides who does.
+Each slot has one long task, on workers with a thread pool. Beat proposes slots that no receiver
+reads; the lease in the store decides which worker reads a slot.
 """
 
 import logging
@@ -30,9 +30,9 @@ from replview.store.models import Slot, Source
 
 log = logging.getLogger(__name__)
 
-#: How long a worker may take to answer when beat looks for one.
+#: Seconds that workers have to answer a ping from beat.
 _PING_SECONDS = 0.5
-#: Looks at the publications that receivers ask for: so far apart, and of no use after so long.
+#: Least seconds between two requests to read publications, and seconds until one expires.
 _LOOK_SECONDS = 1.0
 _LOOK_EXPIRES_SECONDS = 15.0
 _UNREAD = f"""
@@ -43,7 +43,7 @@ _UNREAD = f"""
 
 
 def conninfo_of(source_id: int) -> str:
-    """The source's connection string, with its password. Raises ``SourceProblem``."""
+    """Return the source's connection string, with its password. Raises ``SourceProblem``."""
     try:
         with orm_connection():
             return full_conninfo(Source.objects.get(pk=source_id))
@@ -54,7 +54,7 @@ def conninfo_of(source_id: int) -> str:
 
 @shared_task(name="replview.receive", bind=True, ignore_result=True)
 def receive_slot(self: Any, slot_id: int) -> None:
-    """Receive one slot until this worker stops, the slot is stopped, or another takes it."""
+    """Receive one slot until the worker stops, the slot is stopped, or another worker takes it."""
     wakes = publisher()
     receive(
         slot_id,
@@ -72,36 +72,38 @@ def receive_slot(self: Any, slot_id: int) -> None:
 
 
 class AskedLooks:
-    """Asks for a look at the publications of a slot's source, once a second at most: a stream may
-    tell of hundreds of tables at once. What is not asked for is found by the regular looks.
+    """Requests that the publications of a slot's source be read again, at most once a second.
+
+    A stream may announce hundreds of tables at once. Sampling finds what no request was sent for.
     """
 
     def __init__(self) -> None:
         self._asked_at = float("-inf")
 
     def ask(self, slot_id: int) -> None:
-        """Ask for a look, which expires where no worker is free for it."""
+        """Request a look, which expires if no worker is free for it."""
         if time.monotonic() - self._asked_at < _LOOK_SECONDS:
             return
         self._asked_at = time.monotonic()
-        with suppress(OperationalError):  # the broker is away: the regular looks go on
+        with suppress(OperationalError):  # without the broker, sampling goes on
             current_app.send_task(
                 LOOK_AT_PUBLICATIONS_OF, [slot_id], expires=_LOOK_EXPIRES_SECONDS, retry=False
             )
 
 
 class SlotStop(threading.Event):
-    """Set when the slot is to stop, or the whole worker."""
+    """An event that is set when its slot must stop, or when the whole worker stops."""
 
     def __init__(self, worker: threading.Event) -> None:
         super().__init__()
         self._worker = worker
 
     def is_set(self) -> bool:
+        """Return whether the slot or the worker must stop."""
         return super().is_set() or self._worker.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until told to stop or ``timeout`` seconds have passed."""
+        """Wait for the event, ``timeout`` seconds at most; return whether it is set."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
             left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
@@ -112,17 +114,17 @@ class SlotStop(threading.Event):
 
 
 def choose_worker(workers: list[str], load: Counter[str], *, former: str) -> str:
-    """The worker with the fewest slots, ties by chance; not the one whose lease just ran out.
+    """Return the worker with the fewest slots, at random among equals, and avoid ``former``.
 
-    That one may still answer pings though it cannot reach the store: offered to it again and
-    again, its slot would wait for ever.
+    ``former`` held the slot's lease until it ran out. It may still answer pings although it cannot
+    reach the store, and a slot offered to it again and again would never be received.
     """
     others = [name for name in workers if name != former] or workers
     return min(others, key=lambda name: (load[name], random.random()))
 
 
 def propose_receivers() -> None:
-    """Offer each slot that is wanted and that nobody reads to the worker with the fewest slots."""
+    """Offer each slot that should run and has no live lease to the worker with the fewest slots."""
     now = time.time()
     orphans, load = [], Counter[str]()
     for slot in Slot.objects.filter(desired=Slot.Desired.RUNNING, temporary=False):
@@ -138,7 +140,7 @@ def propose_receivers() -> None:
     for slot_id, former in orphans:
         queue: Any = "receivers"
         if workers:
-            # Its own queue: the shared one would go to whichever worker fetches first.
+            # Send to the worker's own queue: from the shared one any worker may fetch it.
             worker = choose_worker(workers, load, former=former)
             load[worker] += 1
             queue = worker_direct(worker)
