@@ -1,1 +1,1 @@
-"""Adding a source in the browser, step by step."""
+"""Onboarding adds a source in the browser, step by step."""

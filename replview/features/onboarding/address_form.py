@@ -1,4 +1,4 @@
-"""The form of an address, each error beside its field, and the connection test."""
+"""The form of a source's address, with an error beside each field, and the connection test."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from replview.ui.params import Params
 from replview.ui.sentence import PLACES
 
 FIELDS, STRING = "fields", "string"
-#: How libpq is asked for TLS, the usual first.
+#: Values of libpq's ``sslmode`` with their meaning, the default first.
 SSL_MODES = (
     ("prefer", "where the server offers it"),
     ("require", "always, whoever the server is"),
@@ -23,11 +23,11 @@ SSL_MODES = (
     ("verify-full", "always, and only this very host"),
     ("disable", "never: in a private network alone"),
 )
-#: Names in the form → parameters of libpq.
+#: Form field to libpq parameter.
 _PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user",
                "sslmode": "sslmode", "sslrootcert": "sslrootcert"}  # fmt: skip
 _TEXTS = ("name", "how", *_PARAMETERS, "dsn")
-#: What went wrong → the field it is shown beside.
+#: Code of a problem to the field beside which it is shown.
 _FIELD_OF = {
     "wrong_password": "password",
     "no_such_database": "database",
@@ -47,53 +47,55 @@ DEADLINE_SECONDS = 10.0
 
 @dataclass
 class AddressForm:
-    """What the form shows and what was sent. The password is taken, never shown."""
+    """The values and errors of the form. A password is accepted, but never shown again."""
 
     values: dict[str, str] = field(default_factory=dict)
-    #: Of a field; ``""``: of none.
+    #: Problem by field; ``""`` stands for no field.
     errors: dict[str, SourceProblem] = field(default_factory=dict)
-    #: A password was entered before and is kept.
+    #: True when the draft has a stored password.
     has_password: bool = False
     password: str = field(default="", repr=False)
     ssl_modes = SSL_MODES
 
     @property
     def how(self) -> str:
-        """Which of the two halves counts."""
+        """Return which half of the form counts: ``FIELDS`` or ``STRING``."""
         return self.values.get("how") or FIELDS
 
     @property
     def sslmode(self) -> str:
+        """Return the chosen ``sslmode``, or the first of ``SSL_MODES``."""
         return self.values.get("sslmode") or SSL_MODES[0][0]
 
     def trouble(self, trouble: SourceProblem) -> None:
-        """Show it beside the field it is of."""
+        """Show a problem beside the field that caused it."""
         beside = "dsn" if self.how == STRING else _FIELD_OF.get(trouble.code, "")
         self.errors["name" if trouble.code == "name" else beside] = trouble
 
     @property
     def general(self) -> SourceProblem | None:
+        """Return the problem that belongs to no field, if there is one."""
         return self.errors.get("")
 
     @property
     def first_wrong(self) -> str:
-        """The field that gets the focus; empty where nothing is wrong with one."""
+        """Return the first field with an error, which gets the focus; empty if there is none."""
         order = ("name", "host", "port", "database", "user", "password", "sslmode", "sslrootcert",
                  "dsn")  # fmt: skip
         return next((name for name in order if name in self.errors), "")
 
     def kept(self) -> dict[str, str]:
-        """What is kept to be shown again: no password."""
+        """Return the values to store and show again, without password and connection string."""
         kept = {name: value for name, value in self.values.items() if name != "dsn"}
         return {**kept, "how": self.how}
 
 
 def read_form(sent: Mapping[str, object], former: AddressForm | None = None) -> AddressForm:
-    """What was sent; errors that need no server are said already."""
+    """Read the form, and report the errors that are found without asking the server."""
     params = Params(sent)
     form = AddressForm({name: params.text(name, _LONGEST) for name in _TEXTS})
     form.password = params.text("password", _LONGEST, strip=False)
-    # A password that is kept is for this server and role: it goes to no other.
+    # Never send a stored password to another server or role than it was entered for.
     parts = ("how", "host", "port", "user", "sslmode", "sslrootcert")
     form.has_password = (
         former is not None
@@ -110,7 +112,10 @@ def read_form(sent: Mapping[str, object], former: AddressForm | None = None) -> 
 
 
 def dsn_of(form: AddressForm) -> tuple[str, str]:
-    """``(DSN with the password, where that is kept)``; a password that is kept is not in it."""
+    """Return the DSN and the reference to its password (``file:/…`` or ``env:…``, else empty).
+
+    A typed password is part of the DSN; one that was stored before is not.
+    """
     if form.how == STRING:
         return form.values["dsn"], ""
     sent = {parameter: form.values.get(name) for name, parameter in _PARAMETERS.items()}
@@ -125,7 +130,7 @@ def dsn_of(form: AddressForm) -> tuple[str, str]:
 
 
 def name_of(form: AddressForm, database: str) -> str:
-    """What the source is called: as entered, else after its database, made one that is free."""
+    """Return the name that was entered, else a free one made from the database's name."""
     if form.values.get("name"):
         return form.values["name"]
     taken = set(Source.objects.values_list("name", flat=True))
@@ -136,7 +141,7 @@ def name_of(form: AddressForm, database: str) -> str:
 
 
 def name_fault(name: str) -> str:
-    """Why a source cannot be called so; empty: it can. Without one it is called later."""
+    """Return why a source cannot have this name; empty if it can, or if no name was entered."""
     if not name:
         return ""
     if Source.objects.filter(name=name).exists():
@@ -158,7 +163,7 @@ def _check_fields(form: AddressForm) -> None:
 
 
 def form_of(values: Mapping[str, str], conninfo: str, *, has_password: bool) -> AddressForm:
-    """The form as it was sent before, from what is kept of it."""
+    """Build the form from the stored values and connection string of a draft."""
     form = AddressForm(dict(values), has_password=has_password)
     if form.how == STRING:
         form.values["dsn"] = conninfo
@@ -167,10 +172,10 @@ def form_of(values: Mapping[str, str], conninfo: str, *, has_password: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A server that answered."""
+    """The server that answered the connection test, and the name its source gets."""
 
     database: str
-    #: ``PG 16.14``: as ``server_version_num``.
+    #: As ``server_version_num``, for example 160014.
     version: int
     role: str
     system_identifier: str | None
@@ -179,7 +184,10 @@ class Reached:
 
 
 def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
-    """Try the form's address and put it into the draft (not saved); None with the error said."""
+    """Connect to the form's address, and write it to the draft without saving the draft.
+
+    Return None if that fails; ``form.errors`` then has the reason.
+    """
     if fault := name_fault(form.values["name"]):
         form.trouble(SourceProblem("name", fault, "Choose another name"))
     if form.errors:
@@ -214,8 +222,10 @@ def connect_draft(form: AddressForm, draft: SourceDraft) -> Reached | None:
 
 
 def known_as(reached: Reached, conninfo: str) -> Source | None:
-    """The source that is this very database already, whoever connects to it, as far as that can
-    be told: a standby has its primary's identifier, and another address.
+    """Return the source that is this database already, whatever its role; None if there is none.
+
+    Both system identifier and address must agree: a standby has its primary's identifier, but
+    another address.
     """
     if reached.system_identifier is None:
         return None

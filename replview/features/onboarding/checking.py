@@ -1,4 +1,4 @@
-"""Doctor's findings as a page shows them: what blocks first, each with what mends it."""
+"""Show the findings of the source check (``doctor``), worst first, each with its remedies."""
 
 import re
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ from replview.ui.sentence import PLACES, sentence
 
 Kind = SourceDraft.Kind
 _LEVELS = {Grade.PROBLEM: "now", Grade.WARNING: "look", Grade.NOTE: "idle", Grade.OK: "ok"}
-#: All that matters where no slot is to be made.
+#: Codes of the findings that matter when no slot is created.
 _OF_MONITORING = {
     "reachable", "version", "old_version", "unsupported_version", "monitoring", "no_pg_monitor",
     "wal_limit", "no_wal_limit", "inactive_slot", "lost_slot",
 }  # fmt: skip
-#: What stands against a replication connection, but not against the SQL functions.
+#: Codes of problems that block a replication connection, but not the SQL functions.
 _WALSENDER_ALONE = {"pooler", "hba_refused", "no_free_walsender"}
 _OR_SQL = re.compile(f"[,;] or {re.escape(THROUGH_SQL)}")
 _DEADLINE_SECONDS = 5.0
-#: Statements of one finding that are shown; a database may have hundreds of tables.
+#: Most statements shown per finding; a database may have hundreds of tables.
 _SHOWN = 12
 _ORDER = {"now": 0, "look": 1, "idle": 2, "ok": 3}
 
@@ -42,39 +42,46 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """All findings about a source, the worst first."""
+    """All findings about a source, worst first."""
 
     findings: list[FindingView] = field(default_factory=list)
-    #: Something must be mended before it can go on.
+    #: True when a problem must be fixed before the source can be added.
     blocked: bool = False
-    #: It can go on, but only through SQL functions.
+    #: True when the slot can be read, but only through SQL functions.
     sql_only: bool = False
 
     def of(self, *levels: str) -> list[FindingView]:
+        """Return the findings of these levels."""
         return [one for one in self.findings if one.level in levels]
 
     @property
     def to_mend(self) -> list[FindingView]:
+        """Return the findings that must or should be fixed."""
         return self.of("now", "look")
 
     @property
     def to_know(self) -> list[FindingView]:
+        """Return the notes."""
         return self.of("idle")
 
     @property
     def fine(self) -> list[FindingView]:
+        """Return the checks that found nothing wrong."""
         return self.of("ok")
 
     @property
     def unknown(self) -> bool:
+        """Return whether the server could not say if it accepts pgoutput."""
         return any(one.code == "plugins_unknown" for one in self.findings)
 
     @property
     def level(self) -> str:
+        """Return the level of the result as a whole."""
         return "now" if self.blocked else "look" if self.of("now", "look") else "ok"
 
     @property
     def title(self) -> str:
+        """Return the result in one sentence."""
         blocking, warnings = len(self.of("now")), len(self.of("look"))
         if self.blocked:
             return f"{plural(blocking, 'thing')} to mend first."
@@ -86,7 +93,7 @@ class Checked:
 
 
 def check(conninfo: str, kind: str | None = None) -> Checked:
-    """Look at a source for one way to begin; without one, for all of them."""
+    """Check a source for one kind of onboarding; without ``kind``, for all of them."""
     found = examine(conninfo, store_system_identifier=store_system_identifier())
     if kind != Kind.WATCH and _reached(found):
         found += _monitoring(conninfo)
@@ -100,7 +107,7 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
             for one in found
         ]
     elif kind == Kind.WATCH:
-        # A temporary slot lives in a replication connection: there is no such option.
+        # A temporary slot needs a replication connection, so do not suggest SQL functions.
         found = [replace(one, remedy=_OR_SQL.sub("", one.remedy), field="") for one in found]
     return Checked(
         findings=sorted(map(view_of, found), key=lambda one: _ORDER[one.level]),
@@ -110,13 +117,14 @@ def check(conninfo: str, kind: str | None = None) -> Checked:
 
 
 def view_of(finding: Finding) -> FindingView:
+    """Return a finding as pages show it."""
     remedies = _remedies(with_place(finding.remedy, finding.field, PLACES))
     message = f"{sentence(finding.message)}."
     return FindingView(_LEVELS[finding.grade], finding.code, message, remedies)
 
 
 def _remedies(text: str) -> list[Remedy]:
-    """What is to be run, piece by piece; of a table's alternatives each by itself."""
+    """Split a remedy into its statements, and alternatives for a table into one each."""
     found = []
     for part in text.split("; ")[:_SHOWN]:
         if part.startswith("ALTER TABLE"):
@@ -131,10 +139,12 @@ def _remedies(text: str) -> list[Remedy]:
 
 
 def _reached(findings: Iterable[Finding]) -> bool:
+    """Return whether the source could be connected to."""
     return any(one.code == "reachable" for one in findings)
 
 
 def _monitoring(conninfo: str) -> list[Finding]:
+    """Return the findings about the rights that monitoring needs; empty if they cannot be read."""
     try:
         with reading(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
             return list(check_monitoring(connection))

@@ -1,4 +1,4 @@
-"""Which columns are not kept: left out, or masked; with suggestions by their names."""
+"""The step that chooses columns to leave out or to mask, with suggestions by column name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ from replview.store.read.mask_rules import masked_by
 from replview.text.parsing import table_text
 
 KEEP, MASK, DROP = "keep", "mask", "drop"
-#: As a form's choices.
+#: The choices of the form: value and label.
 KEEPING = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
-#: The view of all suggestions, where a table's name would stand.
+#: The value of ``ColumnChoice.shown`` that stands for all suggestions instead of a table.
 SUGGESTED = ""
 _EVERYTHING = "a publication FOR ALL TABLES sends every column"
 Rules = dict[str, dict[str, str]]
@@ -27,49 +27,52 @@ Rules = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRow:
+    """A column as a row of the form."""
+
     table: str
     column: str
     type_name: str
-    #: What its name looks like; empty: nothing.
+    #: The kind of personal data that the name suggests; empty when none.
     looks: str
     chosen: str
-    #: Why it cannot be left out; empty: it can.
+    #: The reason that the column cannot be left out; empty if it can.
     must_be_sent: str
-    #: A mask rule takes it already, whatever is chosen here: ``ingest`` or ``display``.
+    #: ``ingest`` or ``display`` when a mask rule hides the column, whatever is chosen here.
     by_rule: str = ""
 
     @property
     def field(self) -> str:
-        # A browser would send another line break than the one that is there.
+        """Return the form field's name; browsers change line breaks, so there are none in it."""
         return " ".join(f"{self.table}|{self.column}".splitlines())
 
 
 @dataclass(slots=True)
 class ColumnChoice:
-    """All tables that were chosen with their columns; one table's are shown, or suggestions."""
+    """The columns of all chosen tables, and which of them the page shows."""
 
-    #: ``{"schema.table": columns}``.
+    #: Columns by ``schema.table``.
     tables: dict[str, list[ColumnRow]]
     shown: str = SUGGESTED
-    #: 15 and later: what is left out does not even leave the source.
+    #: True when the source itself leaves columns out (column lists, PostgreSQL 15 and later).
     at_source: bool = True
-    #: All tables are published whole: no column can be left out.
+    #: True when the publication is FOR ALL TABLES, so that no column can be left out.
     everything: bool = False
     rules: Rules = field(default_factory=dict)
 
     @property
     def suggested(self) -> list[ColumnRow]:
-        """Columns whose names look personal, and all for which something is chosen."""
+        """Return columns with names that look personal, and columns with a choice made."""
         rows = [row for rows in self.tables.values() for row in rows]
         return [row for row in rows if row.looks or row.chosen != KEEP]
 
     @property
     def rows(self) -> list[ColumnRow]:
+        """Return the columns that the page shows."""
         return self.tables.get(self.shown, []) if self.shown else self.suggested
 
     @property
     def index(self) -> list[tuple[str, int, int, int]]:
-        """Of each table: name, columns, suggestions, columns for which something is chosen."""
+        """Return, per table: name, number of columns, of suggestions and of choices made."""
         return [
             (name, len(rows), sum(bool(row.looks) for row in rows), len(self.rules.get(name, {})))
             for name, rows in self.tables.items()
@@ -77,7 +80,7 @@ class ColumnChoice:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Columns that are masked, and left out."""
+        """Return the number of masked columns and of columns left out."""
         chosen = [rule for rules in self.rules.values() for rule in rules.values()]
         return chosen.count(MASK), chosen.count(DROP)
 
@@ -85,9 +88,9 @@ class ColumnChoice:
 def read_choice(
     connection: Connection, answers: Mapping[str, Any], shown: str = SUGGESTED, source_id: int = 0
 ) -> ColumnChoice:
-    """The columns of the chosen tables as they are now, with what was chosen before.
+    """Read the columns of the chosen tables, with the choices made so far.
 
-    Of a source that is not known yet (0) the mask rules for all sources hold.
+    ``source_id`` is 0 for a source that does not exist yet; only mask rules for all sources apply.
     """
     known = read_tables(connection)
     tables = _chosen(connection, answers, known)
@@ -121,7 +124,7 @@ def read_choice(
 
 
 def _rules_of_present(former: Rules, rows: Mapping[str, list[ColumnRow]]) -> Rules:
-    """The rules that were chosen before, without those of tables and columns that are gone."""
+    """Return the choices made so far, without tables and columns that no longer exist."""
     found: Rules = {}
     for name, rules in former.items():
         present = {row.column for row in rows.get(name, [])}
@@ -131,7 +134,7 @@ def _rules_of_present(former: Rules, rows: Mapping[str, list[ColumnRow]]) -> Rul
 
 
 def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:
-    """The rules with what was sent for the columns that were shown."""
+    """Return the choices, updated from the form for the columns that it showed."""
     rules = {name: dict(kept) for name, kept in choice.rules.items()}
     everything = sent.get("all") if sent.get("all") in (KEEP, MASK) else None
     for row in choice.rows:
@@ -149,7 +152,7 @@ def read_form(choice: ColumnChoice, sent: QueryDict) -> Rules:
 def _chosen(
     connection: Connection, answers: Mapping[str, Any], tables: list[TableFacts]
 ) -> list[TableFacts]:
-    """The chosen tables, or those of the chosen publications, or all that can be chosen."""
+    """Return the chosen tables, those of the chosen publications, or all that can be chosen."""
     if answers.get("through") == "all":
         return [table for table in tables if table.parent is None]
     if answers.get("through") == "publications":

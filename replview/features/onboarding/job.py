@@ -1,8 +1,8 @@
-"""Carrying out what was agreed to in the browser: a source, its slot, or a watch of it.
+"""Carry out drafts from the browser: add a source, create its slot, or watch it.
 
-Drafts are claimed from the store and carried out in threads of their own: creating a slot waits for
-every open transaction. What stops halfway is taken back, also what a lost worker left; the draft's
-page shows each step as it is done.
+Workers claim drafts from the store and run them in threads of their own, because creating a slot
+waits for every open transaction. The changes of a draft that fails are undone, also those that a
+lost worker made. The draft's page shows the state of each step.
 """
 
 import logging
@@ -33,7 +33,7 @@ from replview.store.models import Slot, SourceDraft
 from replview.store.write.access_record import Visit, note, use_visit
 
 _BEAT_SECONDS = 1.0
-#: State of a step → what it is once nothing goes on any more.
+#: State of a step to its state once the draft has ended.
 _ENDED = {"running": "failed", "waiting": "not begun"}
 _STORED: dict[str, str] = {
     SourceDraft.Kind.WATCH: "Read it through a temporary slot",
@@ -42,12 +42,12 @@ _STORED: dict[str, str] = {
 }
 log = logging.getLogger(__name__)
 Kind = SourceDraft.Kind
-#: Drafts at the same time in one process; each may wait for its source.
+#: Most drafts at the same time in one process; each may wait for its source.
 _AT_ONCE = 4
 _PLAN_SECONDS = 60.0
-#: A watch that no worker has begun by then is offered anew.
+#: Seconds after which a watch that no worker has started is offered again.
 _WATCH_SECONDS = 15.0
-#: A watch ends when nobody has had its live page open for so long.
+#: Seconds without an open live page after which a watch ends.
 UNWATCHED_SECONDS = 60.0
 _CHANGED = SourceProblem(
     "changed",
@@ -57,26 +57,26 @@ _CHANGED = SourceProblem(
 
 
 class Work:
-    """Use ``alive`` around all of it."""
+    """The carrying out of one draft; ``alive`` must surround all of it."""
 
     def __init__(self, draft: SourceDraft, stopping: threading.Event) -> None:
         self.draft = draft
-        #: Set when it is to end: asked for by the user, or the worker stops.
+        #: Set when the draft must end: its user asked for that, or the worker stops.
         self.stop = threading.Event()
-        #: A reason to end that is looked for with each heartbeat.
+        #: A condition that ends the draft, checked with each heartbeat.
         self.over: Callable[[], bool] = lambda: False
         self._stopping = stopping
-        #: What is on the source and could not be taken back, also by an earlier attempt.
+        #: Undo statements that failed, in this or an earlier attempt.
         self._left: list[str] = list(draft.undo)
 
     @contextmanager
     def alive(self) -> Iterator["Work"]:
-        """Heartbeats from a thread of its own, until the block ends."""
+        """Send heartbeats from a thread until the block ends."""
         with beating(self._look_around, _BEAT_SECONDS):
             yield self
 
     def begin(self, steps: list[Statement], *, baseline: bool = False) -> None:
-        """The lines that its page shows from now on."""
+        """Set the steps that the draft's page shows."""
         lines = [
             _line(f"{one.kind} {one.name}", f"Create {one.kind} {one.name}", str(one))
             for one in steps
@@ -88,10 +88,10 @@ class Work:
         self._beat()
 
     def on_step(self, step: Statement, state: str) -> None:
-        """From the carrying out: a statement is running, done, failed, taken back or left."""
+        """Record that a statement is running, done, failed, taken back or left on the source."""
         statement = step.undo
         if state in ("done", "taken back"):
-            # What could be made was not there any more, whoever took it back.
+            # A step succeeds only if its object did not exist, so older undos are obsolete.
             self.draft.undo = [one for one in self.draft.undo if one != statement]
             self._left = [one for one in self._left if one != statement]
         if state == "done":
@@ -101,26 +101,29 @@ class Work:
         self.step(f"{step.kind} {step.name}", state)
 
     def step(self, name: str, state: str) -> None:
+        """Store the state of a step."""
         for line in self.draft.progress:
             if line["name"] == name:
                 line["state"], line["said"] = state, ""
         self._beat()
 
     def handed_over(self) -> None:
-        """The store has the slot: it is taken back as any slot is, by removing it. What an earlier
-        attempt left is looked after by that one's intention.
+        """Forget the undo statements, since the store has the slot now.
+
+        From here on the slot is undone by removing it. Statements that an earlier attempt left are
+        undone by that attempt's intention.
         """
         self.draft.undo, self._left = [], []
         self._beat()
 
     def say(self, words: str) -> None:
-        """What a step that runs waits for."""
+        """Set the text of the running step, such as what it waits for."""
         for line in self.draft.progress:
             if line["state"] == "running":
                 line["said"] = words
 
     def done(self, **columns: Any) -> bool:
-        """It is all there (or, of a watch, all gone)."""
+        """End the draft as done, or as failed if a statement could not be undone."""
         if self._left:
             cause = "what was made for it could not be taken back"
             self.fail(SourceProblem("left", cause, "See below"))
@@ -128,7 +131,7 @@ class Work:
         return drafts.end(self.draft, "DONE", **columns)
 
     def fail(self, trouble: SourceProblem) -> None:
-        """It came to nothing: because its user wanted so, or for a reason that is told."""
+        """End the draft as cancelled if its user asked for that, else as failed."""
         wanted = SourceDraft.objects.filter(pk=self.draft.pk, stop_wanted=True).exists()
         for line in self.draft.progress:
             line["state"] = _ENDED.get(line["state"], line["state"])
@@ -155,7 +158,7 @@ class Work:
             if not drafts.beat(self.draft):
                 self.stop.set()
         except DatabaseError as error:
-            # The store is away for a moment: the next sign says the same.
+            # The store is unreachable for the moment; the next heartbeat writes the same.
             log.warning("draft %s: no heartbeat (%s)", self.draft.pk, type(error).__name__)
 
 
@@ -164,8 +167,9 @@ def _line(name: str, title: str, sql: str = "") -> dict[str, str]:
 
 
 def _recover() -> None:
-    """Clean up after workers that are lost, and offer watches to the receivers' workers: each takes
-    a thread there for as long as it lasts.
+    """Undo the drafts of lost workers, and offer watches to the receivers' workers.
+
+    A watch uses a thread of such a worker until it ends.
     """
     take_back_lost()
     for draft_id in drafts.waiting_watches():
@@ -174,12 +178,12 @@ def _recover() -> None:
 
 @shared_task(name="replview.watch", ignore_result=True)
 def watch_source(draft_id: int) -> None:
-    """Receive a watch on a temporary slot, until nobody looks any more."""
+    """Receive a watch on a temporary slot until its page is closed."""
     watch(draft_id, publisher())
 
 
 def watch(draft_id: int, wakes: Publisher) -> None:
-    """Receive a watch until nobody looks any more; nothing happens if another worker has it."""
+    """Receive a watch until its page is closed; do nothing if another worker claimed it."""
     with orm_connection():
         draft = drafts.claim([Kind.WATCH], draft_id)
         if draft is not None:
@@ -193,7 +197,7 @@ def _carry_out(draft: SourceDraft, stop: threading.Event) -> None:
 
 
 def act_on(work: Work, act: Callable[[Work], None]) -> None:
-    """Do it, and keep what became of it."""
+    """Run ``act``, and store its failure in the draft."""
     try:
         act(work)
     except SourceProblem as error:
@@ -205,14 +209,14 @@ def act_on(work: Work, act: Callable[[Work], None]) -> None:
         cause = f"there is a source or slot of the name {name} by now"
         work.fail(SourceProblem("name_taken", cause, "Choose another name"))
     except Exception as error:
-        # Named by its type alone: its text may hold what a source sent.
+        # Log the type alone: the text may hold values that the source sent.
         log.error("draft %s: %s", work.draft.pk, type(error).__name__)
         cause = f"replview itself failed ({type(error).__name__})"
         work.fail(SourceProblem("internal", cause, "See the log of the workers"))
 
 
 def _monitor(work: Work) -> None:
-    """The source alone: nothing is made on it."""
+    """Add the source and change nothing on it."""
     work.begin([])
     source = drafts.source_for(work.draft)
     work.step("store", "running")
@@ -223,7 +227,7 @@ def _monitor(work: Work) -> None:
 
 
 def _record(work: Work) -> None:
-    """Publication, slot, both in the store; then the baselines that were wanted."""
+    """Create publication and slot, add them to the store, and request the chosen baselines."""
     draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
     plan = _plan(draft, conninfo)
     work.begin(list(plan.statements), baseline=_wants_baseline(draft))
@@ -258,7 +262,7 @@ def _record(work: Work) -> None:
 
 
 def _watch(work: Work, wakes: Publisher) -> None:
-    """A temporary slot, for as long as somebody looks."""
+    """Receive a temporary slot until its page is closed, and undo what was created for it."""
     draft, conninfo = work.draft, drafts.conninfo_of(work.draft)
     plan = _plan(draft, conninfo)
     work.begin(list(plan.statements))
@@ -279,12 +283,12 @@ def _watch(work: Work, wakes: Publisher) -> None:
     work.done()
 
 
-#: What becomes of a draft in one go.
+#: Function that carries out a draft, by kind; a watch has a task of its own.
 ACTS: dict[str, Callable[[Work], None]] = {Kind.MONITOR: _monitor, Kind.RECORD: _record}
 
 
 def _plan(draft: SourceDraft, conninfo: str) -> SlotPlan:
-    """The plan as it is now. Raises ``SourceProblem`` unless its statements are those shown."""
+    """Return the current plan. Raises ``SourceProblem`` unless its statements were agreed to."""
     slot_request = request_of(draft.answers, temporary=draft.kind == Kind.WATCH)
     with reading(conninfo, deadline_seconds=_PLAN_SECONDS) as connection:
         plan = make_plan(connection, slot_request)
@@ -298,12 +302,12 @@ def _wants_baseline(draft: SourceDraft) -> bool:
 
 
 def _note(work: Work, action: str, subject: str, **more: Any) -> None:
-    # A draft's own page has it done: by whoever agreed there, though a worker does it.
+    # Attribute the act to the account that agreed to it, not to the worker.
     with use_visit(Visit(lambda: work.draft.user)):
         note(action, subject=subject, **more)
 
 
-#: A lost worker's draft is taken back, and failed. What its errors say may be a source's words.
+#: A lost worker's draft is undone and failed. ``private``: errors may hold a source's values.
 KIND = drafts.rows.served(
     name="onboarding",
     claim=lambda: drafts.claim([Kind.MONITOR, Kind.RECORD]),

@@ -1,4 +1,4 @@
-"""The options of a slot: what each does, what is usual, and what this server's version can."""
+"""The step that chooses a slot's options: their effect, their default, and the server's limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,52 +15,57 @@ from replview.ui.sentence import BASELINE_COST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
+    """An option of the slot, with its choices."""
+
     name: str
     label: str
     about: str
-    #: ``(value, word, what it means)``, the usual one first.
+    #: Value, label and meaning of each choice, the default first.
     choices: tuple[tuple[str, str, str], ...]
-    #: Why there is nothing to choose; empty: there is.
+    #: The reason that the option is not available; empty if it is.
     refusal: str = ""
 
 
 @dataclass(slots=True)
 class OptionForm:
+    """The options with the chosen values and the errors."""
+
     facts: ServerFacts
     values: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
-    #: A replication connection does not get through.
+    #: True when no replication connection is possible.
     sql_only: bool = False
-    #: The tables' present rows, about; None: not known.
+    #: Estimated number of rows in the chosen tables; None when unknown.
     estimated_rows: int | None = None
 
     baseline_cost = BASELINE_COST
 
     @property
     def usual(self) -> list[tuple[Option, str]]:
-        """Those that somebody may want otherwise, with what is chosen."""
+        """Return the options that are always shown, each with its chosen value."""
         return [(one, self.values[one.name]) for one in _usual(self.facts)]
 
     @property
     def further(self) -> list[tuple[Option, str]]:
+        """Return the options that are shown on request, each with its chosen value."""
         return [(one, self.values[one.name]) for one in _further(self.facts)]
 
     @property
     def further_changed(self) -> bool:
-        """Whether one of them is not as usual: then they are shown."""
+        """Return whether a further option differs from its default, so that all are shown."""
         return self.sql_only or any(
             chosen != one.choices[0][0] for one, chosen in self.further if not one.refusal
         )
 
     @property
     def default_budget(self) -> str:
-        """``10 GB``: what a budget is where none is named, and why."""
+        """Return the default WAL budget with its reason, for example ``10 GB: …``."""
         size, why = default_budget(self.facts)
         return f"{size_words(size)}: {why}"
 
 
 def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:
-    """The form as chosen before, else as is usual."""
+    """Build the form with the values chosen before, else with the defaults."""
     kept: Mapping[str, Any] = answers.get("options") or {}
     sql_only = bool((answers.get("check") or {}).get("sql_only"))
     size, _ = default_budget(facts)
@@ -78,7 +83,7 @@ def form_of(facts: ServerFacts, answers: Mapping[str, Any]) -> OptionForm:
 
 
 def read_form(form: OptionForm, sent: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What was chosen, as a draft's answers; None with ``errors`` said."""
+    """Return the choices as a draft's answers; None with ``form.errors`` if one is bad."""
     options: dict[str, Any] = {}
     for one in (*_usual(form.facts), *_further(form.facts)):
         chosen = _choice(one, sent.get(one.name))
@@ -102,6 +107,7 @@ def read_form(form: OptionForm, sent: Mapping[str, Any]) -> dict[str, Any] | Non
 
 
 def _heartbeat(form: OptionForm) -> int | None:
+    """Return the heartbeat's interval in seconds; None if empty or bad, with the error if bad."""
     text = form.values["heartbeat"]
     if not text:
         return None
@@ -117,7 +123,7 @@ def _heartbeat(form: OptionForm) -> int | None:
 
 
 def _choice(option: Option, asked: object) -> str:
-    """What was asked for, where it can be had; else what is usual."""
+    """Return the requested value if the option has it and is available, else the default."""
     text = {True: "yes", False: "no"}.get(asked, asked) if isinstance(asked, bool) else asked
     known = [value for value, _, _ in option.choices]
     return str(text) if text in known and not option.refusal else known[0]
@@ -155,7 +161,7 @@ def _further(facts: ServerFacts) -> tuple[Option, ...]:
 
 
 def _when_shown(facts: ServerFacts) -> tuple[Option, ...]:
-    """When transactions are shown that are not committed at once."""
+    """Return the options about streamed and prepared transactions."""
     prepared = facts.max_prepared_transactions > 0
     return (
         Option(
@@ -189,7 +195,7 @@ def _when_shown(facts: ServerFacts) -> tuple[Option, ...]:
 
 
 def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
-    """Messages, and changes that came from elsewhere."""
+    """Return the options about logical messages and about changes from other origins."""
     return (
         Option(
             name="messages",
@@ -215,7 +221,7 @@ def _what_is_received(facts: ServerFacts) -> tuple[Option, ...]:
 
 
 def _how_it_is_read(facts: ServerFacts) -> tuple[Option, ...]:
-    """The slot on its server and the connection; what is kept of a rollback."""
+    """Return the options about failover, the connection, and rolled back changes."""
     return (
         Option(
             name="failover",

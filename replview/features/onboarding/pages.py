@@ -1,4 +1,4 @@
-"""What each page of adding a source shows."""
+"""The content of each page of onboarding."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from replview.store.models import Source, SourceDraft
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorPage:
-    """The health check of a source that is known."""
+    """The check of a source that was added already."""
 
     source: Source
     checked: Checked
@@ -25,44 +25,45 @@ class DoctorPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A draft that its user may go on with."""
+    """A draft that its user can continue."""
 
     draft: SourceDraft
     words: KindWords
-    #: Where to go on.
+    #: Address of the page that continues the draft.
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPage:
-    """The ways to begin, and what was begun before."""
+    """The kinds of onboarding, and the drafts that the user can continue."""
 
     begun: tuple[Begun, ...]
-    #: What became of a draft: ``expired``, ``left`` (nothing remains) or ``remains``; empty: no
-    #: draft was left.
+    #: The end of a draft: ``expired``, ``left`` (nothing remains on the source) or ``remains``;
+    #: empty if no draft has just ended.
     notice: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionPage:
-    """The step in which an address is entered."""
+    """The step that asks for the source's address."""
 
     frame: Frame
     form: AddressForm
-    #: The field in which the cursor stands.
+    #: The field that gets the focus.
     focus: str
 
 
 def connection_page(
     form: AddressForm, kind: str, draft: SourceDraft | None = None
 ) -> ConnectionPage:
+    """Build the page of the address, with the focus on the first field to correct."""
     focus = form.first_wrong or ("dsn" if form.how == STRING else "host")
     return ConnectionPage(frame=frame_of(kind, "connection", draft), form=form, focus=focus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPage:
-    """The first step for a source whose address is known."""
+    """The first step for a source that was added already."""
 
     frame: Frame
     source: Source
@@ -70,17 +71,17 @@ class KnownPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPage:
-    """The step that says what the source lacks."""
+    """The step that shows the findings about the source."""
 
     frame: Frame
     checked: Checked
-    #: The source that is this very database already; empty: none.
+    #: Name of the source that is the same database; empty if there is none.
     known: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesPage:
-    """The step in which tables are chosen."""
+    """The step that chooses tables."""
 
     frame: Frame
     choice: TableChoice
@@ -88,19 +89,19 @@ class TablesPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsPage:
-    """The step that says which columns are not kept."""
+    """The step that chooses columns to leave out or to mask."""
 
     frame: Frame
     choice: ColumnChoice
-    #: The user chose a table: whoever reads with a keyboard goes on there.
+    #: True when the user chose a table, so that the keyboard focus moves to its columns.
     asked: bool
-    #: As a form's choices.
+    #: Value and label of each choice for a column.
     keeping: tuple[tuple[str, str], ...] = KEEPING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionsPage:
-    """The step in which the slot's options are chosen."""
+    """The step that chooses the slot's options."""
 
     frame: Frame
     form: OptionForm
@@ -112,18 +113,19 @@ class ReviewPage:
 
     frame: Frame
     review: Review
-    #: Other statements would run than those that were agreed to.
+    #: True when the statements differ from those that the user agreed to.
     changed: bool
-    #: (what, choice), a line a step.
+    #: A label and the choice made, for each step.
     chosen: tuple[tuple[str, str], ...]
     wants_baseline: bool
-    #: The last try failed.
+    #: True when the last attempt failed.
     failed: bool
-    #: The step in which the trouble is mended; empty: none.
+    #: Address of the step that fixes the problem; empty if there is none.
     mended_at: str
 
 
 def review_page(draft: SourceDraft, review: Review, *, changed: bool) -> ReviewPage:
+    """Build the page of the review."""
     known = review.mended_in in steps.names_of(draft)
     return ReviewPage(
         frame=frame_of(draft.kind, "review", draft),
@@ -138,15 +140,16 @@ def review_page(draft: SourceDraft, review: Review, *, changed: bool) -> ReviewP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressPage:
-    """What is being carried out, step by step."""
+    """The page that shows the state of each step while a draft is carried out."""
 
     frame: Frame
     work: CarriedOut
-    #: The page that follows; empty: not yet.
+    #: Address of the page that follows; empty while there is none.
     following: str
 
 
 def progress_page(draft: SourceDraft) -> ProgressPage:
+    """Build the page of a draft that is carried out or has ended."""
     return ProgressPage(
         frame=frame_of(draft.kind, "review", draft),
         work=plan_page.carried_out(draft),

@@ -1,4 +1,4 @@
-"""A plan before it runs, every statement with its rights and its cost; then how each step went."""
+"""Show a plan before it runs, with rights and cost of each statement, and then its progress."""
 
 import hashlib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from replview.ui.sentence import PLACES, sentence
 
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind
-#: A trouble → the step in which it is mended.
+#: Code of a problem to the step that fixes it.
 _MENDED_IN = {
     code: step
     for step, codes in {
@@ -38,11 +38,11 @@ _MENDED_IN = {
     for code in codes.split()
 }
 State = SourceDraft.State
-#: A worker that is there begins within a second or two.
+#: Seconds after which no worker seems to run: a free one starts within two seconds.
 UNCLAIMED_SECONDS = 10
-#: The live page is opened then, whether the receiver has connected or not: it says why not.
+#: Time after which the live page opens even if the receiver has not connected; it says why.
 _PATIENCE = timedelta(seconds=15)
-#: State of a step → health's shape, and its word.
+#: State of a step to its level and its text.
 _SHOWN = {
     "waiting": ("idle", "waits"),
     "running": ("unknown", "running"),
@@ -57,7 +57,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The plan as a page shows it, or why there is none."""
+    """The plan as a page shows it, or the problem that prevents a plan."""
 
     steps: tuple[Statement, ...] = ()
     notes: list[str] = field(default_factory=list)
@@ -66,21 +66,22 @@ class Review:
 
     @property
     def statements(self) -> list[str]:
+        """Return the statements as SQL text."""
         return [str(step) for step in self.steps]
 
     @property
     def digest(self) -> str:
-        """What the user agrees to; others than these are never run."""
+        """Return the digest of the statements that the user agrees to; no others are run."""
         return hashlib.sha256("\0".join(self.statements).encode()).hexdigest()
 
     @property
     def mended_in(self) -> str:
-        """The step to go back to; empty: none."""
+        """Return the step that fixes the problem; empty if there is none."""
         return _MENDED_IN.get(self.trouble.code, "") if self.trouble else ""
 
 
 def review(draft: SourceDraft) -> Review:
-    """Look at the source and say what would be done."""
+    """Read the source and plan the statements, without running them."""
     if draft.kind == Kind.MONITOR:
         return Review()
     try:
@@ -98,7 +99,7 @@ def review(draft: SourceDraft) -> Review:
 
 
 def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was chosen, a line a step, for a last look."""
+    """Return the choices of the draft, as a label and a text for each step."""
     lines = []
     if answers.get("through") == "publications":
         lines.append(("Tables", f"those of {', '.join(answers.get('publications') or ())}"))
@@ -116,6 +117,8 @@ def chosen_words(answers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """A step of a draft that is carried out, as the page shows it."""
+
     title: str
     sql: str
     level: str
@@ -125,19 +128,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
+    """The state of a draft that is carried out or has ended."""
+
     level: str
     title: str
     cause: str = ""
     lines: list[Line] = field(default_factory=list)
     moving: bool = False
     trouble: SourceProblem | None = None
-    #: It can be cancelled: what was made is taken back.
+    #: True when the draft can be cancelled, which undoes its statements.
     may_stop: bool = False
-    #: It can be looked at and tried again.
+    #: True when the draft can be reviewed and tried again.
     may_retry: bool = False
 
 
 def carried_out(draft: SourceDraft) -> CarriedOut:
+    """Describe the state of a draft that is carried out or has ended."""
     lines = [_line(one) for one in draft.progress]
     name, words = draft.answers.get("name", ""), KINDS[Kind(draft.kind)]
     if draft.stop_wanted and draft.state in (State.WAITING, State.RUNNING):
@@ -167,7 +173,7 @@ def carried_out(draft: SourceDraft) -> CarriedOut:
 
 
 def next_address(draft: SourceDraft) -> str:
-    """Where it leads; empty: not yet."""
+    """Return the address of the page that follows; empty while there is none."""
     slot: Slot | None = draft.slot
     if draft.kind == Kind.MONITOR and draft.state == State.DONE and draft.source:
         return reverse("source-slots", args=[draft.source.name])
@@ -180,6 +186,7 @@ def next_address(draft: SourceDraft) -> str:
 
 
 def _asked(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
+    """Describe a draft that waits for a worker."""
     waited = timezone.now() - (draft.asked_at or draft.created_at)
     if waited > timedelta(seconds=UNCLAIMED_SECONDS):
         return CarriedOut("look", "No worker has begun.", "None is running, or all are busy: see "
@@ -190,6 +197,7 @@ def _asked(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
 
 
 def _done(draft: SourceDraft, lines: list[Line]) -> CarriedOut:
+    """Describe a draft that was carried out."""
     name = draft.answers.get("name", "")
     if draft.slot is None:
         return CarriedOut("ok", f"{name} is added.", "", lines)

@@ -1,4 +1,4 @@
-"""The steps from an address to a slot: check, tables, columns, options, review."""
+"""Views of the steps after the address: check, tables, columns, options and review."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -33,14 +33,14 @@ _DEADLINE_SECONDS = 10.0
 
 
 def _source_of(draft: SourceDraft) -> AbstractContextManager[Connection]:
-    """The draft's source, to be read. What it raises, or entering it, ``at_step`` shows."""
+    """Return a connection to the draft's source; ``at_step`` handles the errors it raises."""
     return reading(drafts.conninfo_of(draft), deadline_seconds=_DEADLINE_SECONDS)
 
 
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("check")
 def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Doctor's findings, looked for anew each time; POST goes on."""
+    """Check the source again and show the findings; POST goes to the next step."""
     if request.method == "POST" and steps.is_answered(draft, "check"):
         return redirect(steps.after(draft, "check"))
     checked = checking.check(drafts.conninfo_of(draft), draft.kind)
@@ -53,6 +53,7 @@ def check(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("tables")
 def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
+    """Show the tables and publications; POST stores the choice."""
     with _source_of(draft) as source:
         choice = table_choice.read_choice(source, draft.answers)
     status = 200
@@ -66,12 +67,12 @@ def tables(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 
 
 def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, object]:
-    """Rules for columns of tables that are still chosen; none were asked for: nothing."""
+    """Return the column rules of tables that are still chosen; nothing if there are no rules."""
     rules = draft.answers.get("columns")
     if not rules or chosen["through"] == table_choice.PUBLICATIONS:
         return {}
     if chosen["through"] == table_choice.EVERYTHING:
-        # What cannot be left out at the source any more is at least not kept here.
+        # FOR ALL TABLES sends every column, so mask those that were to be left out.
         masked = {name: dict.fromkeys(kept, column_choice.MASK) for name, kept in rules.items()}
         return {"columns": masked}
     return {"columns": {name: kept for name, kept in rules.items() if name in chosen["tables"]}}
@@ -80,7 +81,7 @@ def _columns_left(draft: SourceDraft, chosen: dict[str, Any]) -> dict[str, objec
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("columns")
 def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Which columns are not kept; POST keeps those that are shown and shows others, or goes on."""
+    """Show the columns of a table or the suggestions; POST stores them and goes on."""
     shown = request.GET.get("table", column_choice.SUGGESTED)
     with _source_of(draft) as source:
         source_id = draft.source_id or 0
@@ -101,7 +102,7 @@ def columns(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("options")
 def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """The slot's options, each with what is usual; POST keeps them."""
+    """Show the slot's options with their defaults; POST stores them."""
     with _source_of(draft) as source:
         form = option_choice.form_of(read_server_facts(source), draft.answers)
     status = 200
@@ -117,7 +118,7 @@ def options(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @at_step("review")
 def review(request: HttpRequest, draft: SourceDraft) -> HttpResponse:
-    """Every statement that will run; POST agrees to these, and to no others."""
+    """Show every statement that will run; POST agrees to these statements only."""
     found = plan_page.review(draft)
     changed = False
     if request.method == "POST" and found.trouble is None:

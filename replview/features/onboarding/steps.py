@@ -1,4 +1,4 @@
-"""The steps of each way to begin: which there are, how far a draft is, which it may enter."""
+"""The steps of each kind of onboarding: their order, their state, and which can be opened."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,11 +27,13 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class KindWords:
+    """The texts of a kind of onboarding."""
+
     title: str
     icon: str
-    #: What is on the source when all is done.
+    #: The objects that remain on the source.
     leaves: str
-    #: The last button.
+    #: Label of the last button.
     act: str
 
 
@@ -44,22 +46,25 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
+    """A step in the row of steps."""
+
     number: int
     name: str
     word: str
     #: ``done``, ``current`` or ``later``.
     state: str
-    #: Empty where it cannot be gone to yet.
+    #: Address of the step; empty while it cannot be opened.
     url: str
 
 
 def names_of(draft: SourceDraft) -> tuple[str, ...]:
-    """The steps of a draft; a source that is known needs no connection."""
+    """Return the steps of a draft; a source that was added already needs no connection."""
     names = _OF_KIND[Kind(draft.kind)]
     return names[1:] if draft.source_id else names
 
 
 def is_answered(draft: SourceDraft, name: str) -> bool:
+    """Return whether the draft has an answer to the step."""
     answers = draft.answers
     match name:
         case "connection":
@@ -74,32 +79,35 @@ def is_answered(draft: SourceDraft, name: str) -> bool:
 
 
 def next_open(draft: SourceDraft) -> str:
-    """The first step that is not answered."""
+    """Return the first step without an answer."""
     return next(name for name in names_of(draft) if not is_answered(draft, name))
 
 
 def may_see(draft: SourceDraft, name: str) -> bool:
+    """Return whether the step belongs to the draft and all earlier steps are answered."""
     names = names_of(draft)
     return name in names and names.index(name) <= names.index(next_open(draft))
 
 
 def step_url(draft: SourceDraft, name: str) -> str:
+    """Return the address of a step."""
     return reverse(f"draft-{name}", args=[draft.pk])
 
 
 def after(draft: SourceDraft, name: str) -> str:
+    """Return the address of the following step; the last step is followed by itself."""
     names = names_of(draft)
     return step_url(draft, names[min(names.index(name) + 1, len(names) - 1)])
 
 
 def before(draft: SourceDraft, name: str) -> str:
-    """The address of the step before it; that of all ways to begin before the first."""
+    """Return the address of the preceding step; for the first, that of the start page."""
     place = names_of(draft).index(name)
     return step_url(draft, names_of(draft)[place - 1]) if place else reverse("source-new")
 
 
 def links(kind: str, current: str, draft: SourceDraft | None = None) -> list[StepLink]:
-    """The row of steps over a page."""
+    """Return the row of steps at the top of a page."""
     names = _OF_KIND[Kind(kind)] if draft is None else names_of(draft)
     found = []
     for number, name in enumerate(names, 1):
@@ -114,10 +122,10 @@ View = Callable[[HttpRequest, SourceDraft], HttpResponse]
 
 
 def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResponse]]:
-    """A view of one step of the user's own draft.
+    """Decorate the view of one step of the user's own draft.
 
-    A draft that expired, is carried out already, or is not that far leads to where it is. Where the
-    source cannot be read now the page says why.
+    A draft that expired, that is being carried out, or that has not reached the step is redirected
+    to its current page. If the source cannot be read, the page shows the problem.
     """
 
     def decorate(view: View) -> Callable[[HttpRequest, int], HttpResponse]:
@@ -143,19 +151,19 @@ def at_step(name: str) -> Callable[[View], Callable[[HttpRequest, int], HttpResp
 
 
 def trouble_of(error: Exception) -> SourceProblem:
-    """What a step shows of one of ``EXPECTED``."""
+    """Return the problem to show for one of the ``EXPECTED`` exceptions."""
     if isinstance(error, SourceProblem):
         return error.with_places(PLACES)
     return SourceProblem("bad_dsn", str(error), "Enter the address again")
 
 
 def gone() -> HttpResponse:
-    """There is no such draft (any more)."""
+    """Redirect to the start page, with the notice that the draft no longer exists."""
     return redirect(f"{reverse('source-new')}?expired")
 
 
 def go_on(draft: SourceDraft, name: str, **answers: Any) -> HttpResponse:
-    """Keep a step's answers and go to the next."""
+    """Store the answers of a step and redirect to the next one."""
     if not drafts.keep(draft, **answers):
         return redirect("draft-progress", draft.pk)
     return redirect(after(draft, name))
@@ -163,18 +171,18 @@ def go_on(draft: SourceDraft, name: str, **answers: Any) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What stands around each step: the row of steps, the way back, what is known so far."""
+    """The frame of each step's page: the row of steps, the way back, and the source."""
 
     kind: str
     words: KindWords
-    #: None: nothing was entered yet.
+    #: None before an address was entered.
     draft: SourceDraft | None
     steps: tuple[StepLink, ...]
-    #: The address of the step before.
+    #: Address of the preceding step.
     back: str
-    #: What the source will be called; empty: not known yet.
+    #: Name that the source will get; empty while unknown.
     name: str = ""
-    #: Its server and database, without a secret.
+    #: The source's server and database, without secrets.
     place: str = ""
 
 
@@ -197,7 +205,7 @@ def frame_of(kind: str, name: str, draft: SourceDraft | None = None) -> Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadablePage:
-    """A step that cannot be shown, since the source does not answer."""
+    """The page of a step whose source cannot be read."""
 
     frame: Frame
     trouble: SourceProblem

@@ -1,4 +1,4 @@
-"""Which tables: by schema, one by one, or all and those made later; what of each is published."""
+"""The step that chooses tables: some, all including later ones, or existing publications."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,63 +20,66 @@ TABLES, EVERYTHING, PUBLICATIONS = "tables", "all", "publications"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
+    """A table as a row of the form."""
+
     name: str
     schema: str
     table: str
     chosen: bool
-    #: How its rows are told apart, in words.
+    #: The replica identity in words.
     identity: str
-    #: ``key``, ``full`` or ``none``: none publishes inserts and truncations alone.
+    #: ``key``, ``full`` or ``none``; without one only inserts and truncations are published.
     identity_kind: str
     rows: str
     partitions: int
-    #: Why it cannot be chosen; empty: it can.
+    #: The reason that the table cannot be chosen; empty if it can.
     refusal: str
-    #: What would give it an identity, the best first.
+    #: Remedies that give the table an identity, best first: reason and SQL.
     mend: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
 class TableChoice:
-    """The list, and the publications that are there instead."""
+    """The tables and the existing publications, with what is chosen."""
 
     rows: list[TableRow]
     publications: list[Publication]
     through: str
-    #: Of publications TABLES IN SCHEMA: the schemas whose later tables are in them, too.
+    #: Schemas by publication FOR TABLES IN SCHEMA, which includes later tables.
     whole_schemas: dict[str, list[str]] = field(default_factory=dict)
-    #: Of the publications.
+    #: Names of the chosen publications.
     chosen: set[str] = field(default_factory=set)
-    #: The role may make publications in this database.
+    #: True when the role may create publications in this database.
     may_create: bool = True
     database: str = ""
-    #: What lets it.
+    #: SQL that grants the role that right.
     grant: str = ""
-    #: Why there can be no publication FOR ALL TABLES; empty: there can.
+    #: The reason that no publication FOR ALL TABLES can be created; empty if it can.
     no_everything: str = ""
-    #: Tables on which UPDATE and DELETE would fail under it, and whether that was agreed to.
+    #: Tables on which UPDATE and DELETE would fail under FOR ALL TABLES.
     breaking: tuple[str, ...] = ()
+    #: True when the user agreed to that.
     breaking_agreed: bool = False
     error: str = ""
 
     @property
     def keyless(self) -> list[TableRow]:
-        """Tables of which only inserts and truncations can be published."""
+        """Return the tables of which only inserts and truncations can be published."""
         return [row for row in self.rows if row.identity_kind == "none" and not row.refusal]
 
     @property
     def breaking_rows(self) -> list[TableRow]:
-        """The tables that would suffer under FOR ALL TABLES, with what mends each."""
+        """Return tables on which UPDATE and DELETE would fail under FOR ALL TABLES."""
         return [row for row in self.rows if row.name in self.breaking]
 
     @property
     def breaking_digest(self) -> str:
-        """What is agreed to: these tables and no others."""
+        """Return a digest of ``breaking``, so that consent covers these tables only."""
         return hashlib.sha256("\0".join(self.breaking).encode()).hexdigest()[:24]
 
     @property
     def described(self) -> list[tuple[Publication, str]]:
-        """The publications that are there, each with what it publishes in words."""
+        """Return the existing publications, each with its tables in words."""
         found = []
         for one in self.publications:
             words = plural(len(one.tables), "table")
@@ -89,7 +92,7 @@ class TableChoice:
 
     @property
     def schemas(self) -> list[tuple[str, int]]:
-        """Each schema with how many tables of it can be chosen."""
+        """Return each schema with the number of its tables that can be chosen."""
         counts: dict[str, int] = {}
         for row in self.rows:
             counts[row.schema] = counts.get(row.schema, 0) + (not row.refusal)
@@ -97,15 +100,17 @@ class TableChoice:
 
     @property
     def choosable(self) -> list[TableRow]:
+        """Return the tables that can be chosen."""
         return [row for row in self.rows if not row.refusal]
 
     @property
     def chosen_rows(self) -> list[TableRow]:
+        """Return the tables that are chosen."""
         return [row for row in self.rows if row.chosen]
 
     @property
     def summary(self) -> str:
-        """``47 of 50 tables; of 3 only inserts``."""
+        """Return the choice in words, such as ``47 of 50 tables chosen; of 3 only inserts``."""
         chosen = self.chosen_rows
         keyless = sum(row.identity_kind == "none" for row in chosen)
         words = f"{len(chosen)} of {plural(len(self.rows), 'table')} chosen"
@@ -113,14 +118,14 @@ class TableChoice:
 
 
 def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoice:
-    """The database's tables and publications as they are now, with what was chosen before."""
+    """Read the database's tables and publications, with the choices made before."""
     tables = read_tables(connection)
     facts = read_server_facts(connection)
     publications = [one for one in read_publications(connection) if one.tables or one.all_tables]
     former = set(answers.get("tables") or ())
     roots = [table for table in tables if table.parent is None]
     breaking = tuple(table.text for table in roots if not fully_usable(table, tables))
-    # All, unless something was chosen before; a table that came since is not in that.
+    # Choose all tables at first; after a choice, tables created since are not chosen.
     everything = "through" not in answers
     through = str(answers.get("through") or (TABLES if facts.may_create else PUBLICATIONS))
     return TableChoice(
@@ -139,6 +144,7 @@ def read_choice(connection: Connection, answers: Mapping[str, Any]) -> TableChoi
 
 
 def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
+    """Return why no publication FOR ALL TABLES can be created; empty if it can."""
     if facts.in_recovery:
         return "this server is a standby: publications are made on its primary"
     if not facts.superuser:
@@ -147,11 +153,11 @@ def _no_everything(facts: ServerFacts, tables: list[TableFacts]) -> str:
 
 
 def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
-    """What was chosen, as a draft's answers; None with ``error`` said."""
+    """Return the choices as a draft's answers; None with ``choice.error`` if they are bad."""
     through = sent.get("through", "")
     choice.through = through if through in (PUBLICATIONS, EVERYTHING) else TABLES
     choice.chosen = set(sent.getlist("publication"))
-    # One field for all, where the browser could put them together: a form has at most 1,000.
+    # Django accepts at most 1,000 fields, so JavaScript joins all tables in one.
     asked = {*sent.getlist("table"), *sent.get("tables", "").splitlines()}
     choice.rows = [
         replace(row, chosen=row.name in asked and not row.refusal) for row in choice.rows
@@ -178,7 +184,7 @@ def read_form(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
 
 
 def _read_everything(choice: TableChoice, sent: QueryDict) -> dict[str, Any] | None:
-    """Refused where updates on the source would fail, unless just those tables were agreed to."""
+    """Return the answer for all tables; refuse if it breaks updates that were not agreed to."""
     choice.breaking_agreed = sent.get("breaking", "") == choice.breaking_digest
     if choice.no_everything:
         choice.error = f"All tables at once cannot be had: {choice.no_everything}."
@@ -214,6 +220,7 @@ def _row(table: TableFacts, tables: list[TableFacts], *, chosen: bool) -> TableR
 
 
 def _identity(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
+    """Return the replica identity in words, and its kind."""
     if not fully_usable(table, tables):
         return "deferrable key" if table.deferrable_key else "no key", "none"
     if table.replica_identity == "FULL":
@@ -223,7 +230,7 @@ def _identity(table: TableFacts, tables: list[TableFacts]) -> tuple[str, str]:
 
 
 def _mend(table: TableFacts) -> tuple[tuple[str, str], ...]:
-    """``((why this one, statement), …)``."""
+    """Return the remedies for a table without identity, each with its reason and its SQL."""
     name = quoted(table.schema, table.name)
     if table.deferrable_key:
         index, key = quoted(f"{table.name[:40]}_identity"), map(quoted, table.primary_key)

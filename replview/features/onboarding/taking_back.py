@@ -1,4 +1,4 @@
-"""Taking back what a lost worker left of a draft."""
+"""Undo what a lost worker left of a draft on its source."""
 
 import psycopg
 
@@ -11,10 +11,10 @@ from replview.store.models import SourceDraft
 
 
 def take_back_lost() -> None:
-    """Take back what workers left on sources that gave no heartbeat for a while."""
+    """Undo and fail the drafts of workers that have sent no heartbeat for a while."""
     while (draft := drafts.rows.claim(drafts.rows.lost)) is not None:
         if draft.slot is not None and draft.kind == SourceDraft.Kind.RECORD:
-            # It was all done but for saying so.
+            # The slot is stored, so only the draft's end is missing.
             draft.undo = []
             drafts.end(draft, "DONE")
             continue
@@ -29,19 +29,22 @@ def take_back_lost() -> None:
 
 
 def _sweep(draft: SourceDraft) -> list[str]:
-    """Take back what was made, also by the statement that was running when its worker ended."""
+    """Undo the statements of the draft's intentions; return the undo statements that failed.
+
+    The statement that was running when the worker ended is undone too.
+    """
     left = [one for row in intentions.of_draft(draft) for one in sweep(row, maker_gone=True)]
     draft.undo = left
     return left
 
 
 def _take_back(draft: SourceDraft) -> list[str]:
-    """Run what takes back what was made, the last first; returns what could not be run."""
+    """Run the draft's undo statements, last one first; return those that failed."""
     left = []
     for statement in reversed(draft.undo):
         try:
             with connect(drafts.conninfo_of(draft), read_only=False) as connection:
-                # Composed by psycopg when the step was planned.
+                # psycopg composed and quoted the statement when the step was planned.
                 connection.execute(statement.encode())
         except (psycopg.Error, SourceProblem, *UNUSABLE):
             left.append(statement)

@@ -1,4 +1,4 @@
-"""Addresses of adding a source, step by step, and of a source's health check."""
+"""Addresses of onboarding, step by step, and of a source's check."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Adding a source: the ways to begin, its address, what becomes of it, and the way out."""
+"""Views that start onboarding, read the address, show the progress, and cancel."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -33,7 +33,7 @@ Kind, State = SourceDraft.Kind, SourceDraft.State
 
 @page(GET, role=OPERATOR, nav="sources", of=OF_SOURCE)
 def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
-    """Everything the source lacks, each with the SQL that mends it; looked for anew each time."""
+    """Check the source again, and show each finding with the SQL that fixes it."""
     source = get_object_or_404(Source, name=source_name)
     require(request, Role.OPERATOR, source)
     try:
@@ -47,7 +47,7 @@ def doctor(request: HttpRequest, source_name: str) -> HttpResponse:
 
 @page(GET, role=ADMIN, nav="sources")
 def start(request: HttpRequest) -> HttpResponse:
-    """Three ways to begin, and what was begun before."""
+    """Show the kinds of onboarding, and the drafts that the user can continue."""
     begun = tuple(
         Begun(draft=draft, words=steps.KINDS[Kind(draft.kind)], url=_goes_on(draft))
         for draft in drafts.unfinished(account_of(request))
@@ -60,9 +60,9 @@ def start(request: HttpRequest) -> HttpResponse:
 @page(READ_POST, role=ADMIN, nav="sources", of={"kind": None})
 @sensitive_post_parameters("password", "dsn")
 def begin(request: HttpRequest, kind: str) -> HttpResponse:
-    """The address of a new source; a draft is kept once the address works.
+    """Show the form of a new source's address; store a draft once the address works.
 
-    ``?source=NAME``: a slot on a source that is known already.
+    ``?source=NAME`` begins a slot on a source that was added already.
     """
     if kind not in Kind.values:
         raise Http404(f"there is no way to begin that is called {kind!r}")
@@ -81,7 +81,7 @@ def begin(request: HttpRequest, kind: str) -> HttpResponse:
 @page(READ_POST, role=ADMIN, nav="sources", of={"draft_id": None})
 @sensitive_post_parameters("password", "dsn")
 def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
-    """The address again; what depends on it is asked for anew where it changes."""
+    """Show the address of a draft again; a changed address discards answers that depend on it."""
     draft = drafts.find(account_of(request), draft_id)
     if draft is None or draft.source_id is not None:
         return gone()
@@ -104,7 +104,7 @@ def connection(request: HttpRequest, draft_id: int) -> HttpResponse:
 
 
 def _connect(form: address_form.AddressForm, draft: SourceDraft) -> bool:
-    """Try the address; True with the draft (not saved) filled in."""
+    """Connect to the address; on success fill in the draft, without saving, and return True."""
     reached = address_form.connect_draft(form, draft)
     if reached is None:
         return False
@@ -134,7 +134,7 @@ def _connection_page(
 
 
 def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
-    """A slot on a source whose address is known."""
+    """Begin a draft for a slot on a source that was added already."""
     source = get_object_or_404(Source, name=name, ephemeral=False)
     if kind != Kind.RECORD:
         raise Http404("a source that is known is monitored already")
@@ -146,7 +146,7 @@ def _begin_for(request: HttpRequest, kind: str, name: str) -> HttpResponse:
 
 
 def _goes_on(draft: SourceDraft) -> str:
-    """Where somebody goes on with what was begun."""
+    """Return the address at which the user continues a draft."""
     if draft.state not in drafts.CHANGEABLE:
         return reverse("draft-progress", args=[draft.pk])
     return steps.step_url(draft, steps.next_open(draft))
@@ -154,7 +154,7 @@ def _goes_on(draft: SourceDraft) -> str:
 
 @page(GET, role=ADMIN, nav="sources", of={"draft_id": None})
 def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
-    """What is being carried out, step by step; then the live page, or what went wrong."""
+    """Show the state of each step of a draft that is carried out or has ended."""
     draft = drafts.find(account_of(request), draft_id)
     if draft is None:
         return gone()
@@ -167,10 +167,10 @@ def progress(request: HttpRequest, draft_id: int) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"draft_id": None})
 def cancel(request: HttpRequest, draft_id: int) -> HttpResponse:
-    """Forget it; what is being carried out is taken back, a watch ends."""
+    """Delete the draft; if a worker carries it out, have it stopped and undone."""
     draft = drafts.find(account_of(request), draft_id)
     if draft is None or drafts.drop(draft):
-        # What could not be taken back was told with its statements.
+        # The failed draft's page has listed the undo statements that remain.
         word = "remains" if draft is not None and draft.undo else "left"
         return redirect(f"{reverse('source-new')}?{word}")
     return redirect("draft-progress", draft.pk)

@@ -1,8 +1,8 @@
-"""Looking at a source without a trace: a temporary slot, received in this process.
+"""Watch a source through a temporary slot that is received in this process.
 
-For ``replview watch`` and for a watch begun in a browser. The source and the slot are in the store
-only while the watch lasts; on the server the slot goes with its connection. A publication is used
-if there is one, else made for the time and dropped.
+``replview watch`` and watches begun in a browser use it. Source and slot are in the store only
+while the watch lasts; on the server the slot is dropped with its connection. An existing
+publication is used if there is one, else one is created for the watch and dropped afterwards.
 """
 
 import os
@@ -32,12 +32,12 @@ from replview.store.models import Slot, Source
 from replview.store.retention import tidy
 
 Say = Callable[[str], None]
-#: How long a receiver has to stop; deleting what was stored may go on in the background.
+#: Seconds that a receiver has to stop, and that deleting its rows may take in this process.
 _STOP_SECONDS = 4.0
 _FORGET_SECONDS = 5.0
 _CUT_SECONDS = 3.0
 _LOOK_SECONDS = 0.5
-#: A slot that is not there by then waits for something.
+#: Seconds after which creating the slot is taken to wait for a transaction.
 _PATIENCE_SECONDS = 3.0
 
 
@@ -53,14 +53,14 @@ class Watching:
 
     @contextmanager
     def registered(self) -> Iterator[Slot]:
-        """The ephemeral source and slot, gone again afterwards."""
+        """Add an ephemeral source and its slot to the store, and remove them afterwards."""
         given = libpq.conninfo_to_dict(self.conninfo)
-        # A source's name is a part of addresses, which a slash would end.
+        # A source's name is a path segment in URLs, so it must not contain a slash.
         place = str(given.get("dbname") or given.get("service") or "source").replace("/", "-")
-        # The password is sealed for the time, so that sampling reaches the source too.
+        # Seal and store the password, so that sampling reaches the source too.
         source = Source(name=f"watch-{place[:40]}-{self.plan.slot_name[-8:]}", ephemeral=True)
         set_dsn(source, self.conninfo)
-        # Together: one without a slot is what others left behind, and deleted.
+        # Use one transaction: an ephemeral source without a slot is deleted as abandoned.
         with transaction.atomic():
             source.save()
             slot = Slot.objects.create(
@@ -77,7 +77,7 @@ class Watching:
             self._forget(source)
 
     def receive(self, slot: Slot, stop: threading.Event) -> None:
-        """Receive until ``stop`` is set, saying what happens to the slot."""
+        """Receive until ``stop`` is set, and report each change of the slot's state."""
         wakes = self.wakes
         how = {
             "owner": f"watch@{socket.gethostname()}:{os.getpid()}",
@@ -97,7 +97,7 @@ class Watching:
             wakes.slot_changed(slot.pk)
 
     def _tell(self, slot: Slot, stop: threading.Event, reader: threading.Thread) -> None:
-        """A line at each change of state; ends with the receiver."""
+        """Report each change of the slot's state until the receiver ends."""
         last = ""
         began = time.monotonic()
         while reader.is_alive() and not stop.wait(_LOOK_SECONDS):
@@ -113,9 +113,10 @@ class Watching:
                 last = line
 
     def _cut_own_session(self) -> None:
-        """End our walsender if it is still there, and wait until it took the slot with it.
+        """Terminate our walsender if it still runs, and wait until its slot is dropped.
 
-        While creating the slot waits for somebody's transaction it notices no closed connection.
+        A walsender that waits for a transaction while it creates a slot does not notice that its
+        connection was closed.
         """
         deadline = time.monotonic() + _CUT_SECONDS
         with suppress(psycopg.Error), connected(self.conninfo) as connection:
@@ -128,7 +129,7 @@ class Watching:
                 time.sleep(0.05)
 
     def _forget(self, source: Source) -> None:
-        """Take source and slot out of the store; what cannot be deleted at once, beat deletes."""
+        """Remove source and slot from the store; a later beat deletes what takes too long now."""
         Slot.objects.filter(source=source).update(desired=Slot.Desired.REMOVING, lease_owner="")
         with tidy.alone() as mine:
             if mine:
