@@ -1,1 +1,1 @@
-"""Relations: the tables of a slot, and the schema history of one."""
+"""The tables of a slot's stream, and the schema history of each."""

@@ -1,4 +1,4 @@
-"""Tables: what is known of each, and how its shape came to be."""
+"""API of the tables of a slot and of their schema histories."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _COUNTED = ("inserts", "updates", "deletes", "truncates")
 @page(role=VIEWER)
 @router.get("/relations", response=dict[str, Any], summary="All tables of a slot")
 def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
-    """Every table in the slot's stream, with its last change and how often it changed."""
+    """Return every table in the slot's stream, with its last change and its number of changes."""
     found = slot_named(slot)
     sums = sums_of_slot(found.pk)
     rows = Relation.objects.filter(slot=found).select_related("current_version")
@@ -55,7 +55,7 @@ def relations(request: HttpRequest, slot: str = "") -> dict[str, object]:
 @page(role=VIEWER, of={"relation_id": Relation})
 @router.get("/relations/{int:relation_id}", response=dict[str, Any], summary="A schema's history")
 def relation(request: HttpRequest, relation_id: int) -> dict[str, object]:
-    """Every version of a table seen in its slot's stream, newest first."""
+    """Return every version of a table seen in its slot's stream, newest first."""
     found = None
     if relation_id < 1 << 63:
         found = Relation.objects.select_related("slot__source").filter(pk=relation_id).first()
@@ -89,7 +89,7 @@ def _version(one: VersionHistory, *, current: bool) -> dict[str, object]:
 
 
 def _period(period: Period) -> dict[str, object]:
-    """A time in which a version was in force; it was noticed with the first change under it."""
+    """Return a time in which a version was in force; it is noticed at its first change."""
     return {
         "lsn": period.lsn or (period.found.first_lsn if period.found else None),
         "xid": period.xid,

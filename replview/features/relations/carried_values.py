@@ -1,7 +1,7 @@
-"""Evidence of a likely rename: values that went from one column to another.
+"""Find evidence of a likely rename: values that moved from one column to another.
 
-The first updates under the later version are held against what was last stored of the same rows
-under the earlier one: what the record can say of a likely rename. Bounded.
+The first updates under the later version are compared with the last stored images of the same rows
+under the earlier version. The number of transactions and rows is bounded.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from replview.store.django_session import rows
 
 _MOST_TRANSACTIONS = 20
 _ROWS = 20
-#: Of each transaction, so many of its first changes are looked at.
+#: Number of first changes of each transaction that are searched.
 _CHANGES_LOOKED_AT = 1000
 _PAIRS = """
     WITH early AS (
@@ -46,7 +46,10 @@ def values_carried(
     later: VersionHistory,
     pairs: Sequence[tuple[str, str]],
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """(old name, new name) → rows compared, rows with the same value; NULLs tell nothing."""
+    """Return, by old and new name, the number of rows compared and of rows with the same value.
+
+    NULLs are not compared.
+    """
     found = later.first.found if later.first else None
     if found is None or found.commit_seq is None:
         return {}

@@ -1,4 +1,4 @@
-"""One table's versions: the sentence over them, their timeline, and two of them compared."""
+"""Build the page of one table's versions: headline, timeline, and a comparison of two."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from replview.text.addresses import relation_url
 from replview.ui.params import Params
 from replview.ui.versions import Carried, Diff, Shape, compare, rename_candidates, shape_of, summary
 
-#: How wide the bar of the version with the most changes is drawn.
+#: Width of the bar of the version with the most changes, in pixels.
 BAR = 96
 
 
@@ -40,31 +40,32 @@ class Entry:
     """A version in the timeline of a table."""
 
     history: VersionHistory
-    #: What it changed, in a line.
+    #: The difference from the version before, in one line.
     line: str
-    #: How long it was in force, in all; None: not known.
+    #: How long the version was in force over all its periods; None when unknown.
     held: timedelta | None
     current: bool
-    #: Of the bar, out of ``BAR``.
+    #: Width of the bar, at most ``BAR``.
     width: float
-    #: The address that compares it with the version before.
+    #: Address that compares the version with the one before.
     url: str
-    #: ``from``, ``to`` or empty.
+    #: The side of the comparison that shows the version: ``from``, ``to`` or empty.
     chosen: str
 
     @property
     def number(self) -> int:
+        """Return the version's number."""
         return self.history.version.number
 
     @property
     def again(self) -> list[Period]:
-        """The times it came into force after the first, the newest first."""
+        """Return the later periods in which the version was in force again, newest first."""
         return self.history.periods[:0:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChoice:
-    """A version in the menu of those that can be compared."""
+    """A version in the menu that selects versions to compare."""
 
     number: int
     history: VersionHistory
@@ -74,63 +75,66 @@ class VersionChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the record covers of a table, and what replica identity FULL would cost."""
+    """The coverage of a table in the record, and the cost of replica identity FULL."""
 
     coverage: Coverage
-    #: None: the table sends whole rows already, or too little is stored to say.
+    #: None unless the identity is DEFAULT or INDEX and enough rows are stored for an estimate.
     cost: FullCost | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPage:
-    """A table's versions, two of them compared."""
+    """The page of a table's versions, with two of them compared."""
 
     relation: Relation
     history: SchemaHistory
     entries: list[Entry]
     identity: identity_text.IdentityWords | None
-    #: The version in force, as text: ``5``; empty: none yet.
+    #: The later version of the comparison; None while the table has no version.
     to: VersionHistory | None
-    #: What ``to`` is compared with; None: it is the first.
+    #: The version that ``to`` is compared with; None when ``to`` is the first.
     before: VersionHistory | None
     diff: Diff | None
     #: The columns of ``to`` and of ``before``.
     shape: Shape | None
     changed_only: bool
-    #: As the last look at the publications told; None: not looked, or not published.
+    #: The table when publications were last read; None if not read yet, or not published.
     published: identity_text.PublishedTable | None
+    #: True when the publications were read at least once.
     looked: bool
-    #: Why it is not among what is published; empty: it is.
+    #: The reason that the table is not published; empty if it is.
     standing: str = ""
-    #: Partitions of it that are published.
+    #: Published partitions of the table.
     leaves: tuple[identity_text.PublishedTable, ...] = ()
-    #: The page of the partitioned table above it; None: it is none's partition, or has no page.
+    #: Id of the partitioned root's page; None if there is no root, or no page of it.
     root_id: int | None = None
-    #: ``public.orders`` that has its name now, if another has.
+    #: The later table that has the same name now, if there is one.
     successor: Relation | None = None
-    #: None: the browser asks for it afterwards.
+    #: None when the browser loads it afterwards.
     evidence: Evidence | None = None
-    #: What the source's catalog says; None: the browser asks for it afterwards.
+    #: The table in the source's catalog; None when the browser loads it afterwards.
     now: SourceNow | None = None
 
     @property
     def slot(self) -> Slot:
+        """Return the slot whose stream has the table."""
         return self.relation.slot
 
     @property
     def columns_url(self) -> tuple[str, str]:
-        """The addresses of *Changed only* and *All columns*."""
+        """Return the addresses of *Changed only* and *All columns*."""
         return self._url(columns="changed"), self._url()
 
     @property
     def swap_url(self) -> str:
+        """Return the address of the comparison in the other direction; empty if there is none."""
         if self.before is None or self.to is None:
             return ""
         numbers = {"from": str(self.to.version.number), "to": str(self.before.version.number)}
         return self._url(**numbers)
 
     def choices(self, side: str) -> list[VersionChoice]:
-        """The versions as a menu for ``from`` or ``to``."""
+        """Return the versions as a menu for ``from`` or ``to``."""
         chosen = self.before if side == "from" else self.to
         numbered = [(v.version.number, v) for v in self.history.versions]
         return [
@@ -145,10 +149,12 @@ class SchemaPage:
 
     @property
     def from_choices(self) -> list[VersionChoice]:
+        """Return the menu of the earlier version."""
         return self.choices("from")
 
     @property
     def to_choices(self) -> list[VersionChoice]:
+        """Return the menu of the later version."""
         return self.choices("to")
 
     def _url(self, **changed: str) -> str:
@@ -162,9 +168,7 @@ class SchemaPage:
 
 
 def read_schema_page(relation: Relation, sent: Mapping[str, object]) -> SchemaPage:
-    """Build the page that an address asks for, by at most seven reads of the store and none of the
-    source.
-    """
+    """Build the page with at most seven queries to the store and none to the source."""
     history = schema_history(relation)
     names = _type_names(relation, history)
     asked = Params(sent)
@@ -201,6 +205,7 @@ def read_schema_page(relation: Relation, sent: Mapping[str, object]) -> SchemaPa
 
 
 def read_evidence(relation: Relation) -> Evidence:
+    """Read the coverage of the table, and estimate the cost of replica identity FULL."""
     return Evidence(
         coverage=coverage_of(
             reading_session(), relation.slot, table=(relation.schema, relation.table)
@@ -210,7 +215,7 @@ def read_evidence(relation: Relation) -> Evidence:
 
 
 def read_now(page: SchemaPage) -> SourceNow:
-    """Ask the source's catalog about the table of a page: at most five seconds."""
+    """Query the source's catalog about the page's table, for five seconds at most."""
     shapes = [shape_of(v.version) for v in page.history.versions]
     left_out = page.published.unpublished_columns if page.published else ()
     return read_source_now(page.slot.source, page.relation, shapes, left_out)
@@ -219,7 +224,7 @@ def read_now(page: SchemaPage) -> SourceNow:
 def _seen_published(
     relation: Relation, tables: identity_text.PublishedTables
 ) -> identity_text.PublishedTable | None:
-    """As published now; of its row filter only what may be seen."""
+    """Return the table as published now, with its row filter as far as the account may see it."""
     found = tables.find(relation.oid, relation.schema, relation.table)
     if found is None or not found.row_filter:
         return found
@@ -230,7 +235,7 @@ def _seen_published(
 
 
 def _type_names(relation: Relation, history: SchemaHistory) -> dict[int, str]:
-    """Names of types that a version lacks, as Type messages gave them since."""
+    """Return names, from later Type messages, for types that a version has no name of."""
     columns = [column for v in history.versions for column in v.version.columns]
     missing = {int(c.get("type_oid") or 0) for c in columns if not c.get("type")} - {0}
     if not missing:
@@ -251,7 +256,7 @@ def _identity(relation: Relation, history: SchemaHistory) -> identity_text.Ident
     shape = current.version
     named = named_columns(shape.columns)
     masked = masked_columns(relation.slot.source_id, relation.schema, relation.table, named)
-    # A rule on display takes no key away.
+    # A rule on display hides values only when they are shown, so the key is stored.
     rules = {name for name, when in masked.items() if when == "ingest"}
     rules |= set(relation.slot.column_rules.get(str(relation)) or {})
     return identity_text.identity_words(relation.schema, relation.table, shape.replica_identity,
@@ -301,7 +306,7 @@ def _entries(
 
 
 def _held(version: VersionHistory) -> timedelta | None:
-    """How long it was in force, all its times together."""
+    """Return how long the version was in force, over all its periods; None when unknown."""
     total = timedelta(0)
     for period in version.periods:
         until = timezone.now() if period.current else period.until
@@ -314,7 +319,7 @@ def _held(version: VersionHistory) -> timedelta | None:
 def _related(
     relation: Relation, published: identity_text.PublishedTable | None
 ) -> tuple[int | None, Relation | None]:
-    """Return the page of the table's root, and the table that has its name now."""
+    """Return the id of the partitioned root's page, and the later table with the same name."""
     root_id, successor = None, None
     wanted = [(relation.schema, relation.table)]
     if published and published.root:

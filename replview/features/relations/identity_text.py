@@ -1,4 +1,4 @@
-"""What a table's replica identity means for the record: a sentence, a warning, the way on."""
+"""Explain what a table's replica identity means for the record: text, warnings and remedies."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,9 +9,9 @@ from replview.catalog.naming import quoted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityWarning:
-    """Something that the record cannot do for the table, or that it costs."""
+    """A limit or a cost that the replica identity brings."""
 
-    #: ``look``: it stands in the way of an audit; ``note``: to be known.
+    #: ``look`` for something that prevents an audit, ``note`` for information.
     level: str
     word: str
     why: str
@@ -19,16 +19,18 @@ class IdentityWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityWords:
-    #: ``DEFAULT, primary key (id)``.
+    """The explanation of a table's replica identity."""
+
+    #: The identity in words, such as ``DEFAULT, primary key (id)``.
     now: str
-    #: What the stream has of the old row.
+    #: The part of the old row that the stream has.
     old_row: str
-    #: Of the sentence over the page.
+    #: Level of the page's headline.
     level: str
     cause: str
     next: str = ""
     warnings: tuple[IdentityWarning, ...] = ()
-    #: (what it does, SQL): to be copied, never run by us.
+    #: Description and SQL of statements to copy; replview never runs them.
     statements: tuple[tuple[str, str], ...] = ()
 
 
@@ -45,7 +47,7 @@ def identity_words(
     key_columns: Sequence[str],
     ruled_columns: Collection[str] = (),
 ) -> IdentityWords:
-    """``ruled_columns``: those that column rules drop or mask."""
+    """Explain a replica identity. ``ruled_columns`` are columns that column rules drop or mask."""
     name = quoted(schema, table)
     key = ", ".join(key_columns)
     hidden = [column for column in key_columns if column in ruled_columns]
@@ -168,41 +170,44 @@ def _unknown(key: str) -> IdentityWords:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table as the source's catalog had it at the look."""
+    """A published table, as read from the source's catalog."""
 
     schema: str
     table: str
     oid: int | None
-    #: None: all of them.
+    #: Published columns; None when all are.
     columns: tuple[str, ...] | None
     unpublished_columns: tuple[str, ...]
     row_filter: str
-    #: Of I, U, D, T.
+    #: Published operations, as letters of ``IUDT``.
     operations: str
     replica_identity: str
     primary_key: tuple[str, ...]
-    #: ``public.events``: the partitioned table it belongs to; empty: none.
+    #: Partitioned root, such as ``public.events``; empty if the table is no partition.
     root: str
 
 
 @dataclass(slots=True)
 class PublishedTables:
+    """All published tables of a slot, as read from the source's catalog."""
+
     tables: list[PublishedTable] = field(default_factory=list)
     by_oid: dict[int, PublishedTable] = field(default_factory=dict)
     by_name: dict[tuple[str, str], PublishedTable] = field(default_factory=dict)
-    #: Partitions are published as changes of their root.
+    #: True when changes of partitions are published as changes of their root.
     via_root: bool = False
-    #: Tables of the source that are in none of the publications.
+    #: Tables of the source that no publication contains.
     unpublished: frozenset[str] = frozenset()
 
     def find(self, oid: int, schema: str, table: str) -> PublishedTable | None:
-        """A table, also where it was renamed since."""
+        """Return a table by its OID, even after a rename, else by its name."""
         return self.by_oid.get(oid) or self.by_name.get((schema, table))
 
     def standing(self, oid: int, schema: str, table: str, *, changed: bool) -> str:
-        """Why a table that was seen is not among the published ones; empty: it is.
+        """Return why a table of the stream is not published now; empty if it is.
 
-        Of a partition whose changes come as its root's, the stream names the shape all the same.
+        With ``publish_via_partition_root`` the stream also describes partitions, whose changes come
+        as changes of their root.
         """
         if self.find(oid, schema, table) is not None:
             return ""
@@ -211,12 +216,12 @@ class PublishedTables:
         return "comes as its root" if self.via_root and not changed else "not on the source now"
 
     def leaves_of(self, name: str) -> list[PublishedTable]:
-        """The published partitions of ``schema.table``."""
+        """Return the published partitions of ``schema.table``."""
         return [table for table in self.tables if table.root == name]
 
 
 def tables_of_look(facts: Mapping[str, Any]) -> PublishedTables:
-    """What ``PublicationLook.facts`` says; what is missing there is unknown."""
+    """Parse ``PublicationLook.facts``; a missing value is unknown."""
     found = PublishedTables()
     found.via_root = any(p.get("via_root") for p in facts.get("publications") or ())
     found.unpublished = frozenset(facts.get("unpublished") or ())

@@ -1,4 +1,4 @@
-"""All tables of a slot's stream: when each last changed, how often, under which shape."""
+"""Build the page of all tables in a slot's stream: last change, counts and version of each."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -35,14 +35,14 @@ RANGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(da
           "30d": timedelta(days=30)}  # fmt: skip
 #: Tables on a page.
 PAGE_TABLES = 50
-#: More tables of one slot than these are not read.
+#: Most tables of one slot that are read.
 MOST_TABLES = 5000
 BUCKETS = 48
 
 
 @dataclass(frozen=True, slots=True)
 class RelationsQuery:
-    """What the address asks for; anything else is as if not asked."""
+    """The query parameters of the page; invalid values are replaced by defaults."""
 
     q: str = ""
     sort: str = "last"
@@ -51,7 +51,7 @@ class RelationsQuery:
     after: str = ""
 
     def query(self, **changed: Any) -> str:
-        """The part of the address behind the slot's name, with some of it changed."""
+        """Return the query string, with some parameters changed."""
         asked = replace(self, **{"after": "", **changed})
         words = {
             "q": asked.q,
@@ -64,6 +64,7 @@ class RelationsQuery:
 
 
 def wanted_of(request: HttpRequest) -> RelationsQuery:
+    """Read the query parameters of a request."""
     asked = Params(request.GET)
     return RelationsQuery(
         q=asked.text("q"),
@@ -76,92 +77,102 @@ def wanted_of(request: HttpRequest) -> RelationsQuery:
 
 @dataclass(slots=True)
 class TableRow:
+    """A table as a row of the page."""
+
     schema: str
     table: str
-    #: None: published, but no change of it was ever received.
+    #: None for a published table of which no change was received.
     relation_id: int | None = None
     version: int | None = None
     versions: int = 0
-    #: Since when the version is in force, as noticed; None: not noted.
+    #: Time at which the version was noticed to be in force; None when unknown.
     version_since: datetime | None = None
     sum: RelationSum = field(default_factory=RelationSum)
     last: LastChange | None = None
     spark: Sparkline | None = None
     identity: IdentityWords | None = None
     replica_identity: str = ""
-    #: The partitioned table above it, and its own page where it has one.
+    #: The partitioned root, and the id of its page if it has one.
     root: str = ""
     root_id: int | None = None
-    #: Another table has its name now: it was dropped, or renamed.
+    #: True when a later table has the name, so that this one was dropped or renamed.
     former: bool = False
-    #: Why it is not among what is published now; empty: it is, or nobody has looked.
+    #: The reason that the table is not published; empty if it is, or if that is unknown.
     standing: str = ""
 
     @property
     def name(self) -> str:
+        """Return ``schema.table``."""
         return f"{self.schema}.{self.table}"
 
     @property
     def token(self) -> str:
-        """What the address of the next page names it by."""
+        """Return the value of ``after`` that continues behind this row."""
         return str(self.relation_id) if self.relation_id else self.name
 
     @property
     def warnings(self) -> tuple[Any, ...]:
-        """What stands in the way of an audit first."""
+        """Return the warnings about the replica identity, those that prevent an audit first."""
         found = self.identity.warnings if self.identity else ()
         return tuple(sorted(found, key=lambda warning: warning.level != "look"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationsPage:
-    """The tables of a slot's stream that an address asks for."""
+    """The page of a slot's tables that match the query parameters."""
 
     slot: Slot
     wanted: RelationsQuery
     rows: list[TableRow]
-    #: Of the slot, whatever the address asks for.
+    #: Number of tables of the slot, whatever the query.
     all_tables: int
+    #: Number of tables that match the query.
     found: int
+    #: Tables with a warning that prevents an audit.
     grave: list[TableRow]
-    #: The table that changed last, of all.
+    #: The table with the latest change among all of the slot.
     newest: TableRow | None
+    #: Transactions that the counts do not include yet.
     not_counted: int
-    #: ``after`` of the next page; empty: this is the last.
+    #: Value of ``after`` for the next page; empty on the last page.
     following: str
 
     @property
     def sorts(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
+        """Return label, address and selected state of each sort order."""
         return [
             (word, self.url(sort=name), name == self.wanted.sort) for name, word in SORTS.items()
         ]
 
     @property
     def ranges(self) -> list[tuple[str, str, bool]]:
-        """(word, address, chosen)."""
+        """Return label, address and selected state of each time range."""
         return [(name, self.url(range=name), name == self.wanted.range) for name in RANGES]
 
     @property
     def warnings_url(self) -> str:
+        """Return the address that toggles *with warnings*."""
         return self.url(warnings=not self.wanted.warnings)
 
     @property
     def clear_url(self) -> str:
+        """Return the address without search text and filter."""
         return self.url(q="", warnings=False)
 
     @property
     def following_url(self) -> str:
+        """Return the address of the next page."""
         return self.url(after=self.following)
 
     def url(self, **changed: Any) -> str:
+        """Return the page's address, with some parameters changed."""
         query = self.wanted.query(**changed)
         scope = urlencode({"slot": str(self.slot)}, safe="/")
         return f"{reverse('relations')}?{scope}{'&' if query else ''}{query}"
 
 
 def read_relations_page(slot: Slot, wanted: RelationsQuery) -> RelationsPage:
-    """Five reads, however many tables and transactions there are."""
+    """Build the page with five queries, whatever the number of tables and transactions."""
     relations = list(
         Relation.objects.filter(slot=slot)
         .select_related("current_version")
@@ -223,7 +234,7 @@ def _row(
 
 
 def _mark_former(rows: list[TableRow]) -> None:
-    """Of tables of one name, the one that took it last is the one of now."""
+    """Mark all but the latest table of each name as former."""
     ordered = sorted(rows, key=lambda row: (str(row.version_since or ""), row.relation_id or 0))
     newest = {row.name: row for row in ordered}
     for row in rows:
@@ -233,6 +244,7 @@ def _mark_former(rows: list[TableRow]) -> None:
 def _never_changed(
     slot: Slot, relations: Iterable[Relation], published: PublishedTables
 ) -> list[TableRow]:
+    """Return rows for published tables that no received change belongs to."""
     known = {relation.oid for relation in relations}
     names = {(relation.schema, relation.table) for relation in relations}
     rows = []
@@ -249,7 +261,7 @@ def _never_changed(
 
 
 def _tie(rows: list[TableRow]) -> None:
-    """A leaf leads to its root's page, where changes of the root itself are stored."""
+    """Set ``root_id`` of partitions, so that each links to the page of its root."""
     pages = {row.name: row.relation_id for row in rows if not row.former}
     for row in rows:
         row.root_id = pages.get(row.root) if row.root else None
@@ -272,6 +284,7 @@ def _sorted(rows: list[TableRow], by: str) -> list[TableRow]:
 
 
 def _last_place(row: TableRow) -> tuple[int, int]:
+    """Return a sort key for the last change; tables without one come last."""
     place = row.sum.last
     if place is None:
         return (0, 0)

@@ -1,5 +1,7 @@
-"""The versions of one table over time: when each came into force, by which transaction, for how
-long, and how many changes are stored under it.
+"""Read the versions of one table over time.
+
+For each version: when it came into force, by which transaction, for how long, and how many changes
+are stored under it.
 """
 
 import datetime as dt
@@ -15,8 +17,8 @@ from replview.store.models import Relation, RelationVersion
 from replview.store.read.rows import ACTOR, ACTOR_GRADE
 from replview.store.sums.relation_sums import TAIL, RelationSum
 
-# A walsender tells no position of a Relation message, so its transaction is found by xid. An xid
-# comes again after four thousand million others: of several, the one nearest in time.
+# The walsender interface gives no position for a Relation message, so find its transaction by xid.
+# As xids wrap around after 2^32, take the transaction nearest in time.
 _TRANSACTIONS = f"""
     SELECT DISTINCT ON (w.n) w.n, t.id, t.incarnation_id, i.number, t.commit_seq, t.state, t.xid,
            t.commit_time, {ACTOR}, {ACTOR_GRADE}, c.lsn::text
@@ -31,11 +33,12 @@ _TRANSACTIONS = f"""
           AND version_id = w.version_id ORDER BY seq LIMIT 1) c ON true
     ORDER BY w.n, abs(extract(epoch FROM t.received_at - w.at)) NULLS LAST, t.id DESC
 """  # noqa: S608 (of constants)
-#: Of a transaction's changes, how many are looked at for the first of a version.
+#: Number of a transaction's changes that are searched for the first one of a version.
 _LOOKED_AT = 5000
 
-# What is not summed up yet is of the version that was in force: a table's lock keeps changes under
-# an earlier shape out of later transactions. The one that changed the shape counts for the new one.
+# Changes that are not summed up yet count for the version in force at their commit: ALTER TABLE's
+# lock prevents changes under an earlier shape in later transactions. A transaction that changed the
+# shape counts for the new version.
 _COUNTS = """
     WITH incarnations AS (
         SELECT i.id, i.number, coalesce(m.rolled_seq, 0) AS rolled
@@ -65,7 +68,7 @@ _COUNTS = """
         ORDER BY rank DESC LIMIT 1) b ON true
     WHERE t.counts IS NOT NULL GROUP BY 1
 """
-#: What it gives of each version, in its order.
+#: The counts that ``_COUNTS`` returns for each version, in order.
 _COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "snapshots")
 
 
@@ -76,36 +79,36 @@ class Found:
     transaction_id: int
     incarnation_id: int
     incarnation_number: int
-    #: None: it is not committed, or never was.
+    #: None for a transaction that is not committed.
     commit_seq: int | None
     state: str
     xid: int
     commit_time: dt.datetime | None
     actor: str | None
     actor_grade: str | None
-    #: Of its first change under the version; None: not among its first, or not kept any more.
+    #: LSN of its first change under the version; None if that is too late in it, or deleted.
     first_lsn: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A version came into force, until the next one did."""
+    """A period in which a version was in force."""
 
     version_id: int
     xid: int | None
-    #: As the message gave it; a walsender gives none.
+    #: LSN of the Relation message; None through a walsender.
     lsn: str | None
-    #: By our clock, when it was stored; None: not noted.
+    #: Time at which the message was stored, by our clock; None when unknown.
     noticed_at: dt.datetime | None
-    #: Its transaction; None: it is not in the store (any more).
+    #: The transaction of the message; None if it is not in the store.
     found: Found | None = None
-    #: When the next version came into force; None: this one still is, or that is not known.
+    #: Time at which the next version came into force; None if there is none, or when unknown.
     until: dt.datetime | None = None
     current: bool = False
 
     @property
     def began_at(self) -> dt.datetime | None:
-        """The best known moment: the commit of its transaction, or when we noticed."""
+        """Return the commit time of the period's transaction, else the time it was noticed."""
         if self.found is not None and self.found.commit_time is not None:
             return self.found.commit_time
         return self.noticed_at
@@ -113,48 +116,54 @@ class Period:
 
 @dataclass(slots=True)
 class VersionHistory:
+    """A version with its periods and the number of its changes."""
+
     version: RelationVersion
-    #: The oldest first; none: what brought it was rolled back.
+    #: Oldest first; empty if the transaction that created the version was rolled back.
     periods: list[Period] = field(default_factory=list)
     counts: RelationSum = field(default_factory=RelationSum)
 
     @property
     def first(self) -> Period | None:
+        """Return the first period, if there is one."""
         return self.periods[0] if self.periods else None
 
     @property
     def last(self) -> Period | None:
+        """Return the last period, if there is one."""
         return self.periods[-1] if self.periods else None
 
 
 @dataclass(slots=True)
 class SchemaHistory:
-    """All versions of a table, the newest first."""
+    """All versions of a table, newest first."""
 
     relation: Relation
     versions: list[VersionHistory]
-    #: In the order of time.
+    #: Periods of all versions, oldest first.
     periods: list[Period]
-    #: Changes of which the record does not tell the version.
+    #: Counts of changes whose version is unknown.
     unplaced: RelationSum
 
     def number(self, number: int) -> VersionHistory | None:
+        """Return the version with that number, if there is one."""
         return next((v for v in self.versions if v.version.number == number), None)
 
     @property
     def current(self) -> VersionHistory | None:
+        """Return the version in force, if there is one."""
         wanted = self.relation.current_version_id
         return next((v for v in self.versions if v.version.pk == wanted), None)
 
     def before(self, version: VersionHistory) -> VersionHistory | None:
-        """The version that was in force before this one was first."""
+        """Return the version that was in force before this one came into force first."""
         ids = [period.version_id for period in self.periods]
         at = ids.index(version.version.pk) if version.version.pk in ids else len(ids)
         return next((v for v in self.versions if v.version.pk in ids[:at][-1:]), None)
 
 
 def schema_history(relation: Relation) -> SchemaHistory:
-    """The versions of a table with times and counts, in three reads."""
+    """Read the versions of a table with their periods and counts, in three queries."""
     versions = list(RelationVersion.objects.filter(relation=relation).order_by("-number"))
     periods = _in_order(_with_transactions(relation.pk, periods_of(versions)), relation)
     history = {version.pk: VersionHistory(version) for version in versions}
@@ -170,8 +179,9 @@ def schema_history(relation: Relation) -> SchemaHistory:
 
 
 def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
-    """Each time that one of these versions came into force, as the store noted it, in no order;
-    not where the transaction that brought it was rolled back.
+    """Return every period of these versions as stored, in no particular order.
+
+    Periods that began in a transaction that was rolled back are left out.
     """
     found = []
     for version in versions:
@@ -187,6 +197,7 @@ def periods_of(versions: Iterable[RelationVersion]) -> list[Period]:
 
 
 def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Period]:
+    """Add to each period the transaction in which it began."""
     wanted = [(n, period) for n, period in enumerate(periods) if period.xid is not None]
     if not wanted:
         return list(periods)
@@ -203,7 +214,10 @@ def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Peri
 
 
 def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
-    """By time; those of the same moment in the order of history, then as they were noted."""
+    """Sort the periods by time, then by position in the history, and set their ends.
+
+    Periods of equal time and position keep the order in which they were stored.
+    """
     beginning = dt.datetime.min.replace(tzinfo=dt.UTC)
 
     def when(period: Period) -> tuple[Any, ...]:
@@ -219,8 +233,9 @@ def _in_order(periods: Sequence[Period], relation: Relation) -> list[Period]:
 
 
 def _count(relation_id: int, periods: Sequence[Period]) -> list[tuple[Any, ...]]:
-    # Of what is in no committed transaction no change counts; what is not in the store any more
-    # lies before everything that is not summed up.
+    """Count the changes under each version; changes with an unknown version have id 0."""
+    # Skip uncommitted transactions, whose changes are not counted. A deleted transaction precedes
+    # all transactions that are not summed up yet.
     begun = [p for p in periods if p.found is None or p.found.commit_seq is not None]
     parameters = {
         "relation": relation_id,

@@ -1,6 +1,6 @@
-"""A table on its source at this moment, held against the versions that the stream has told.
+"""Read a table from its source's catalog, and compare it with the versions in the record.
 
-The catalog knows no past: what it says is marked as its own and never mixed with the record.
+The catalog has no history, so pages mark its data as current and never mix it with the record.
 """
 
 from collections import Counter
@@ -23,30 +23,30 @@ from replview.store.read.visibility import NO_RIGHT, Visibility
 from replview.text.formats import bytes_words, plural, short_type
 from replview.ui.versions import Column, Shape, compare, summary
 
-#: A rate of less than this is of a moment, not of a day.
+#: Least time that a daily rate is computed from.
 _LEAST = timedelta(hours=1)
-#: Fewer rows tell nothing.
+#: Least number of stored rows for an estimate.
 _ENOUGH_ROWS = 5
 
 
 @dataclass(slots=True)
 class SourceNow:
-    """What the catalog reported, or why it could not be asked."""
+    """The table in the source's catalog, or the reason that it could not be read."""
 
     at: datetime
     table: TableNow | None = None
     trouble: SourceProblem | None = None
-    #: Why there is no table: another cluster, or none of this oid.
+    #: The reason that there is no table: another cluster, or no table with this OID.
     absent: str = ""
-    #: ``equal to version 5``, or how they differ.
+    #: Comparison of the columns: ``equal to version 5``, or the difference.
     columns: str = ""
-    #: Columns that the stream does not have.
+    #: Columns that are not in the stream: generated or unpublished ones.
     not_in_stream: list[str] = field(default_factory=list)
 
     @property
     def constraints(self) -> str:
-        """``1 primary key, 2 checks, 1 foreign key``."""
-        # Every NOT NULL is a constraint of 18 and later: they are told with the columns.
+        """Return the constraints in words: ``1 primary key, 2 checks, 1 foreign key``."""
+        # PostgreSQL 18 lists each NOT NULL as a constraint; pages show it with the column.
         kinds = [one.kind for one in (self.table.constraints if self.table else ())]
         counted = Counter(kind for kind in kinds if kind != "not null")
         words = [plural(n, kind, _MANY.get(kind, f"{kind}s")) for kind, n in counted.items()]
@@ -54,17 +54,18 @@ class SourceNow:
 
     @property
     def index_bytes(self) -> int | None:
-        """All indexes together; None: a size is unknown."""
+        """Return the size of all indexes; None if one is unknown."""
         sizes = [index.size_bytes for index in self.indexes]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     @property
     def indexes(self) -> tuple[IndexNow, ...]:
+        """Return the table's indexes."""
         return self.table.indexes if self.table else ()
 
     @property
     def defaults(self) -> list[tuple[str, str]]:
-        """(column, its default as SQL)."""
+        """Return each column that has a default, with its SQL."""
         return [
             (one.name, "generated as identity" if one.identity
              else f"{'generated as ' if one.generated else ''}{one.expression}")
@@ -73,17 +74,17 @@ class SourceNow:
         ]  # fmt: skip
 
 
-#: Plurals that are not just an s.
+#: Plurals that do not end in s.
 _MANY = {"unique": "unique"}
 
 
 def read_source_now(
     source: Source, relation: Relation, shapes: Iterable[Shape], unpublished: Iterable[str] = ()
 ) -> SourceNow:
-    """Ask the source's catalog; whatever goes wrong is told, never raised.
+    """Read the table from the source's catalog; a failure is returned as ``trouble``, not raised.
 
-    ``shapes``: the versions, the newest first. ``unpublished``: columns that publications leave
-    out, as last looked at.
+    ``shapes`` are the versions, newest first. ``unpublished`` are the columns that the publications
+    left out when they were last read.
     """
     now, visibility = SourceNow(timezone.now()), reading_session().visibility
     no_right = SourceProblem("no_right", f"you have {NO_RIGHT} of the table", "Ask an admin for it")
@@ -112,7 +113,7 @@ def read_source_now(
 
 
 def _seen(table: TableNow, visibility: Visibility, relation: Relation) -> TableNow:
-    """Its definitions without what may hold a masked value."""
+    """Return the table without definitions that may contain masked values."""
     names = {(relation.schema, relation.table), (table.schema, table.name)}
     dropped = relation.slot.column_rules.get(str(relation)) or ()
     seen = partial(
@@ -131,7 +132,7 @@ def _seen(table: TableNow, visibility: Visibility, relation: Relation) -> TableN
 
 
 def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) -> None:
-    """Which version has the columns of now, or what is different from the newest."""
+    """Describe the current columns: equal to a version, or how they differ from the newest."""
     assert now.table is not None
     if not shapes:
         now.columns = "no version is recorded yet"
@@ -161,16 +162,18 @@ def _hold_against(now: SourceNow, shapes: list[Shape], unpublished: set[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class FullCost:
-    #: ``about 412 B more for each update, 404 B for each delete``.
+    """The estimated cost of replica identity FULL."""
+
+    #: For example ``about 412 B more WAL for each update, 404 B for each delete``.
     words: str
-    #: ``about 13 MB a day at its average so far``; empty: too short a time.
+    #: For example ``13 MB a day at its average so far``; empty if the record is too short.
     daily: str
-    #: ``from 400 stored rows, values as text``.
+    #: For example ``an estimate from 400 stored rows, values as text``.
     basis: str
 
 
 def full_cost(history: SchemaHistory) -> FullCost | None:
-    """None where the table sends whole rows already, or too little is stored to say."""
+    """Estimate the cost of FULL; None unless the identity is DEFAULT or INDEX, with enough rows."""
     current = history.current
     if current is None or current.version.replica_identity not in ("DEFAULT", "INDEX"):
         return None

@@ -1,4 +1,4 @@
-"""Template tags of the relations pages."""
+"""Template tags and filters of the relations pages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +21,7 @@ register = template.Library()
 
 @register.simple_tag
 def op_counts(counts: RelationSum) -> SafeString:
-    """``{% op %}`` for each kind of change there is."""
+    """Render a mark for each kind of operation that occurred, with its count."""
     c = counts
     numbers = zip("IUDTS", (c.inserts, c.updates, c.deletes, c.truncates, c.snapshots), strict=True)
     return format_html_join("", "{}", ((op_html(letter, n),) for letter, n in numbers if n))
@@ -29,34 +29,38 @@ def op_counts(counts: RelationSum) -> SafeString:
 
 @register.filter
 def in_sql(relation: Relation) -> str:
+    """Return the table's name as filters of addresses spell it."""
     return table_text(relation.schema, relation.table)
 
 
 @register.simple_tag
 def find_changes(slot: Slot, relation: Relation) -> str:
+    """Return the address that searches the table's changes."""
     return find_url(slot, table=in_sql(relation))
 
 
 @register.simple_tag
 def transactions_touching(slot: Slot, relation: Relation) -> str:
+    """Return the address of the transactions that changed the table."""
     return transactions_url(slot, tables=in_sql(relation))
 
 
 @register.simple_tag
 def history_of_rows(slot: Slot, relation: Relation) -> str:
-    """The form that asks for a row of this table."""
+    """Return the address of the form that asks for a row of the table."""
     return row_url(slot, relation.schema, relation.table, {})
 
 
 @register.simple_tag
 def baselines_of(slot: Slot, relation: Relation) -> str:
+    """Return the address of the table's baselines."""
     address = reverse("baselines", args=[slot.source.name, slot.name])
     return f"{address}?{urlencode({'table': str(relation)})}"
 
 
 @register.simple_tag
 def here(page: SchemaPage) -> str:
-    """``from=4&to=5&``: the comparison, to which more can be added."""
+    """Return the comparison as a query string that can be extended: ``from=4&to=5&``."""
     asked = {"from": page.before, "to": page.to}
     query = urlencode({name: v.version.number for name, v in asked.items() if v is not None})
     return f"{query}&" if query else ""
@@ -64,7 +68,7 @@ def here(page: SchemaPage) -> str:
 
 @register.simple_tag
 def published_columns(page: SchemaPage) -> SafeString:
-    """``13 of 14 columns, card_token excluded``."""
+    """Render the published columns: ``13 of 14 columns, card_token excluded``."""
     published = page.published
     if published is None:
         return SafeString("not published now")
@@ -82,7 +86,7 @@ def published_columns(page: SchemaPage) -> SafeString:
 
 @register.simple_tag
 def now_list(words: str, constraints: Iterable[Any]) -> SafeString:
-    """Constraints in a word, each of them behind it."""
+    """Render the constraints as a summary that opens the full list."""
     shown = [one for one in constraints if one.kind != "not null"]
     if not shown:
         return format_html("{}", words)

@@ -1,4 +1,4 @@
-"""Relations: all tables of a slot's stream, and the schema history of one."""
+"""Views of all tables in a slot's stream, and of one table's schema history."""
 
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from replview.ui.shell import no_slot, slot_view_of
 
 @page(GET, role=VIEWER, nav=Nav(group="Browse", label="Relations", icon="relations", one_slot=True))
 def relations(request: HttpRequest) -> HttpResponse:
+    """Show the tables of the selected slot's stream."""
     view = slot_view_of(request)
     if view is None:
         cause = ("Tables are those of one slot's stream. The command shows every statement before "
@@ -28,7 +29,7 @@ def relations(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, nav="relations", of={"relation_id": Relation})
 def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
-    """One table's versions; ``whole`` asks for what is else loaded afterwards."""
+    """Show one table's versions; ``whole=1`` includes the parts that are else loaded afterwards."""
     row = _find(relation_id)
     scope_to(request, row.slot)
     page = read_schema_page(row, request.GET)
@@ -39,7 +40,7 @@ def relation(request: HttpRequest, relation_id: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"version_id": RelationVersion})
 def version(request: HttpRequest, version_id: int) -> HttpResponse:
-    """To the page that compares a version with the one before: what the slot's log links to."""
+    """Redirect to the comparison of a version with the one before; the slot's log links here."""
     row = get_object_or_404(Relation, versions__pk=version_id)
     number = row.versions.values_list("number", flat=True).get(pk=version_id)
     return redirect(relation_url(row.pk, to=str(number)))
@@ -47,14 +48,14 @@ def version(request: HttpRequest, version_id: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"relation_id": Relation})
 def evidence(request: HttpRequest, relation_id: int) -> HttpResponse:
-    """What the record covers of a table, and what FULL would cost."""
+    """Show the coverage of a table in the record, and the cost of replica identity FULL."""
     row = _find(relation_id)
     return render(request, "relations/_evidence.html", {"evidence": read_evidence(row)})
 
 
 @page(GET, role=VIEWER, of={"relation_id": Relation})
 def now(request: HttpRequest, relation_id: int) -> HttpResponse:
-    """What the source's catalog says at this moment: at most five seconds."""
+    """Show the table in the source's catalog, which is queried for five seconds at most."""
     row = _find(relation_id)
     scope_to(request, row.slot)
     content = {"relation": row, "now": read_now(read_schema_page(row, request.GET))}

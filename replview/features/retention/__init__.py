@@ -1,1 +1,1 @@
-"""What each slot keeps of its record, and the size of the store."""
+"""The store's page: how long each slot keeps its record, and the size of the store."""

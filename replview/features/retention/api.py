@@ -1,4 +1,4 @@
-"""The store: how large it is, when it is full, what each slot keeps of its record."""
+"""API of the store: its size, its forecast, and how long each slot keeps its record."""
 
 from datetime import date
 
@@ -14,7 +14,7 @@ router = Router(tags=["store"])
 
 
 class KeptOut(Schema):
-    """What one slot keeps, and has; sizes are estimated."""
+    """The retention of one slot, and its size in the store; sizes are estimates."""
 
     slot: str
     keep_for_days: int | None = Field(description="null: for ever")
@@ -28,7 +28,7 @@ class KeptOut(Schema):
 
 
 class StoreOut(Schema):
-    """The store in whole. null is unknown, or not chosen."""
+    """The store as a whole; null is unknown, or not set."""
 
     size_bytes: int
     budget_bytes: int | None
@@ -45,7 +45,7 @@ class StoreOut(Schema):
 @page(role=VIEWER)
 @router.get("/store", response=StoreOut, summary="The store's size and forecast")
 def store(request: HttpRequest) -> dict[str, object]:
-    """How large the store is, when it is full, and what each slot keeps."""
+    """Return the store's size, the forecast of when it is full, and the retention of each slot."""
     found = forecast()
     budget, protect = store_size.chosen()
     rate = found.rate

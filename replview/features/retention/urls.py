@@ -1,4 +1,4 @@
-"""Addresses of the store's page, and of the choices of its views."""
+"""Addresses of the store's page and of its forms."""
 
 from django.urls import path
 

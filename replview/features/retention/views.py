@@ -1,4 +1,4 @@
-"""The store's page: its size, what gives way first, what each slot keeps; what is archived."""
+"""Views of the store's page: size, order of deletion, retention of each slot, and archive."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -25,46 +25,48 @@ from replview.text.formats import bytes_words
 from replview.ui.archive_text import ArchiveForm, ArchiveView, archive_view
 from replview.ui.retention_text import days_words, full_sentence, how_words, rate_of
 
-#: From this share of the budget on it is to be looked at, as the alert says it.
+#: Share of the budget from which on the level is ``look``, as for the alert.
 _LOOK_FROM = 0.8
-#: And where its disk is full before so long.
+#: Days until the disk is full below which the level is ``look``.
 _LOOK_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePage:
+    """The page of the store."""
+
     store: StoreSize
     level: str
     title: str
     cause: str
-    #: What gives way first, one after the other.
+    #: Things that are given up at the budget, in order.
     sacrifice: list[str]
-    #: Slots with since when they are recorded; None: nothing is yet.
+    #: Each slot with the start of its record; None if nothing is recorded.
     kept: list[tuple[Slot, dt.datetime | None]]
     archive: ArchiveView
     forecast: Forecast
-    #: What each slot keeps, and where that goes.
+    #: The retention and the forecast of each slot.
     slots: list[SlotForecast]
     how: str
     typed: str
-    #: The archive's choices.
+    #: The form of the archive's settings.
     form: ArchiveForm
     error: str = ""
 
     @property
     def growth(self) -> str:
-        """A day; empty: unknown."""
+        """Return the growth per day in words; empty when unknown."""
         growth = self.store.growth_bytes_per_day
         return "" if growth is None else f"{bytes_words(growth)} of changes a day"
 
     @property
     def full(self) -> str:
-        """``Its disk is full in 12 days at this rate.``"""
+        """Return when the store is full, such as ``Its disk is full in 12 days at this rate.``."""
         return full_sentence(self.forecast)
 
     @property
     def rates(self) -> list[str]:
-        """What it grew by, lately and over a week; empty: unknown."""
+        """Return the growth over a week and over the last day in words; empty when unknown."""
         found = self.forecast
         rates = [rate for rate in dict.fromkeys((found.week, found.day)) if rate is not None]
         left = {rate: found.days_left(rate) for rate in rates}
@@ -75,7 +77,7 @@ class StorePage:
 def page_of(
     *, typed: str | None = None, error: str = "", form: ArchiveForm | None = None
 ) -> StorePage:
-    """Everything the page shows; ``typed`` and ``form``: what was sent and refused, with why."""
+    """Build the page; ``typed``, ``form`` and ``error`` show refused input again."""
     store = measure()
     size = store.budget_bytes
     slots = Slot.objects.select_related("source").annotate(since=Min("incarnations__started_at"))
@@ -123,12 +125,12 @@ def _cause(store: StoreSize, found: Forecast) -> str:
 
 @page(POST, role=ADMIN)
 def choose(request: HttpRequest) -> HttpResponse:
-    """Where to, once that was written to, and when; what is refused is said where it was asked."""
+    """Set the archive's target, after a test write to it, and its times."""
     form = ArchiveForm.of(request.POST)
     try:
         after_hours, every_seconds = form.numbers()
         target = target_of(form.target, read_policy(), anywhere=True)
-        # What it was before may be away for the moment: the numbers hold all the same.
+        # Test only a new target: the current one may be unreachable for the moment.
         if target != archive.chosen().target:
             try_target(target)
     except ValueError as error:
@@ -136,7 +138,7 @@ def choose(request: HttpRequest) -> HttpResponse:
     except Refused as refused:
         return _refused(request, form, f"{refused.cause}. {refused.remedy}")
     by, shown = request.user.get_username(), ArchiveForm.now()
-    # As shown, which was rounded: not touched.
+    # The form shows rounded values, so write only a value that differs from the shown one.
     if form.after_hours != shown.after_hours:
         choose_number("after_hours", after_hours, by)
     if form.every_hours != shown.every_hours:
@@ -147,13 +149,14 @@ def choose(request: HttpRequest) -> HttpResponse:
 
 @page(POST, role=ADMIN)
 def now(request: HttpRequest) -> HttpResponse:
-    """All that is stored goes there as soon as a worker takes it up."""
+    """Request that everything stored be archived as soon as a worker is free."""
     ask_now(request.user.get_username())
     return _back()
 
 
 @page(POST, role=ADMIN)
 def off(request: HttpRequest) -> HttpResponse:
+    """Switch the archive off."""
     switch_off(request.user.get_username())
     return _back()
 
@@ -169,7 +172,7 @@ def _back() -> HttpResponse:
 
 @page(READ_POST, role=VIEWER, change=ADMIN, nav=Nav(group="", label="Store", icon="record"))
 def store(request: HttpRequest) -> HttpResponse:
-    """The page; a POST chooses the budget and what comes first at it."""
+    """Show the page; a POST sets the store's budget and what is protected when it is reached."""
     if request.method != "POST":
         return render(request, "retention/store.html", {"page": page_of()})
     budget = request.POST.get("budget", "").strip()[:40]
@@ -183,7 +186,7 @@ def store(request: HttpRequest) -> HttpResponse:
         page = page_of(typed=budget, error=f"{why[:1].upper()}{why[1:]}.")
         return render(request, "retention/store.html", {"page": page}, status=422)
     by = request.user.get_username()
-    # As shown, which was rounded: not touched.
+    # The form shows rounded values, so write only a value that differs from the shown one.
     chosen = instance_settings.read("store.budget_bytes", None)
     if not isinstance(chosen, int) or budget != size_words(chosen):
         instance_settings.write("store.budget_bytes", size, by)
