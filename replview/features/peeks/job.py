@@ -88,7 +88,7 @@ def without_masked(
 
 
 def look(peek: SlotPeek) -> dict[str, object]:
-    """Read the slot within the requested bounds. Raises ``SourceProblem`` or an error of the DSN."""
+    """Read the slot within the requested bounds. Raises ``SourceProblem`` and errors of the DSN."""
     conninfo = full_conninfo(peek.source)
     return look_into(
         conninfo,

@@ -1,1 +1,1 @@
-"""Sampling: every source read at a regular interval, its state stored."""
+"""Sampling reads the state of every source at a regular interval and stores it."""

@@ -1,9 +1,9 @@
-"""The source's disk comes first: slots that reach their WAL budget are warned of, then dropped.
+"""Warn of slots that approach their WAL budget, and drop slots that reach it.
 
-A sample only raises the question. Whether a slot is dropped is decided by the source itself: it
-measures in one session, twice with a pause, and once more in the very statement that drops. What
-cannot be measured is left alone. A receiver that catches up is no reason to wait: the budget is a
-limit, not a pace; but the pause lets one that is about to confirm do so.
+Dropping protects the source's disk. A sample alone does not decide: the source measures twice with
+a pause in one session, and once more in the statement that drops the slot. A slot that cannot be
+measured is not dropped. A receiver that is catching up does not prevent the drop, since the budget
+is a limit; the pause gives it time to confirm.
 """
 
 import logging
@@ -28,24 +28,24 @@ from replview.store.models import Slot, WatchedSlot
 
 log = logging.getLogger(__name__)
 
-#: A slot is warned of from this share on; the warning is over below the other.
+#: Share of the budget from which on a slot is warned of, and below which the warning ends.
 _HALF, _BELOW_HALF = 0.5, 0.4
-#: Between the two looks.
+#: Seconds between the two measurements.
 _PAUSE_SECONDS = 1.0
-#: A receiver confirms and lets its slot go in so many seconds; then its session is ended.
+#: Seconds that a receiver has to confirm and release its slot before it is terminated.
 RELEASE_SECONDS = 6.0
-#: For everything that is asked of one source.
+#: Time limit for all statements on one source.
 _DEADLINE_SECONDS = 30.0
 _THREADS = 8
 
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="budgets")
 _lock = threading.Lock()
-#: Slots whose source is being asked.
+#: Ids of slots that are being checked.
 _asked: set[int] = set()
 
 
 def enforce() -> list["Future[None]"]:
-    """Warn at half of a budget; have sources asked at its end. A future for each that is asked."""
+    """Warn at half of a budget, and check slots over budget; return a future for each check."""
     begun = []
     for row in slot_budget.watched_with_budget():
         slot = row.slot
@@ -59,7 +59,7 @@ def enforce() -> list["Future[None]"]:
                 continue
         if not _was_interrupted(slot):
             continue
-        if row.gone_at is not None:  # say what an earlier run did not come to say
+        if row.gone_at is not None:  # an interrupted run has not logged the drop
             slot_budget.say_dropped(slot, _cause(slot, None), _remedy(slot), {})
         else:
             slot_budget.call_off(slot)
@@ -67,7 +67,7 @@ def enforce() -> list["Future[None]"]:
 
 
 def _is_asked_for(row: WatchedSlot, slot: Slot) -> bool:
-    """Whether the last sample gives reason to ask the source."""
+    """Warn if needed; return whether the last sample is over a budget that drops the slot."""
     retained = row.facts.get("retained_wal_bytes")
     if row.gone_at is not None or retained is None or slot.wal_budget_bytes is None:
         return False
@@ -76,13 +76,13 @@ def _is_asked_for(row: WatchedSlot, slot: Slot) -> bool:
 
 
 def _was_interrupted(slot: Slot) -> bool:
-    """Stopped to be dropped, by a worker that never came to say what became of it."""
+    """Return whether a worker stopped the slot to drop it, and ended before it finished."""
     stopped = slot.desired == Slot.Desired.STOPPED
     return stopped and slot.problem_code == slot_budget.DROPPED and not slot.problem_remedy
 
 
 def _warn(slot: Slot, retained_bytes: int) -> None:
-    """A line in the log when half is reached, and when it is over; the alert is a rule's."""
+    """Log that half of the budget was reached, or is no longer; alert rules notify of it."""
     share = retained_bytes / (slot.wal_budget_bytes or 1)
     if _BELOW_HALF <= share < _HALF:
         return
@@ -101,14 +101,14 @@ def _warn(slot: Slot, retained_bytes: int) -> None:
 
 
 def _ask(slot: Slot) -> None:
-    """In a thread: whatever the source does, nothing but this slot waits for it."""
+    """Check and enforce one slot's budget, in a thread, so that a slow source delays no other."""
     try:
         with orm_connection():
             conninfo = full_conninfo(slot.source)
             with writing(conninfo, deadline_seconds=_DEADLINE_SECONDS) as connection:
                 _enforce_on(connection, slot)
     except (SourceProblem, *UNUSABLE) as error:
-        # Nothing was dropped, or it is seen to be gone the next time; the text may name a host.
+        # If the slot was dropped, the next run notices. Log no text: it may name a host.
         log.warning("budget of slot %s: not enforced (%s)", slot.pk, type(error).__name__)
     except Exception:
         log.exception("enforcing the budget of slot %s failed", slot.pk, extra=_log_fields(slot))
@@ -118,7 +118,7 @@ def _ask(slot: Slot) -> None:
 
 
 def _enforce_on(connection: Connection, slot: Slot) -> None:
-    """Measure twice, have the receiver stop, and drop what is still over its budget then."""
+    """Measure twice, stop the receiver, and drop the slot if it is still over its budget."""
     first = _over(connection, slot)
     if first is None or not _is_known(connection, slot, first):
         return
@@ -139,22 +139,23 @@ def _enforce_on(connection: Connection, slot: Slot) -> None:
     if dropped is not None:
         _say_dropped(slot, first, dropped)
     elif wanted:
-        # Stopping set WAL free, or the choice was changed: go on as before.
+        # The stop freed WAL, or the settings were changed, so let the receiver run again.
         slot_budget.call_off(slot)
     else:
         slot_control.forget_problem(slot)
 
 
 def _over(connection: Connection, slot: Slot) -> BudgetedSlot | None:
+    """Return the slot's measurement if it is over budget, else None."""
     found = read_budgeted(connection, slot.name, plugin=slot.plugin)
     over = found is not None and found.retained_wal_bytes >= (slot.wal_budget_bytes or 0)
     return found if over else None
 
 
 def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
-    """Whether it is the slot we know: the same name on another cluster may be anybody's.
+    """Return whether this is the slot in the record, not a namesake on another cluster.
 
-    A server that does not tell which cluster it is must have the slot where our record stands.
+    If the system identifier is unknown, the slot's position must not be past our checkpoint.
     """
     incarnation = slot.incarnation
     known = (
@@ -168,12 +169,15 @@ def _is_known(connection: Connection, slot: Slot, found: BudgetedSlot) -> bool:
 
 
 def _released(connection: Connection, slot: Slot) -> bool:
-    """Wait until the receiver has confirmed and gone; one that does not is ended on the source."""
+    """Wait until the receiver has confirmed and released the slot; return whether it has.
+
+    A receiver that takes too long is terminated on the source.
+    """
     until, ended = time.monotonic() + RELEASE_SECONDS, False
     while (found := read_budgeted(connection, slot.name, plugin=slot.plugin)) is not None:
         slot.refresh_from_db(fields=["lease_owner"])
         late = time.monotonic() > until
-        # A lease that nobody gives back is fenced: without the slot there is nothing to store.
+        # Do not wait for ever for a dead owner's lease: without its slot it cannot store.
         if not found.active and (late or not slot.lease_owner):
             return True
         if late and not ended:

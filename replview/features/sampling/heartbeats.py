@@ -1,7 +1,7 @@
-"""Transactional messages to sources on which nothing is committed, where somebody asked for them.
+"""Write transactional messages to sources that are idle, if a slot has a heartbeat interval.
 
-Keepalives already move the position of an idle slot; a heartbeat is for what only a transaction
-can show: that changes would come through, end to end, now.
+Keepalives already move the position of an idle slot. A heartbeat shows what only a transaction can
+show: that changes arrive end to end at present.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from replview.store.connecting import orm_connection
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.models import Slot
 
-#: Whether anybody asked for any.
+#: SQL condition that is true when a slot has a heartbeat interval.
 ANY_WANTED = "EXISTS (SELECT FROM slot WHERE heartbeat_seconds IS NOT NULL)"
 log = logging.getLogger(__name__)
 _DEADLINE_SECONDS = 10.0
@@ -27,9 +27,9 @@ _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="heartbeats")
 
 
 def claim_due() -> list[Slot]:
-    """The slots whose source is to be written to now, which then count as written to.
+    """Return the slots whose source needs a message now, and mark them as written.
 
-    None that nobody receives: a message would only pile up WAL for it.
+    Slots that are not being received are left out, since the message would only retain WAL.
     """
     wanted = Slot.objects.filter(
         heartbeat_seconds__isnull=False,
@@ -41,7 +41,7 @@ def claim_due() -> list[Slot]:
 
 
 def _claim(slot: Slot) -> bool:
-    """Whether it is due, nothing having been written for as long as chosen, and now ours."""
+    """Return whether the slot had no commit for its interval, and mark it as written if so."""
     before = timezone.now() - dt.timedelta(seconds=slot.heartbeat_seconds or 0)
     idle = Q(last_commit_time=None) | Q(last_commit_time__lte=before)
     unwritten = Q(heartbeat_written_at=None) | Q(heartbeat_written_at__lte=before)
@@ -50,12 +50,12 @@ def _claim(slot: Slot) -> bool:
 
 
 def write_due() -> list["Future[None]"]:
-    """Begin the heartbeats that are due, side by side; each future is done once it is written."""
+    """Start the heartbeats that are due, concurrently; each future ends when one is written."""
     return [_pool.submit(_write, slot) for slot in claim_due()]
 
 
 def _write(slot: Slot) -> None:
-    """In a thread: one message; what fails is tried again when the next is due."""
+    """Write one message, in a thread; a failure is retried when the next heartbeat is due."""
     try:
         with orm_connection():
             conninfo = full_conninfo(slot.source)

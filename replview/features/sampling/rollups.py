@@ -1,17 +1,17 @@
-"""Samples summed up by the minute and by the hour, and forgotten when they are old.
+"""Sum samples up by the minute and by the hour, and delete old ones.
 
 Raw samples are kept for a day, minutes for a month, hours for a year (``instance_settings``:
-``samples.raw_hours``, ``samples.minute_days``, ``samples.hour_days``). Of a period is kept:
+``samples.raw_hours``, ``samples.minute_days``, ``samples.hour_days``). A period keeps
 
-- the highest of what is bad when high: retained and unconfirmed WAL, lags, how long commits took to
-  be stored, the receiver's batch and memory;
-- the lowest of what is bad when low: WAL that may still be written before the slot is in danger;
-- the last that was known of positions and totals;
-- the worst ``wal_status``, and whether it was ever active.
+- the highest value of retained and unconfirmed WAL, of lags, of the time from commit to stored, and
+  of the receiver's batch and memory;
+- the lowest value of the WAL that can be written before the slot is in danger;
+- the last known value of positions and totals;
+- the worst ``wal_status``, and whether the slot was ever active.
 
-What was unknown throughout stays unknown. Minutes are made of raw samples, hours of minutes, a
-little behind the present, by statements that may be repeated: a mark tells how far all is there.
-No raw sample goes that is not in its minute, no minute that is not in its hour.
+A value that was unknown during the whole period stays unknown. Minutes are computed from raw
+samples and hours from minutes, a little behind the present, by statements that can be repeated; a
+mark stores how far they are complete. Samples are deleted only after they were summed up.
 """
 
 import datetime as dt
@@ -25,12 +25,12 @@ from replview.store.looks import forget_gone
 from replview.store.models import SampleMark
 from replview.store.write.partitions import SAMPLES_BY_MONTH, ensure_partitions
 
-#: A look is stored within this long after it began.
+#: Time within which a sample is stored after its reading began.
 _BEHIND = dt.timedelta(seconds=30)
 _MINUTE, _HOUR = dt.timedelta(minutes=1), dt.timedelta(hours=1)
-#: How much is rolled in one store transaction.
+#: Time range that is summed up in one store transaction.
 _PIECES = {"minute": 10 * _MINUTE, "hour": 12 * _HOUR}
-#: Raw samples of sources are few: kept longer than those of slots, and not summed up.
+#: Days for which samples of sources are kept; they are few and are not summed up.
 SOURCE_DAYS = 7.0
 _LOCK_TIMEOUT = "2s"
 
@@ -45,7 +45,7 @@ _LAST = (
     "bytes_stored", "spill_txns", "spill_bytes", "stream_txns", "stream_bytes", "total_txns",
     "total_bytes",
 )  # fmt: skip
-#: From good to bad.
+#: Values of ``wal_status``, best first.
 _STATUSES = ("reserved", "extended", "unreserved", "lost")
 _ORIGIN = {"minute": "slot_sample", "hour": "slot_sample_minute"}
 _FIRST = """
@@ -59,6 +59,7 @@ _PARTITIONS = """
 
 
 def _aggregates() -> dict[str, str]:
+    """Return the aggregate expression of each column."""
     statuses = ", ".join(f"'{status}'" for status in _STATUSES)
     worst = f"max(array_position(ARRAY[{statuses}], wal_status))"
     return {
@@ -75,9 +76,9 @@ def _aggregates() -> dict[str, str]:
 
 
 def _rolling(table: str, origin: str, period: str, count: str) -> str:
-    """The statement that makes all periods from ``since`` to before ``until``.
+    """Return the statement that computes all periods from ``since`` to before ``until``.
 
-    A slot at a time, by the primary key: no piece reads more than its own rows.
+    It reads one slot at a time, by the primary key, so it reads no other rows.
     """
     made = _aggregates()
     names = ", ".join(made)
@@ -101,7 +102,7 @@ _ROLL = {
 
 
 def roll(deadline: float) -> int:
-    """Roll up what is complete until the deadline (monotonic); returns how many pieces."""
+    """Sum up complete periods until the deadline (monotonic); return the number of transactions."""
     now = dt.datetime.now(dt.UTC) - _BEHIND
     rolled = _roll_period("minute", now.replace(second=0, microsecond=0), deadline)
     minutes = SampleMark.objects.filter(period="minute").first()
@@ -112,7 +113,7 @@ def roll(deadline: float) -> int:
 
 
 def forget_old(now: dt.datetime | None = None) -> list[str]:
-    """Drop the partitions older than chosen, but for those being read; returns their names."""
+    """Drop partitions past their age, except locked ones; return their names."""
     now = now or dt.datetime.now(dt.UTC)
     raw = now - _age("samples.raw_hours", 24.0, _HOUR)
     minutes = now - _age("samples.minute_days", 30.0, 24 * _HOUR)
@@ -128,11 +129,12 @@ def forget_old(now: dt.datetime | None = None) -> list[str]:
 
 
 def _age(name: str, default: float, unit: dt.timedelta) -> dt.timedelta:
+    """Return the age in settings after which samples are deleted."""
     return instance_settings.read_number(name, default, least=1.0, most=36600.0) * unit
 
 
 def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
-    """Pieces of one table, up to before ``whole``."""
+    """Sum up one kind of period up to before ``whole``; return the number of transactions."""
     rolled = 0
     while time.monotonic() < deadline:
         with transaction.atomic():
@@ -146,7 +148,7 @@ def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
             if mark.until >= whole:
                 return rolled
             until = min(mark.until + _PIECES[period], whole)
-            # Of the days rolled, which may be those of a store that was away for long.
+            # Create the partitions of past days too: the store may have been away for long.
             since, today = mark.until.date(), dt.datetime.now(dt.UTC).date()
             if since < today:
                 ensure_partitions(connection.connection, since, min(until.date(), today))
@@ -159,7 +161,7 @@ def _roll_period(period: str, whole: dt.datetime, deadline: float) -> int:
 
 
 def _first(period: str) -> dt.datetime | None:
-    """When the first period begins that there is anything of."""
+    """Return the start of the first period that has a sample; None if there is no sample."""
     first: dt.datetime | None = rows(_FIRST.format(_ORIGIN[period]))[0][0]
     if first is None:
         return None
@@ -168,6 +170,7 @@ def _first(period: str) -> dt.datetime | None:
 
 
 def _drop(parent: str, before: dt.datetime) -> list[str]:
+    """Drop the partitions of ``parent`` that end by ``before``; return their names."""
     dropped = []
     for (name,) in rows(_PARTITIONS, [parent]):
         end = _end_of(parent, name)
@@ -179,13 +182,13 @@ def _drop(parent: str, before: dt.datetime) -> list[str]:
                 cursor.execute(f'DROP TABLE "{name}"')
                 cursor.execute("SET LOCAL lock_timeout = DEFAULT")
         except OperationalError:
-            break  # somebody reads it
+            break  # a query reads it
         dropped.append(name)
     return dropped
 
 
 def _end_of(parent: str, name: str) -> dt.datetime | None:
-    """When a partition's period ends, by its name; None for a name that is not ours."""
+    """Return the end of a partition's period, by its name; None for an unknown name."""
     digits = name.removeprefix(f"{parent}_")
     try:
         if parent == SAMPLES_BY_MONTH:

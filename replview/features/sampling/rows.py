@@ -1,7 +1,7 @@
-"""Writing what a look at a source saw: samples of its slots and of itself, and the source's row.
+"""Store a sample of a source: samples of its slots and of itself, and the source's row.
 
-A few statements a source, all in one store transaction; what replview itself knows of its slots
-(totals, its receiver's facts, how long commits took to be stored) is added by the store.
+A few statements per source run in one store transaction. Values that replview itself knows of its
+slots (totals, its receiver's facts, the time from commit to stored) are added by the store.
 """
 
 import datetime as dt
@@ -18,9 +18,9 @@ from replview.store.models import Source, SourceSample, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
 
 Written = TypeVar("Written")
-#: Of so many of the transactions stored last, at most, is told how long they took.
+#: Most transactions, latest first, that the time from commit to stored is computed from.
 _LATEST = 300
-#: Facts of a receiver that gave no heartbeat for longer are not its present.
+#: Seconds without heartbeat after which a receiver's facts are out of date.
 _RECEIVER_SECONDS = 10
 _TOLD = (
     "current_lsn pg_lsn, restart_lsn pg_lsn, confirmed_flush_lsn pg_lsn, "
@@ -54,21 +54,21 @@ _ADD = f"""
               ORDER BY commit_seq DESC LIMIT %(latest)s) t
         WHERE t.stored_at > w.last_seen_at AND t.commit_time IS NOT NULL) after ON true
 """  # noqa: S608 (of constants)
-#: pg_replication_slots' own names of what a sample has in columns → the columns.
+#: Name in pg_replication_slots to the sample's column.
 _COLUMNS = {
     **{name: name for name in _NAMES.split(", ") if name not in ("current_lsn", "safe_wal_bytes")},
     "safe_wal_size": "safe_wal_bytes",
 }
-#: Of a walsender, what is not its slot's already or tells nothing over time.
+#: Columns of pg_stat_replication that are stored with the slot.
 _WALSENDER = (
     "pid", "usesysid", "usename", "application_name", "client_addr", "client_hostname",
     "client_port", "backend_start", "backend_xmin", "state", "sent_lsn", "write_lsn", "flush_lsn",
     "replay_lsn", "write_lag_seconds", "flush_lag_seconds", "replay_lag_seconds", "sync_priority",
     "sync_state", "reply_time",
 )  # fmt: skip
-#: Told by the watched slot, which holds for all samples, or by the sample's own columns.
+#: Facts that are not in ``detail``: they are columns of the watched slot or of the sample.
 _NOT_IN_DETAIL = {"slot_name", "slot_type", "datoid", "database", "temporary", *_COLUMNS}
-#: Names of roles, applications and gids have at most 200 bytes on the server, mostly 63.
+#: Most characters per text; names of roles, applications and gids have at most 200 bytes.
 _TEXT_LIMIT = 400
 
 
@@ -80,11 +80,11 @@ def store_seen(
     itself: dict[str, Any],
     subscriptions: dict[str, dict[str, Any]] | None,
 ) -> list[Known]:
-    """Store one look; returns the slots that were sampled.
+    """Store one sample of a source; return the slots that were sampled.
 
-    ``slots``: by name, the facts of each slot and its sample's columns; ``missing``: the columns
-    of one of ours that is not there; ``itself``: columns of ``SourceSample``; ``subscriptions``:
-    their facts by name, None where they may not be known.
+    ``slots`` has, by name, the facts of each slot and its sample's columns. ``missing`` has the
+    columns for one of replview's slots that the server lacks, ``itself`` those of ``SourceSample``.
+    ``subscriptions`` has their facts by name; None if this role may not read them.
     """
 
     def write() -> list[Known]:
@@ -92,7 +92,7 @@ def store_seen(
             known = identify(source_id, set(slots), at)
             columns = {each.name: slots[each.name][1] for each in known if each.name in slots}
             rows = [{"slot_id": each.id, **columns.get(each.name, missing)} for each in known]
-            _add(rows, at)  # before its slot's row is updated, which tells of the last look
+            _add(rows, at)  # first, since update_seen() changes last_seen_at
             update_seen([(each, slots[each.name][0]) for each in known if each.name in slots], at)
             SourceSample.objects.create(source_id=source_id, sampled_at=at, **itself)
             _store_subscriptions(source_id, subscriptions, at)
@@ -102,7 +102,7 @@ def store_seen(
 
 
 def store_unreachable(source_id: int, took_seconds: float) -> None:
-    """A look that told nothing is told too."""
+    """Store a sample of a source that did not answer."""
 
     def write() -> None:
         with transaction.atomic():
@@ -117,6 +117,7 @@ def store_unreachable(source_id: int, took_seconds: float) -> None:
 
 
 def store_source(source_id: int, **facts: Any) -> None:
+    """Update the source's row with these facts and the time of the check."""
     Source.objects.filter(pk=source_id).update(checked_at=dt.datetime.now(dt.UTC), **facts)
 
 
@@ -134,7 +135,7 @@ def _add(rows: list[dict[str, Any]], at: dt.datetime) -> None:
 
 
 def _with_partitions(write: Callable[[], Written]) -> Written:
-    """A day without a partition gets one first (beat was away over midnight)."""
+    """Run ``write``; create missing partitions and retry (beat was away over midnight)."""
     try:
         return write()
     except IntegrityError:
@@ -145,6 +146,7 @@ def _with_partitions(write: Callable[[], Written]) -> Written:
 def _store_subscriptions(
     source_id: int, subscriptions: dict[str, dict[str, Any]] | None, at: dt.datetime
 ) -> None:
+    """Store the subscriptions, and mark the missing ones as gone."""
     if subscriptions is None:
         return
     known = WatchedSubscription.objects.filter(source_id=source_id)
@@ -160,9 +162,9 @@ def _store_subscriptions(
 
 
 def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -> str | None:
-    """When its errors were last seen to have become more; None: never.
+    """Return when the subscription's error counts last rose; None if they never did.
 
-    A worker that fails is started anew every few seconds: whether one runs right now tells little.
+    A failing worker restarts every few seconds, so whether one runs now says little.
     """
     for name in ("apply_error_count", "sync_error_count"):
         before, now = former.get(name), facts.get(name)
@@ -173,7 +175,7 @@ def _failed_at(former: dict[str, Any], facts: dict[str, Any], at: dt.datetime) -
 
 
 def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
-    """Everything told of a slot, under the names its views use; None: there is no such slot."""
+    """Return all facts about a slot, named as in its views; None if there is no such slot."""
     slot = states.slots.get(name)
     if slot is None:
         return None
@@ -190,7 +192,7 @@ def slot_facts(states: SlotStates, name: str) -> dict[str, Any] | None:
 
 
 def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str, object]:
-    """A sample's columns; of a slot that is not there, all but the position is unknown."""
+    """Return a sample's columns; for a missing slot only the server's position is known."""
     lsn = states.current_lsn
     columns: dict[str, Any] = {"current_lsn": None if lsn is None else str(lsn)}
     if facts is None:
@@ -205,13 +207,13 @@ def sample_columns(facts: dict[str, Any] | None, states: SlotStates) -> dict[str
 
 
 def plain(value: object) -> Any:
-    """In JSON's types: moments as text; names as reported, without what JSONB refuses."""
+    """Convert a value to JSON types: times to text, strings shortened and without NUL."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, dt.datetime):
-        # Prepared or begun "infinitely" long ago does not exist: these are clock readings.
+        # These are clock readings, so none is infinite.
         return value.astimezone(dt.UTC).isoformat()
     if isinstance(value, str):
         return value[:_TEXT_LIMIT].replace("\0", "")

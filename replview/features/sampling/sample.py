@@ -1,8 +1,9 @@
-"""One look at a source: asked on a connection that is kept, in three statements (more once a
-minute, for what seldom changes), then stored: a sample of every slot, of the source, facts of now.
+"""Take one sample of a source, and store it.
 
-Everything the server told of a slot goes into ``WatchedSlot.facts`` under the names its views use;
-what moves goes into columns of ``slot_sample``. None is unknown.
+A kept connection runs three statements, and once a minute a few more for facts that seldom change.
+The result is a sample of every slot and of the source, and its current facts. All facts of a slot
+go into ``WatchedSlot.facts``, named as in the server's views; values that vary go into columns of
+``slot_sample``. None is unknown.
 """
 
 import datetime as dt
@@ -27,37 +28,39 @@ from replview.store.models import Source, SourceLook
 
 log = logging.getLogger(__name__)
 
-#: The server's facts are asked for so often.
+#: Seconds between two readings of the server's facts.
 _FACTS_SECONDS = 60.0
-#: The WAL directory's size too: that looks at every file there, and tells nothing that retained
-#: WAL does not tell sooner.
+#: Seconds between two readings of pg_wal's size, which reads every file's size. Retained WAL shows
+#: growth sooner.
 _WAL_DIRECTORY_SECONDS = 30.0
-#: Counters of decoding, from pg_stat_replication_slots: they are the slot's, since ``stats_reset``.
+#: Decoding counters of a slot since ``stats_reset``, from pg_stat_replication_slots.
 COUNTERS = (
     "spill_txns", "spill_count", "spill_bytes", "stream_txns", "stream_count", "stream_bytes",
     "stats_reset",
 )  # fmt: skip
-#: A source that has not answered by then is cut off.
+#: Seconds after which a source that has not answered is disconnected.
 DEADLINE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
+    """The result of one sample of a source."""
+
     facts: server.ServerFacts
     states: SlotStates
     open_now: OpenNow
-    #: By name; None where this role may not know.
+    #: Subscriptions by name; None if this role may not read them.
     subscriptions: dict[str, dict[str, Any]] | None
-    #: As last asked, half a minute ago at most; None where this role may not know.
+    #: Size of pg_wal, at most half a minute old; None if this role may not read it.
     wal_directory_bytes: int | None
     took_seconds: float
-    #: When the last checkpoint began; None where this role may not know.
+    #: Start of the last checkpoint; None if this role may not read it.
     checkpointed_at: dt.datetime | None = None
     at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
 
 def look(kept: Kept) -> Seen:
-    """Look once. Raises ``psycopg.Error``."""
+    """Sample the source once. Raises ``psycopg.Error``."""
     began = time.monotonic()
     states = read_slot_states(kept.connection)
     facts = _server_facts(kept, states)
@@ -80,6 +83,7 @@ def look(kept: Kept) -> Seen:
 
 
 def _server_facts(kept: Kept, states: SlotStates) -> server.ServerFacts:
+    """Return the server's facts, read again once a minute and after a promotion."""
     now = time.monotonic()
     facts = kept.facts
     late = now - kept.facts_at >= _FACTS_SECONDS
@@ -93,6 +97,7 @@ def _server_facts(kept: Kept, states: SlotStates) -> server.ServerFacts:
 
 
 def _subscriptions(kept: Kept, open_now: OpenNow) -> dict[str, dict[str, Any]] | None:
+    """Return the subscriptions by name; None if this role may not read them."""
     if open_now.subscriptions == 0:
         return {}
     if open_now.subscriptions is None or "subname" not in kept.subscription_columns:
@@ -101,6 +106,7 @@ def _subscriptions(kept: Kept, open_now: OpenNow) -> dict[str, dict[str, Any]] |
 
 
 def _wal_directory_bytes(kept: Kept) -> int | None:
+    """Return the size of pg_wal, read every half minute; None if that is not allowed."""
     if not kept.may_list_wal:
         return None
     now = time.monotonic()
@@ -117,7 +123,7 @@ def store_look(
     counters: dict[str, dict[str, Any]],
     ours: set[str],
 ) -> None:
-    """Store one look at a source; ``ours``: the names of replview's own slots there."""
+    """Store the current facts of a source. ``ours`` has the names of replview's slots there."""
     prepared = rows.plain(found.prepared)
     digest = hashlib.blake2s(orjson.dumps(prepared)).hexdigest()
     values: dict[str, Any] = {
@@ -138,10 +144,10 @@ def store_look(
 def _holders(
     found: Holders, facts: server.ServerFacts, counters: dict[str, dict[str, Any]], ours: set[str]
 ) -> dict[str, object]:
-    """What is told of the source's own slots (replview's), and of all else that holds."""
+    """Return what holds back WAL or the xid horizon on the source, with its slots' counters."""
     slots = None
     if found.slots is not None:
-        # Other logical slots hold back too: they are told, without their counters.
+        # Slots that replview does not read hold back too. Counters need PostgreSQL 14.
         slots = {
             name: {
                 **horizon,
@@ -159,7 +165,7 @@ def _holders(
         "may_read_stats": found.may_read_stats,
         "logical_decoding_work_mem_bytes": facts.logical_decoding_work_mem_bytes,
         "max_prepared_transactions": facts.max_prepared_transactions,
-        # Which running server this is, and which database of it.
+        # Identifies the running server, and the database.
         "started_at": facts.started_at,
         "database": facts.database,
         "failover_settings": facts.failover_settings,
@@ -167,7 +173,7 @@ def _holders(
 
 
 def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
-    """What the source tells, or what keeps us from it; nothing is stored, nor the store asked."""
+    """Sample a source, or return the problem that prevents it; the store is not used."""
     try:
         conninfo = full_conninfo(source)
         return kept.ask(source.pk, conninfo, look, deadline_seconds=DEADLINE_SECONDS)
@@ -178,7 +184,7 @@ def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
 
 
 def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> SourceProblem | None:
-    """Store what a look brought; returns what kept us from it."""
+    """Store the result of a sample; return the problem that prevented it, if there was one."""
     if isinstance(seen, SourceProblem):
         return _store_trouble(source, seen, took_seconds)
     slots = {
@@ -209,7 +215,7 @@ def _itself(seen: Seen) -> dict[str, object]:
 
 
 def _facts(facts: server.ServerFacts) -> dict[str, object]:
-    """The source's row; an identity that may not be read is left as it was."""
+    """Return the columns of the source's row; keep an identity that could not be read now."""
     columns: dict[str, Any] = {
         "server_version": facts.version,
         "encoding": facts.encoding,
@@ -225,6 +231,7 @@ def _facts(facts: server.ServerFacts) -> dict[str, object]:
 
 
 def _store_trouble(source: Source, trouble: SourceProblem, took_seconds: float) -> SourceProblem:
+    """Store the problem that prevented a sample."""
     if source.problem_code != trouble.code:  # logged once, not every five seconds
         fields = {"source": source.name, "problem": trouble.code}
         log.warning("source %s: %s", source.name, trouble.cause, extra=fields)

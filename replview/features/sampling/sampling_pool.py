@@ -1,9 +1,9 @@
-"""Rounds of looks: every source that is due, side by side, none waiting for another.
+"""Sample every source that is due, concurrently, so that none waits for another.
 
-Looking and storing are apart: a look waits for its source in a thread of its own and holds nothing
-of the store; what it brought is stored by few threads, as it comes. Sources that did not answer the
-last time are looked at by other threads than the rest, so that however many of them hang, those
-that answer never wait for them.
+Reading and storing are apart: each reading waits for its source in a thread of its own and uses
+nothing of the store, and few threads store the results as they arrive. Sources that did not answer
+the last time are read by other threads than the rest, so that sources that hang never delay sources
+that answer.
 """
 
 import datetime as dt
@@ -25,27 +25,27 @@ from replview.store.retention.tidy import make_partitions
 
 log = logging.getLogger(__name__)
 
-#: Sources that answer, and those that did not, looked at side by side.
+#: Threads for sources that answered the last time, and for sources that did not.
 _THREADS, _TROUBLED_THREADS = 32, 32
-#: Each with a connection to the store.
+#: Threads that store results, each with a connection to the store.
 _STORING_THREADS = 2
 
-#: The golden ratio's fraction: multiples of it are spread evenly, however many there are.
+#: The fraction of the golden ratio: the fractions of its multiples are spread evenly.
 _SPREAD = 0.6180339887498949
 
-#: Told of each source whose slots have new samples.
+#: Called with the id of each source whose slots have new samples.
 Listener = Callable[[int], None]
 Brought = tuple[Source, Seen | SourceProblem, float, "Future[None]"]
-#: Sources are looked at so often, unless chosen otherwise.
+#: Default seconds between two samples of a source.
 SAMPLING_SECONDS = 5.0
-#: How often at most, and how seldom at least, it is looked whether one is due.
+#: Shortest and longest time between two checks for sources that are due.
 _TICK_SECONDS, _LONGEST_TICK_SECONDS = 1.0, 2.5
-#: Sleep may end a little early: then the period would not have begun.
+#: Seconds to sleep longer, since a sleep that ends early would miss the period's start.
 _LATE_SECONDS = 0.02
 
 
 class Rounds:
-    """One a process: its threads, the connections it keeps, and who is being looked at."""
+    """The threads and kept connections that sample sources; one instance per process."""
 
     def __init__(self, sampled: Listener) -> None:
         self._sampled = sampled
@@ -58,7 +58,7 @@ class Rounds:
         self._busy: set[int] = set()
 
     def begin(self, sources: list[Source], every_seconds: float) -> list["Future[None]"]:
-        """Look at those due, but for those being looked at; each future is done once stored."""
+        """Start sampling the sources that are due; each future ends once its sample is stored."""
         now = dt.datetime.now(dt.UTC)
         begun = []
         for source in sources:
@@ -77,11 +77,11 @@ class Rounds:
         return begun
 
     def close(self) -> None:
-        """Close the connections that are kept; looks under way end by themselves."""
+        """Close the kept connections; readings in progress end by themselves."""
         self._kept.close()
 
     def _look(self, source: Source, done: "Future[None]") -> None:
-        """In a thread: ask the source, and hand on what it reported."""
+        """Read the source, in a thread, and hand on the result."""
         began = time.monotonic()
         try:
             seen = read_source(source, self._kept)
@@ -93,7 +93,7 @@ class Rounds:
         self._storing.submit(self._store_all)
 
     def _store_all(self) -> None:
-        """In a thread: store whatever was brought, on one connection; often another has by now."""
+        """Store all waiting results on one connection; another thread may have stored them."""
         if self._brought.empty():
             return
         with lasting_connection(), suppress(Empty):
@@ -119,10 +119,10 @@ class Rounds:
 
 
 def is_due(source: Source, every_seconds: float, now: dt.datetime) -> bool:
-    """Whether a period of ``every_seconds`` has begun since the source was last looked at.
+    """Return whether a period of ``every_seconds`` has begun since the source was last sampled.
 
-    Periods are counted from a moment of the source's own: looks do not drift, whenever each is
-    done, and sources take turns rather than all at once.
+    Each source's periods have their own phase. So samples do not drift with their duration, and
+    sources take turns.
     """
     if source.checked_at is None or every_seconds <= 0:
         return True
@@ -135,7 +135,7 @@ def is_due(source: Source, every_seconds: float, now: dt.datetime) -> bool:
 
 
 class Steady:
-    """Goes on for as long as it is told to, in a thread of its own."""
+    """Sampling in a thread, which runs until ``go_on`` was not called for a while."""
 
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
@@ -144,7 +144,7 @@ class Steady:
         self._running = False
 
     def go_on(self, seconds: float) -> None:
-        """For so long from now on; begins if it had ended."""
+        """Sample for so many seconds from now; start the thread if it had ended."""
         with self._lock:
             self._until = max(self._until, time.monotonic() + seconds)
             if self._running:
@@ -156,14 +156,14 @@ class Steady:
         while not self._is_over():
             try:
                 with orm_connection():
-                    # The first look of a new store must find where to write.
+                    # A new store needs partitions for its first sample.
                     make_partitions()
                     while not self._is_over():
                         sources, every_seconds = due()
                         self._rounds.begin(sources, every_seconds)
                         time.sleep(until_next(sources, every_seconds, time.time()))
             except Exception:
-                # The store is away, or was: begin again on another connection.
+                # The store is or was unreachable, so open a new connection.
                 log.exception("sampling is held up")
                 time.sleep(_TICK_SECONDS)
 
@@ -176,14 +176,14 @@ class Steady:
 
 
 def until_next(sources: list[Source], every_seconds: float, now: float) -> float:
-    """Seconds until the next source's period begins, as far as a tick may be long or short."""
+    """Return the seconds until the next source is due, within the bounds of a tick."""
     left = [every_seconds * (1 - (now / every_seconds - s.pk * _SPREAD) % 1) for s in sources]
     soonest = min(left, default=_LONGEST_TICK_SECONDS) + _LATE_SECONDS
     return min(max(soonest, _TICK_SECONDS), _LONGEST_TICK_SECONDS)
 
 
 def due() -> tuple[list[Source], float]:
-    """All sources, and how often each is to be looked at, as chosen at this moment."""
+    """Return all sources, and the sampling interval that is set at this moment."""
     every_seconds = instance_settings.read_number(
         "sampling.seconds", SAMPLING_SECONDS, least=1.0, most=3600.0
     )

@@ -1,5 +1,6 @@
-"""Celery's tasks: sample every source, roll samples up, tidy the store; ``celery_settings`` says
-how often.
+"""Celery tasks that sample sources, sum samples up, and tidy the store.
+
+``celery_settings`` sets how often each runs.
 """
 
 import atexit
@@ -29,20 +30,20 @@ from replview.store.sums import activity, relation_minutes
 
 log = logging.getLogger(__name__)
 
-#: Sources whose publications are looked at side by side.
+#: Most sources whose publications are read at the same time.
 _THREADS = 8
-#: A worker samples for so long after beat last said so.
+#: Seconds for which a worker samples after beat last asked for it.
 _GO_ON_SECONDS = 15.0
-#: How long the task waits for its sources; slower ones end by themselves.
+#: Seconds that the task waits for its sources; slower ones end by themselves.
 _WAIT_SECONDS = 1.5
-#: How long one run of tidying may last: the next one goes on.
+#: Most seconds that one run of tidying lasts; the next run continues.
 _TIDY_SECONDS = 20.0
-#: And of summing up the record: a fifth of one core at most, however far behind it is.
+#: Most seconds that one run of summing up lasts, which bounds its load when it is far behind.
 _ROLL_SECONDS = 1.0
 
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="publications")
 _lock = threading.Lock()
-#: Sources whose publications are being looked at.
+#: Ids of sources whose publications are being read.
 _looked_at: set[int] = set()
 
 _rounds = Rounds(lambda source_id: publisher().source_sampled(source_id))
@@ -52,39 +53,39 @@ atexit.register(_rounds.close)
 
 @task("replview.sample_slots")
 def sample_slots() -> None:
-    """Look at all sources now; one that has not answered the last look is left alone."""
+    """Sample all sources now, except those that are being sampled already."""
     wait(_rounds.begin(list(Source.objects.all()), 0.0), timeout=_WAIT_SECONDS)
 
 
 def keep_sampling() -> None:
-    """Have this worker look at whichever sources are due, until beat has been silent a while."""
+    """Have this worker sample the sources that are due, until beat is silent for a while."""
     _steady.go_on(_GO_ON_SECONDS)
 
 
 @task("replview.roll_samples")
 def roll_samples() -> None:
-    """Sum samples up by the minute and the hour, and the record by the minute."""
+    """Sum up samples by the minute and the hour, and the record by the minute."""
     sample_rollups.roll(time.monotonic() + _ROLL_SECONDS)
     relation_minutes.roll(time.monotonic() + _ROLL_SECONDS)
 
 
 @task("replview.look_at_publications")
 def look_at_all_publications() -> None:
-    """See what every source's publications publish now, and keep what differs."""
+    """Read what every source's publications publish now, and store changes."""
     for source in Source.objects.all():
         _begin_look(source)
 
 
 @shared_task(name=LOOK_AT_PUBLICATIONS_OF, ignore_result=True)
 def look_at_publications_of(slot_id: int) -> None:
-    """The same of one slot's source, whose stream told that something may have changed."""
+    """Read the publications of a slot's source, since its stream suggests a change."""
     with orm_connection():
         for source in Source.objects.filter(slots=slot_id):
             _begin_look(source)
 
 
 def _begin_look(source: Source) -> None:
-    """Look in a thread, unless one does."""
+    """Read the source's publications in a thread, unless one does so already."""
     with _lock:
         if source.pk in _looked_at:
             return
@@ -94,7 +95,7 @@ def _begin_look(source: Source) -> None:
 
 @task("replview.tidy_store")
 def tidy_store() -> None:
-    """Make partitions, delete what is no longer wanted; a bounded piece at a time."""
+    """Create partitions and delete what is no longer needed, a bounded piece at a time."""
     with tidy.alone() as mine:
         if not mine:
             return
@@ -113,12 +114,12 @@ def tidy_store() -> None:
 
 
 def roll_activity() -> None:
-    """Sum up what the receivers have stored since, a bounded piece at a time."""
+    """Sum up what receivers have stored since the last run, a bounded piece at a time."""
     activity.roll(time.monotonic() + _ROLL_SECONDS)
 
 
 def _look_at_publications(source: Source) -> None:
-    """In a thread: with a store connection of its own, closed again."""
+    """Read a source's publications, in a thread with a store connection of its own."""
     try:
         with orm_connection():
             look_at_publications(source)
@@ -130,8 +131,10 @@ def _look_at_publications(source: Source) -> None:
 
 
 def enforce_budgets() -> None:
-    """Warn of slots, and drop those, that retain more WAL than they may (not waited for); where
-    the store is as large as it may be delete its oldest days, or stop receiving, as was chosen.
+    """Enforce the WAL budgets of slots and the size budget of the store.
+
+    Slots over their WAL budget are warned of or dropped, without waiting for that. At the store's
+    budget its oldest days are deleted or receiving stops, as set.
     """
     budgets.enforce()
     store_size.enforce()
@@ -139,7 +142,7 @@ def enforce_budgets() -> None:
 
 @task("replview.keep_days")
 def keep_days() -> None:
-    """Count what each slot keeps, delete the days that none does, note how large the store is."""
+    """Update each slot's retention, delete days that no slot keeps, and store the store's size."""
     keeping.enforce()
     forecast.note_size()
 
