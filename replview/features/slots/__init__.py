@@ -1,1 +1,1 @@
-"""Slots: the list, one slot's page, and what an operator does to it."""
+"""The pages of slots: the list, one slot, and what an operator can do to it."""

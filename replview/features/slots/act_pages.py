@@ -1,4 +1,4 @@
-"""What the pages of acts on a slot show: what can be chosen, and the plan of what was chosen."""
+"""Pages of acts on a slot: the choices, and the plan of what was chosen."""
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
@@ -8,83 +8,83 @@ from replview.acts.tables import TableChoice, tables_of
 from replview.store.models import Slot, WatchedSlot
 from replview.ui.managed import EXPECTED, ActPage, trouble_of
 
-#: Tables in one list; more are found by their name.
+#: Most tables in one list; a search finds the others.
 _LISTED = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropPage(ActPage):
-    """The page on which a slot is given up."""
+    """The page that drops a slot."""
 
-    #: Its record stays.
+    #: True when the record is kept.
     keep: bool
-    #: The slot and its publications stay on the source.
+    #: True when the slot and its publications are left on the source.
     leave: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptPage(ActPage):
-    """The page on which a slot that somebody else made is taken over."""
+    """The page that adopts a slot which replview did not create."""
 
     slot_name: str
     watched: WatchedSlot
-    #: Publications of the database; empty: none, or the slot's plugin reads none.
+    #: Publications of the database; empty if there are none or the plugin uses none.
     publications: tuple[str, ...] = ()
-    #: Those of them to read the slot with.
+    #: Publications to read the slot with.
     chosen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTables:
-    """The tables of a source that a search finds, with those that are chosen."""
+    """The tables of a source that match a search or are chosen."""
 
-    #: Publications that replview made and may change; empty: the slot reads only those of others.
+    #: The slot's publications that replview created and may change.
     own: tuple[str, ...]
-    #: Recorded now; at most 300.
+    #: Tables that the slot records; at most 300.
     inside: tuple[TableChoice, ...]
-    #: Not recorded; at most 300.
+    #: Tables that the slot does not record; at most 300.
     outside: tuple[TableChoice, ...]
     inside_count: int
     outside_count: int
-    #: In neither list, though the search finds them.
+    #: Number of matching tables that do not fit in the lists.
     more: int
-    #: Of the source, whatever the search says.
+    #: Number of tables of the source.
     total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesPage(ActPage):
-    """The page on which the tables of a slot are changed."""
+    """The page that changes the tables of a slot."""
 
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
-    #: A part of the names that are listed.
+    #: Text that the listed names contain.
     search: str = ""
-    #: None: not read, since a confirmation was sent, or the source could not be read.
+    #: None if a confirmation was sent, or if the source could not be read.
     choices: ListedTables | None = None
 
     @property
     def none_ours(self) -> bool:
-        """Whether the slot reads only publications of others."""
+        """Return whether the slot reads no publication that replview may change."""
         return self.choices is not None and not self.choices.own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsPage(ActPage):
-    """The page on which the columns that a slot keeps are changed."""
+    """The page that changes the columns that a slot keeps."""
 
-    #: Whose columns are shown or changed; empty: none was chosen yet.
+    #: Table whose columns are shown or changed; empty before one was chosen.
     table: str = ""
     mask: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
-    #: None: the statements are shown, or the source could not be read.
+    #: None when the statements are shown, or if the source could not be read.
     choice: ColumnChoices | None = None
-    #: As a form's choices.
+    #: Value and label of each choice for a column.
     keeping: tuple[tuple[str, str], ...] = ((KEEP, "Keep"), (MASK, "Mask"), (DROP, "Leave out"))
 
 
 def with_tables(page: TablesPage, slot: Slot) -> TablesPage:
-    """Return the page with the tables to choose from, or with why they cannot be read."""
+    """Return the page with the tables to choose from, or with the problem of reading them."""
     try:
         return replace(page, choices=_listed(slot, page.search, {*page.add, *page.remove}))
     except EXPECTED as error:
@@ -108,7 +108,7 @@ def _listed(slot: Slot, search: str, chosen: Set[str]) -> ListedTables:
 
 
 def with_columns(page: ColumnsPage, slot: Slot) -> ColumnsPage:
-    """Return the page with the tables or columns to choose from, or with why they are unread."""
+    """Return the page with tables or columns to choose from, or the problem of reading them."""
     try:
         return replace(page, choice=columns_of(slot, page.table))
     except EXPECTED as error:

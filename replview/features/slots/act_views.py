@@ -1,4 +1,4 @@
-"""What an operator does to a slot: start, stop, change its tables and columns, adopt, drop."""
+"""Views of acts on a slot: start, stop, change tables and columns, adopt, drop."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,12 +40,13 @@ from replview.ui.managed import (
 )
 from replview.ui.params import Params, scope_to
 
-#: In a form: what is wanted of the column whose name follows.
+#: Prefix of the form fields that hold the choice for a column.
 _COLUMN = "column "
 
 
 @page(GET, role=VIEWER, nav="sources")
 def managed(request: HttpRequest) -> HttpResponse:
+    """Show the outcome of the last act."""
     outcome = kept_outcome(request)
     if outcome is None:
         return redirect("sources")
@@ -54,7 +55,7 @@ def managed(request: HttpRequest) -> HttpResponse:
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Receive it; of one that is gone from its source, create it anew first."""
+    """Start receiving the slot; create it again first if the source lost it."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
 
     def do(act: Plan) -> Outcome:
@@ -67,7 +68,7 @@ def start(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Receive it no more; it stays on its source."""
+    """Stop receiving the slot, which stays on its source."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
 
     def do(act: Plan) -> Outcome:
@@ -82,7 +83,7 @@ def stop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Give it up: the record is kept or deleted, as chosen."""
+    """Drop the slot, and keep or delete its record as chosen."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
     require_all_tables(request, slot.source)
     asked = request.POST if request.method == "POST" else request.GET
@@ -105,7 +106,7 @@ def drop(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Which tables it records: chosen, shown as ALTER PUBLICATION, then run."""
+    """Change the tables that the slot records, after showing the ALTER PUBLICATION statements."""
     slot = slot_for(request, source_name, slot_name, Role.OPERATOR)
     asked = request.POST if request.method == "POST" else request.GET
     add, remove = names_in(asked.getlist("add")), names_in(asked.getlist("remove"))
@@ -136,7 +137,7 @@ def tables(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
 
 @page(GET_POST, role=OPERATOR, nav="slots", of=OF_SLOT)
 def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Take over a slot that somebody else made."""
+    """Adopt a slot that replview did not create."""
     source = source_for(request, source_name, Role.OPERATOR)
     if Slot.objects.filter(source=source, name=slot_name).exists():
         return redirect("slot", source_name, slot_name)
@@ -166,6 +167,7 @@ def adopt(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespons
 
 
 def act_page(slot: Slot) -> ActPage:
+    """Return the page of an act that needs no choices."""
     return ActPage(source=slot.source, slot=slot)
 
 
@@ -176,7 +178,7 @@ def show_or_do(
     do: Callable[[Plan], Outcome],
     template: str = "acts/slot.html",
 ) -> HttpResponse:
-    """Show the plan; a POST that confirms what was shown does it."""
+    """Show the plan; carry it out on a POST that confirms the plan shown."""
     try:
         act = plan()
         page = replace(page, act=act, shown=digest_of(act))
@@ -191,6 +193,7 @@ def show_or_do(
 
 
 def links_of(slot: Slot) -> list[tuple[str, str]]:
+    """Return links to the slot and its source, for the page of an outcome."""
     source = slot.source.name
     return [(f"{slot}", reverse("slot", args=[source, slot.name])),
             (f"Source {source}", reverse("source", args=[source]))]  # fmt: skip
@@ -198,12 +201,12 @@ def links_of(slot: Slot) -> list[tuple[str, str]]:
 
 @page(GET_POST, role=ADMIN, nav="slots", of=OF_SLOT)
 def columns(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Which columns of a table are kept, masked or left out; shown as ALTER PUBLICATION first."""
+    """Change which columns of a table are kept, masked or left out, after showing the plan."""
     slot = slot_for(request, source_name, slot_name, Role.ADMIN)
     asked = request.POST if request.method == "POST" else request.GET
     table = Params(asked).text("table", strip=False)
     rules = {rule: names_in(asked.getlist(rule)) for rule in (MASK, DROP)}
-    # Of a form each column says what is wanted of it; a link names those that are not kept.
+    # A form has a field per column; a link names only the columns that are not kept.
     for name, value in asked.items():
         if name.startswith(_COLUMN) and value in rules:
             rules[value] += (name.removeprefix(_COLUMN)[:200],)

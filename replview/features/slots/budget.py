@@ -1,4 +1,4 @@
-"""A slot's WAL budget: as it stands, and the form that changes it."""
+"""A slot's WAL budget: its current state, and the form that changes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ _SECONDS = f"A heartbeat is written every {_LEAST} to {_MOST:,} seconds, or neve
 
 
 class BudgetForm(forms.Form):
+    """The form of a slot's WAL budget, its protection, and its heartbeat."""
+
     wal_budget = forms.CharField(max_length=40, required=False, empty_value="none")
     protect = forms.ChoiceField(
         choices=Slot.Protect.choices,
@@ -41,7 +43,7 @@ class BudgetForm(forms.Form):
         super().__init__(sent, initial=shown)
 
     def clean_wal_budget(self) -> int | None:
-        """Bytes; as it was shown, which was rounded, it is not touched."""
+        """Return the budget in bytes; keep the exact one if the rounded text is unchanged."""
         text = self.cleaned_data["wal_budget"]
         if text == self.initial["wal_budget"]:
             return self.slot.wal_budget_bytes
@@ -51,7 +53,7 @@ class BudgetForm(forms.Form):
             raise forms.ValidationError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
 
     def clean_heartbeat(self) -> int | None:
-        """Refused where nothing can be written."""
+        """Return the interval in seconds; refuse one on a standby, which is read-only."""
         seconds: int | None = self.cleaned_data["heartbeat"]
         if seconds is not None and self.slot.source.in_recovery:
             raise forms.ValidationError(
@@ -60,6 +62,7 @@ class BudgetForm(forms.Form):
         return seconds
 
     def changes(self) -> dict[str, object]:
+        """Return the values as columns of the slot."""
         chosen = self.cleaned_data
         return {
             "wal_budget_bytes": chosen["wal_budget"],
@@ -70,24 +73,24 @@ class BudgetForm(forms.Form):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A slot's budget as it is now, with the form that changes it."""
+    """A slot's budget, with the form that changes it."""
 
     slot: Slot
     sentence: str
-    #: As last sampled; None: unknown.
+    #: Retained WAL in the last sample; None when unknown.
     retained_bytes: int | None
-    #: For the meter at most 100; None: unknown, or no budget.
+    #: Share of the budget for the meter, at most 100; None when unknown or without budget.
     used_percent: int | None
-    #: replview did not make it: it is dropped only where that is chosen here.
+    #: True for a slot that replview did not create, and drops only if that is chosen here.
     adopted: bool
-    #: Dropped at its budget: ``replview slot start`` creates it anew.
+    #: True when the slot was dropped at its budget; ``replview slot start`` creates it again.
     dropped: bool
     heartbeat_statement: str
     form: BudgetForm
 
 
 def budget_of(slot: Slot, form: BudgetForm | None = None) -> Budget:
-    """Return a slot's budget; ``form``: what was sent and refused."""
+    """Return a slot's budget; ``form`` is a form that was refused."""
     watched = WatchedSlot.objects.filter(slot=slot, gone_at=None).first()
     retained = watched.facts.get("retained_wal_bytes") if watched is not None else None
     size = slot.wal_budget_bytes

@@ -1,4 +1,4 @@
-"""What a server says of a slot: its facts, failover, its other names, what is to be done."""
+"""Facts that a server reports of a slot, with failover, other names and next steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ from replview.text.formats import age_words, short_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnServer:
-    """A slot as its server last told of it."""
+    """A slot as its server last reported it."""
 
-    #: replview receives it.
+    #: True when replview receives the slot.
     ours: bool
-    #: None: no look has found it yet.
+    #: None before a sample has found the slot.
     server: ServerSlot | None = None
     fresh: bool = False
     facts: tuple["Fact", ...] = ()
     failover: Failover = field(default_factory=Failover)
-    #: Its other names; None: it has none.
+    #: The slot's other names; None if there are none.
     same: "SameSlot | None" = None
     steps: tuple[Step, ...] = ()
 
@@ -40,7 +40,7 @@ class OnServer:
 def server_side(
     server: ServerSlot | None, slot: Slot | None, reading: Reading, now: datetime
 ) -> OnServer:
-    """Return what the server says; ``slot`` is replview's row, if it receives the slot."""
+    """Return the server's facts; ``slot`` is replview's row, if replview receives the slot."""
     ours = slot is not None
     if server is None:
         return OnServer(ours=ours)
@@ -60,18 +60,18 @@ def server_side(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameSlot:
-    """One slot under several names."""
+    """A slot that is known under several names, through several sources."""
 
-    #: (``source/slot``, address), but the one that was asked for.
+    #: ``source/slot`` and address of each other name.
     others: list[tuple[str, str]]
-    #: Which of them alerts name.
+    #: The name that alerts use.
     alerted: str
-    #: Whether that is the one that was asked for.
+    #: True when alerts use the name of this page.
     here: bool
 
 
 def same_slot(source: Source, name: str) -> SameSlot | None:
-    """None: no other source is known to lead to it."""
+    """Return the slot's other names; None if no other source leads to the same slot."""
     if source.system_identifier in (None, "", "unknown"):
         return None
     rows = WatchedSlot.objects.filter(
@@ -99,20 +99,20 @@ def same_slot(source: Source, name: str) -> SameSlot | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A name and one value: text, an LSN, or a moment; ``unknown`` says why there is none."""
+    """A name with one value: text, LSN or time; ``unknown`` is the reason that there is none."""
 
     name: str
     text: str = ""
     lsn: str = ""
     at: datetime | None = None
     unknown: str = ""
-    #: Said after the value, more quietly.
+    #: Remark after the value.
     note: str = ""
     mono: bool = False
 
 
 def facts_of(server: ServerSlot, slot: Slot | None, cause: Cause, failover: Failover) -> list[Fact]:
-    """The list, in the order of the questions: who reads, what holds it, where it stands."""
+    """Return the facts in the order of the page: reader, what holds it, positions, options."""
     pid, seen_at = server.text("active_pid"), server.first_seen_at
     return [
         _consumer(server),
@@ -129,7 +129,7 @@ def facts_of(server: ServerSlot, slot: Slot | None, cause: Cause, failover: Fail
         *_failover(server, failover),
         *([] if server.physical else [_switch(server, "two_phase", "needs 14")]),
         _switch(server, "temporary", "not told"),
-        # Of ours the page tells these beside its other options.
+        # The page of a received slot shows these with its options.
         *([] if slot is not None else _kind(server)),
         Fact(name="active_pid", text=pid or "none", mono=bool(pid)),
         *([] if slot is not None else [Fact(name="Created by", text="not replview; only watched")]),
@@ -155,7 +155,7 @@ def _consumer(server: ServerSlot) -> Fact:
 
 
 def _replay(server: ServerSlot) -> Iterator[Fact]:
-    """How far its standby has replayed, and whether commits wait for it."""
+    """Yield how far the standby has replayed, and whether commits wait for it."""
     if not server.physical or not server.active:
         return
     lag = server.facts.get("replay_lag_seconds")
@@ -190,7 +190,7 @@ def _position(server: ServerSlot, name: str) -> Fact:
 
 
 def _current(server: ServerSlot) -> Fact:
-    """The server's position: what is retained after restart_lsn ends there."""
+    """Return the server's position, computed from restart_lsn if it is not known."""
     restart, retained = server.text("restart_lsn"), server.retained_wal_bytes
     if current := server.text("current_lsn"):
         return Fact(name="Current WAL", lsn=current)

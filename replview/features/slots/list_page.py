@@ -1,4 +1,4 @@
-"""All slots of all sources, ours and others', narrowed by what the address says."""
+"""Build the list of all slots of all sources, narrowed by the query parameters."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from replview.store.failover_readiness import read_failover_settings, waits_for_
 from replview.store.models import Source, WatchedSlot
 from replview.text.formats import plural
 
-#: Whose slots: the word of the menu by the word of the address.
+#: Label of each choice of owner, by query parameter.
 WHOSE = {
     "": "everybody's",
     "ours": "replview's",
@@ -26,13 +26,13 @@ WHOSE = {
     "nobody": "nobody's",
     "gone": "gone ones",
 }
-#: Rows at once; the worst come first, and a source can be chosen.
+#: Most rows; the worst come first, and the list can be narrowed to a source.
 ROWS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsFilter:
-    """What the address asks for; anything that it cannot mean is left out."""
+    """The query parameters of the list; invalid values are left out."""
 
     source: str = ""
     state: str = ""
@@ -40,45 +40,51 @@ class SlotsFilter:
 
     @property
     def narrowed(self) -> bool:
+        """Return whether a filter is set."""
         return bool(self.source or self.state or self.whose)
 
     @property
     def query(self) -> str:
-        """``?source=shop&state=now``; empty for all."""
+        """Return the query string, such as ``?source=shop&state=now``; empty without a filter."""
         pairs = {"source": self.source, "state": self.state, "whose": self.whose}
         query = urlencode({name: value for name, value in pairs.items() if value})
         return f"?{query}" if query else ""
 
     @property
     def whose_word(self) -> str:
+        """Return the label of the chosen owner."""
         return WHOSE[self.whose]
 
     def states(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield level, query string and selected state of each choice of level."""
         for level in ("", *Level):
             yield level, replace(self, state=level).query, self.state == level
 
     def owners(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield label, query string and selected state of each choice of owner."""
         for value, word in WHOSE.items():
             yield word, replace(self, whose=value).query, self.whose == value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRow:
+    """A slot as a row of the list."""
+
     view: SlotView | OtherView
     ours: bool
     source: Source
-    #: ``logical, pgoutput``.
+    #: Type and plugin, such as ``logical, pgoutput``.
     kind: str
-    #: ``lost: wal_removed``, which stands where numbers would.
+    #: Reason of a loss in short, such as ``lost: wal_removed``, shown instead of numbers.
     lost: str
     behind_bytes: int | None
     transactions_per_second: float | None
-    #: It retains no WAL yet: its server says so, which is neither zero nor unknown.
+    #: True when the slot reserves no WAL yet, which is neither zero nor unknown.
     reserves_none: bool
 
     @property
     def key(self) -> str:
-        """For the row's id: ours and others share no numbers."""
+        """Return the row's HTML id; other slots get a prefix, since their ids may coincide."""
         if isinstance(self.view, SlotView):
             return str(self.view.slot.pk)
         return f"w{self.view.watched_id}"
@@ -86,22 +92,25 @@ class SlotRow:
 
 @dataclass(slots=True, kw_only=True)
 class SlotsPage:
+    """The list of slots."""
+
     filters: SlotsFilter
     sources: list[tuple[str, str, bool]]
     rows: list[SlotRow] = field(default_factory=list)
     more: int = 0
-    #: ``{"row", "run"}``: slots that nobody seems to need, and how to drop each.
+    #: ``{"row", "run"}``: slots that seem unused, each with the statement that drops it.
     unneeded: list[dict[str, object]] = field(default_factory=list)
     subscriptions: list[SubscriptionView] = field(default_factory=list)
-    #: Primaries whose readers wait for no standby.
+    #: Primaries with failover slots whose walsenders wait for no standby, and the warning.
     warnings: list[tuple[Source, str]] = field(default_factory=list)
-    #: Of all slots, whatever the address leaves out.
+    #: Number of all slots, whatever the filter.
     total: int = 0
     summary: str = ""
     level: str = "idle"
 
 
 def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
+    """Read the query parameters."""
     names = {view.source.name for view in fleet.sources}
     source, state, whose = (asked.get(name, "") for name in ("source", "state", "whose"))
     return SlotsFilter(
@@ -112,7 +121,7 @@ def read_filter(asked: Mapping[str, str], fleet: Fleet) -> SlotsFilter:
 
 
 def read_page(fleet: Fleet, asked: Mapping[str, str]) -> SlotsPage:
-    """Build the page that an address asks for, with what the servers say of failover."""
+    """Build the list that the query parameters ask for, with warnings about failover."""
     settings = read_failover_settings(view.source.pk for view in fleet.sources)
     waits = {pk: waits_for_none(facts) for pk, facts in settings.items()}
     return build_page(fleet, read_filter(asked, fleet), waits)
@@ -121,7 +130,7 @@ def read_page(fleet: Fleet, asked: Mapping[str, str]) -> SlotsPage:
 def build_page(
     fleet: Fleet, filters: SlotsFilter, waits_for_none: Mapping[int, bool | None]
 ) -> SlotsPage:
-    """The rows, worst first, with what belongs to them."""
+    """Build the rows, worst first, with what belongs to them."""
     sources = {view.source.pk: view.source for view in fleet.sources}
     everything = sorted(
         (*_ours(fleet), *(_other(view, fleet) for view in fleet.others)),
@@ -183,7 +192,7 @@ def _other(view: OtherView, fleet: Fleet) -> SlotRow:
 
 
 def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotRow]:
-    """Slots of others that were dropped; the latest first."""
+    """Yield other slots that were dropped, latest first."""
     found = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
     for row in found[:ROWS]:
         row.source = sources[row.source_id]
@@ -201,7 +210,7 @@ def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:
 
 
 def _summary(rows: list[SlotRow]) -> str:
-    """``1 needs you now, 8 caught up; 3 slots only watched.``"""
+    """Return the count by level: ``1 needs you now, 8 caught up; 3 slots only watched.``."""
     counts = Counter(row.view.level for row in rows)
     parts = ", ".join(_counted(counts[level], level) for level in Level if counts[level])
     others = sum(1 for row in rows if not row.ours)
@@ -210,6 +219,6 @@ def _summary(rows: list[SlotRow]) -> str:
 
 
 def _counted(number: int, level: Level) -> str:
-    """``1 needs a look``, ``2 need a look``."""
+    """Return a number with the level's words: ``1 needs a look``, ``2 need a look``."""
     word = level.word
     return f"{number} {word if number == 1 else word.replace('needs', 'need')}"

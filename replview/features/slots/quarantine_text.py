@@ -1,4 +1,4 @@
-"""A quarantined message in words, and as a hex dump."""
+"""Describe a quarantined message in words, and dump its bytes in hex."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,9 +9,9 @@ from replview.store.models import Quarantine, Slot
 from replview.store.quarantine import changes_so_far, open_quarantine, skip_word
 from replview.text.formats import plural
 
-#: How much of a message is shown on the page.
+#: Number of bytes of a message that the page shows.
 SHOWN_BYTES = 4096
-#: A receiver obeys within a second or two; after this somebody should look for it.
+#: Time after which a receiver that has not acted on a decision is overdue.
 OBEYS_WITHIN = timedelta(seconds=15)
 
 TAGS = {
@@ -39,44 +39,47 @@ TAGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
+    """The quarantined message that stops a slot, with the texts about a decision."""
+
     row: Quarantine
     tag: str
-    #: What must be typed to skip it; empty where there is nothing to skip.
+    #: Text to type to confirm a skip; empty if there is nothing to skip.
     word: str
-    #: What skipping means, to be read before it is confirmed.
+    #: Consequence of a skip, shown before it is confirmed.
     consequence: str
-    #: What the receiver does about a decision.
+    #: The receiver's reaction to a decision.
     follows: str
-    #: After a decision: whether the receiver takes too long to obey.
+    #: True when the receiver has not acted on a decision in time.
     overdue: bool
-    #: What was wrong with the form that was sent.
+    #: Error message of the form.
     error: str = ""
     typed: str = ""
 
     @property
     def undecided(self) -> bool:
+        """Return whether an operator has still to decide."""
         return self.row.decision == Quarantine.Decision.NONE
 
     @property
     def shown(self) -> str:
-        """While this stays the same, the part of the page stays as it is."""
+        """Return a key that changes when this part of the page must be refreshed."""
         return f"{self.row.pk}:{self.row.decision}:{self.follows}"
 
     @property
     def skipped(self) -> str:
-        """``transaction 757``: what skipping leaves out."""
+        """Return what a skip leaves out, such as ``transaction 757``."""
         return thing(self.row)
 
     @property
     def decided(self) -> str:
-        """Who decided what, and what comes of it."""
+        """Return who decided what, and what follows."""
         skips = self.row.decision == Quarantine.Decision.SKIP
         what = f"skip {self.skipped}" if skips else "try again"
         return f"{self.row.decided_by} decided to {what}. {self.follows}"
 
 
 def quarantined(slot: Slot, user: str, *, error: str = "", typed: str = "") -> Quarantined | None:
-    """What stops the slot now; None where nothing does."""
+    """Return the message that stops the slot now; None if none does."""
     row = open_quarantine(slot)
     if row is None:
         return None
@@ -106,18 +109,19 @@ def _follows(row: Quarantine, streams: bool, late: bool) -> str:
 
 
 def thing(row: Quarantine) -> str:
+    """Return what a skip leaves out: the transaction, or a single message."""
     return f"transaction {row.xid}" if row.xid is not None else f"the message at {row.lsn}"
 
 
 def tag_words(tag: str) -> str:
-    """``insert (I)``; of a tag we do not know, the tag."""
+    """Return the message type in words, such as ``insert (I)``, or just an unknown tag."""
     if not tag:
         return "unknown"
     return f"{TAGS[tag]} ({tag})" if tag in TAGS else f"tag {tag}"
 
 
 def consequence(row: Quarantine, by: str) -> str:
-    """What skipping takes from the record, and in whose name."""
+    """Return what a skip removes from the record, and the account it is recorded under."""
     name = f"the gap is recorded under your name ({by})."
     if row.xid is None:
         return f"The message at {row.lsn} will never be in this record; {name}"
@@ -132,7 +136,7 @@ def consequence(row: Quarantine, by: str) -> str:
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line: offset, bytes, and what of them is printable ASCII."""
+    """Return sixteen bytes per line: offset, bytes, and printable ASCII characters."""
     lines = []
     for offset in range(0, len(data), 16):
         part = data[offset : offset + 16]

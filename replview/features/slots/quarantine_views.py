@@ -1,4 +1,4 @@
-"""Deciding about what could not be stored, and looking at it."""
+"""Views that show a quarantined message and decide about it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,29 +20,29 @@ from replview.store.read.mask_rules import masked_by, named_columns, table_readi
 from replview.store.read.visibility import NO_RIGHT
 from replview.store.write.access_record import Action, note
 
-#: Tags of messages that carry values of rows; all else but ``M`` carries none.
+#: Tags of messages that carry values of rows; among the others only ``M`` carries values.
 _OF_ROWS = "IUD"
-#: A download is read from the store in pieces of this size.
+#: Size of the pieces in which a download is read from the store.
 _PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawMessage:
-    """The beginning of a quarantined message, or why it is not shown."""
+    """The beginning of a quarantined message, or the reason that it is not shown."""
 
     row: Quarantine
-    #: The hex dump; empty: nothing is shown.
+    #: The hex dump; empty if no bytes are shown.
     dump: str
-    #: Bytes of the message behind the dump.
+    #: Number of bytes that the dump leaves out.
     rest_bytes: int
-    #: Why the bytes are not shown to this user; empty: they may be.
+    #: The reason that the bytes are not shown to this account; empty if they may be.
     withheld: str
-    #: The bytes were kept, and somebody erased them.
+    #: True when the bytes were stored and then erased.
     erased: bool
 
 
 def why_withheld(row: Quarantine, slot: Slot) -> str:
-    """Why the message's bytes are shown to nobody, or not to whoever asks; empty: they may be."""
+    """Return why the message's bytes are not shown to this account; empty if they are."""
     visibility = current_visibility()
     if row.tag == "M":
         return f"you have {NO_RIGHT}" if visibility.hides_messages(slot.source_id) else ""
@@ -60,8 +60,10 @@ def why_withheld(row: Quarantine, slot: Slot) -> str:
 
 
 def _is_masked(slot: Slot, schema: str, table: str) -> bool:
-    """Any column, by the slot's own rules or the instance's, under any name that the table had; of
-    one that is not recorded any rule counts.
+    """Return whether a column of the table is masked, under any name that the table had.
+
+    The slot's own rules and those of the instance count. For a table that is not recorded any
+    matching rule counts, since its columns are unknown.
     """
     so_called = RelationVersion.objects.filter(relation__slot=slot, schema=schema, table=table)
     shapes = RelationVersion.objects.filter(relation__in=so_called.values("relation"))
@@ -81,7 +83,7 @@ def _is_masked(slot: Slot, schema: str, table: str) -> bool:
 def decision(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
 ) -> HttpResponse:
-    """*Try again* or *skip this transaction*; skipping needs its xid typed."""
+    """Try again or skip the transaction; a skip must be confirmed with the typed xid."""
     view = slot_page.find(request, source_name, slot_name)
     row = _find(source_name, slot_name, quarantine_id)
     if view is None:
@@ -97,7 +99,7 @@ def decision(
         if typed != word:
             error = f"Not skipped: type {word} to confirm."
             return slot_page.show(request, view, error=error, typed=typed, status=422)
-    # Somebody may have been faster: the page then says who decided what.
+    # If another account decided first, the page shows that decision.
     decide(row.pk, chosen, request.user.get_username())
     note(Action.CHANGED_SLOT, subject=f"quarantine of {row.slot}: {chosen}",
          source_id=row.slot.source_id, details={"quarantine": row.pk})  # fmt: skip
@@ -106,7 +108,7 @@ def decision(
 
 @page(GET, role=OPERATOR, of={**OF_SLOT, "quarantine_id": None}, record=ROWS)
 def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int) -> HttpResponse:
-    """The message's beginning as a hex dump: a part of the page, asked for by somebody."""
+    """Show the message's beginning as a hex dump, as a part of the page."""
     message = read_raw(_find(source_name, slot_name, quarantine_id))
     if message.dump:
         slot = message.row.slot
@@ -116,7 +118,7 @@ def raw(request: HttpRequest, source_name: str, slot_name: str, quarantine_id: i
 
 
 def read_raw(row: Quarantine) -> RawMessage:
-    """Read the beginning of a message, where this user may see it."""
+    """Read the beginning of a message, if this account may see it."""
     withheld = why_withheld(row, row.slot)
     kept = 0 if withheld else raw_length(row.pk)
     return RawMessage(
@@ -132,7 +134,7 @@ def read_raw(row: Quarantine) -> RawMessage:
 def raw_file(
     request: HttpRequest, source_name: str, slot_name: str, quarantine_id: int
 ) -> StreamingHttpResponse:
-    """The whole message as it was kept, to be saved."""
+    """Send the whole message as a download."""
     row = _find(source_name, slot_name, quarantine_id)
     if withheld := why_withheld(row, row.slot):
         raise PermissionDenied(f"This message is not shown: {withheld}.")
@@ -150,7 +152,7 @@ def raw_file(
 
 
 async def _pieces(quarantine_id: int) -> AsyncIterator[bytes]:
-    """One after another: the web process never holds the whole of it."""
+    """Yield the message in pieces, so that the web process never holds all of it."""
     offset = 0
     while piece := await sync_to_async(raw_part)(quarantine_id, offset, _PIECE_BYTES):
         yield piece

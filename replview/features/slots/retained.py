@@ -1,4 +1,4 @@
-"""The WAL that a slot retains against its limit, in words and as a chart."""
+"""Show the WAL that a slot retains against its limit, in words and as a chart."""
 
 from dataclasses import dataclass
 
@@ -12,33 +12,33 @@ from replview.health.watched import OtherView
 from replview.text.formats import age_words, bytes_words
 from replview.ui.charts.query import CHARTS, LagQuery
 
-#: The bar's own units; it is stretched to the width there is.
+#: Width of the bar in its own units; the page stretches it.
 BAR_WIDTH = 1000
-#: Of every slot, replview's or not; what is unknown of one says so.
+#: Charts of every slot; a chart without data says unknown.
 SHOWN = ("retained", "lag", "throughput")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """The WAL that a slot retained when it was last sampled: a bar and its words."""
+    """The WAL that a slot retained in its last sample, as a bar with its texts."""
 
-    #: None: unknown.
+    #: Retained WAL in words; None when unknown.
     number: str | None
-    #: In the number's place: a lost slot retains nothing, which is no zero.
+    #: Text shown instead of the number for a lost slot, which retains no WAL.
     lost: str
     pace: str
     left: str
     limit: str
-    #: At the bar's middle and its end; empty without a limit.
+    #: Texts at the bar's middle and end; empty without a limit.
     half: str
     end: str
-    #: None without a limit: there is nothing to draw a share of.
+    #: Filled part of the bar; None when unknown or without a limit.
     width: int | None
     level: str
 
 
 def retained_of(view: SlotView | OtherView) -> Retained:
-    """Return what the slot's last sample says of the WAL it retains."""
+    """Return the bar and the texts of the slot's last sample."""
     slot = view.slot if isinstance(view, SlotView) else None
     source = view.slot.source if isinstance(view, SlotView) else view.server.source
     retained, limit = view.retained_wal_bytes, limit_of(source, slot, view.reading)
@@ -57,7 +57,7 @@ def retained_of(view: SlotView | OtherView) -> Retained:
 
 
 def _pace(reading: Reading) -> str:
-    """Where it goes: ``growing 5.2 MB/s``."""
+    """Return the change of the retained WAL, such as ``growing 5.2 MB/s``."""
     growth = reading.growth_bytes_per_second
     if growth is None:
         return "pace not known yet"
@@ -67,7 +67,7 @@ def _pace(reading: Reading) -> str:
 
 
 def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimit) -> str:
-    """What is left; when it is lost only where that is to be minded."""
+    """Return the WAL left until the limit, and the time to loss if the slot needs attention."""
     if retained is None:
         return ""
     lost = _lost_words(health)
@@ -79,7 +79,7 @@ def _left(reading: Reading, health: Health, retained: int | None, limit: WalLimi
 
 
 def _lost_words(health: Health) -> str:
-    """Say when it is lost, and by which limit where that is not one of WAL."""
+    """Return the time to loss, and its limit if that is the idle timeout."""
     if health.loss_seconds is None or health.level not in (Level.NOW, Level.LOOK):
         return ""
     by = f", by {BY_IDLE}" if health.loss_by == BY_IDLE else ""
@@ -96,9 +96,9 @@ def _width(retained: int, limit: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotCharts:
-    """The charts of a slot's page, and where their points come from."""
+    """The charts of a slot's page, and the addresses of their data."""
 
-    #: ``source/slot``.
+    #: The slot as ``source/slot``.
     slot: str
     source_id: int
     titles: list[str]
@@ -109,7 +109,7 @@ class SlotCharts:
 
 
 def charts_of(slot: str, source_id: int) -> SlotCharts:
-    """Return what is drawn of ``source/slot``."""
+    """Return the charts of ``source/slot``."""
     query = LagQuery(slots=(slot,))
     words = query.words(charts=",".join(SHOWN))
     return SlotCharts(

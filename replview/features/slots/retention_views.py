@@ -1,4 +1,4 @@
-"""What a slot keeps of its record: chosen only after what would be lost was shown."""
+"""View of a slot's retention, which shows what a change would delete before it is made."""
 
 from dataclasses import dataclass
 
@@ -19,27 +19,27 @@ _DAYS_SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepingPage:
-    """What a slot keeps, and what would be lost by another choice."""
+    """The page of a slot's retention, and of what a change would delete."""
 
     slot: Slot
     forecast: SlotForecast
-    #: The newest first; at most 60.
+    #: Sums by day, newest first; at most 60.
     days: list[DaySum]
     title: str
     cause: str
-    #: None: nothing was chosen yet, or nothing changes by it.
+    #: Loss by the requested change; None without a change.
     loss: Loss | None
-    #: The choice in words; empty without ``loss``.
+    #: The requested retention in words; empty without ``loss``.
     asked_words: str
-    #: What would be lost, in a sentence; empty without ``loss``.
+    #: The loss in a sentence; empty without ``loss``.
     lost: str
     notes: list[str]
-    #: Which of the two ways days are deleted in.
+    #: Sentence about how days are deleted.
     how: str
-    #: The fields of the form, as they were sent.
+    #: Values of the form's fields: age and size.
     typed_for: str
     typed_most: str
-    #: What was wrong with them; empty: nothing.
+    #: Error message of the form; empty if there is none.
     error: str
 
 
@@ -51,7 +51,7 @@ def keeping_page(
     typed: tuple[str, str],
     error: str = "",
 ) -> KeepingPage:
-    """Return the page; ``typed``: the two fields of the form, age and size."""
+    """Build the page; ``typed`` holds the form's two fields, age and size."""
     forecast = of_slot(slot)
     words, has = retention_text.slot_forecast_words(forecast), retention_text.has_words(forecast)
     has = has[0].upper() + has[1:]
@@ -74,7 +74,7 @@ def keeping_page(
 
 @page(READ_POST, role=VIEWER, change=ADMIN, nav="slots", of=OF_SLOT)
 def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """The page; with ``keep_for`` and ``keep_at_most`` what would be lost; a POST chooses."""
+    """Show the retention, and what a change would delete; a POST makes the change."""
     slot_page.find(request, source_name, slot_name)
     found = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
     slot = found.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
@@ -103,6 +103,7 @@ def keeping(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespo
 
 
 def _choose(request: HttpRequest, slot: Slot, asked: Keeping) -> HttpResponse:
+    """Change the retention if it differs, and redirect to the page."""
     if Keeping.of(slot) != asked:
         change_keeping(slot, asked, by=request.user.get_username())
         note(

@@ -1,4 +1,4 @@
-"""The page of one slot as data: replview's own, or one that is only watched."""
+"""Build the page of one slot that replview receives or only watches."""
 
 from dataclasses import dataclass, replace
 from shlex import quote
@@ -23,7 +23,7 @@ from replview.ui.sentence import Sentence
 from replview.ui.slot_log import LogLine, choices_of, lines_of, query_of
 
 LOG_LINES = 50
-#: Incarnations shown at once; earlier ones are folded.
+#: Most incarnations that are shown at first; earlier ones are folded.
 INCARNATIONS_SHOWN = 4
 _INCARNATIONS_READ = 50
 _KINDS_ASKED = 30
@@ -43,7 +43,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncarnationRow:
-    """An incarnation of the slot as a row of the page."""
+    """An incarnation of the slot, as a row of the page."""
 
     incarnation: SlotIncarnation
     #: The reason that it began, in words.
@@ -56,13 +56,13 @@ class SlotLog:
     """A page of the slot's log."""
 
     lines: list[LogLine]
-    #: The kinds to which the log is narrowed; empty: all.
+    #: Kinds of lines that are shown; empty for all.
     kinds: list[str]
-    #: The menu of kinds.
+    #: Choices of the menu of kinds.
     choices: list[dict[str, object]]
-    #: The line with which the page begins; None: the newest.
+    #: First line of the page; None for the newest.
     start: SlotEvent | None
-    #: Queries of addresses: this page, the newest lines, and older ones (empty: there are none).
+    #: Query strings of this page, of the newest lines, and of older ones (empty if none).
     here: str
     newest: str
     older: str
@@ -75,7 +75,7 @@ class SlotPage:
     view: SlotView
     sentence: Sentence
     on_server: OnServer
-    #: The message that stops the slot; None where none does.
+    #: The message that stops the slot; None if none does.
     quarantined: Quarantined | None
     settled: list[Quarantine]
     retained: Retained
@@ -83,17 +83,18 @@ class SlotPage:
     #: None for a temporary slot.
     budget: Budget | None
     log_command: str
-    #: The address of the slot's live page; empty where somebody must decide first.
+    #: Address of the slot's live page; empty while a decision is needed.
     live_url: str
     incarnations: list[IncarnationRow]
-    #: Incarnations before those that are shown at once.
+    #: Earlier incarnations, which are folded.
     earlier: list[IncarnationRow]
-    #: None before the first connection.
+    #: The current incarnation; None before the first connection.
     present: SlotIncarnation | None
     log: SlotLog
 
     @property
     def slot(self) -> Slot:
+        """Return the slot."""
         return self.view.slot
 
 
@@ -105,7 +106,7 @@ class WatchedSlotPage:
     on_server: OnServer
     retained: Retained
     charts: SlotCharts
-    #: The command that adopts it; empty where it cannot be adopted.
+    #: Command that adopts the slot; empty if it cannot be adopted.
     adopt_command: str
 
 
@@ -115,9 +116,9 @@ def slot_page(
     quarantined: Quarantined | None = None,
     budget: Budget | None = None,
 ) -> SlotPage:
-    """Build the page of a slot; ``budget``: with the form as it was sent, if it was refused.
+    """Build the page of a slot that replview receives; ``budget`` holds a form that was refused.
 
-    Raises Http404 where the query names a line that the slot's log does not have.
+    Raises ``Http404`` if the query names a line that the slot's log does not have.
     """
     slot = view.slot
     rows = list(SlotIncarnation.objects.filter(slot=slot).order_by("-number")[:_INCARNATIONS_READ])
@@ -148,10 +149,10 @@ def slot_page(
 
 
 def watched_slot_page(view: OtherView, own: Slot | None = None) -> WatchedSlotPage:
-    """Build the page of a slot that is not ours.
+    """Build the page of a slot that replview only watches.
 
-    ``own``: replview receives it through another source, which this user does not see. Then nobody
-    drops it as somebody else's.
+    ``own`` is replview's slot when it receives the same slot through another source that this
+    account does not see. The page then offers no statements, since the slot is in use.
     """
     source = view.server.source
     readable = view.server.plugin in PLUGINS and not view.server.physical
@@ -169,7 +170,7 @@ def watched_slot_page(view: OtherView, own: Slot | None = None) -> WatchedSlotPa
 
 
 def _sentence(view: SlotView, quarantined: Quarantined | None) -> Sentence:
-    """Return the slot's health; while it is stopped, what is to be decided or was decided."""
+    """Return the slot's health or, while a message stops it, the decision to make or made."""
     health = view.health
     if quarantined and quarantined.undecided:
         return Sentence(

@@ -1,4 +1,4 @@
-"""Addresses of slots: their pages, and what is done to them."""
+"""Addresses of slots and of acts on them."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Slots: the list, one slot's page, and changing what a slot may cost its source."""
+"""Views of the list of slots, of one slot, and of the form of its WAL budget."""
 
 import re
 from dataclasses import dataclass
@@ -25,17 +25,18 @@ from replview.ui.shell import fleet_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneSlotPage:
-    """The page of a slot that was removed, or not added yet."""
+    """The page of a slot that was removed, or that was not added yet."""
 
-    #: As the address names them, whatever they are.
+    #: Names from the address, which may not exist.
     source_name: str
     slot_name: str
-    #: Adds the slot; with placeholders where the source is not known or the names cannot be right.
+    #: Command that adds the slot; with placeholders if the names are unknown or invalid.
     add_command: str
 
 
 @page(GET, role=VIEWER, nav="slots", of=OF_SLOT)
 def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
+    """Show one slot: received, only watched, or gone."""
     view = find(request, source_name, slot_name)
     if view is not None:
         return show(request, view)
@@ -49,7 +50,7 @@ def slot(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 
 
 def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | None:
-    """The slot, which also becomes the scope of the page's header."""
+    """Return the slot if replview receives it, and make it the scope of the page's header."""
     name = f"{source_name}/{slot_name}"
     if "slot" not in request.GET:
         scope_to(request, name)
@@ -57,7 +58,7 @@ def find(request: HttpRequest, source_name: str, slot_name: str) -> SlotView | N
 
 
 def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherView | None:
-    """A slot that replview only watches; also one that is gone from its server lately."""
+    """Return a slot that replview only watches, even if it was dropped lately."""
     fleet = fleet_of(request)
     found = fleet.find_other(f"{source_name}/{slot_name}")
     if found is not None:
@@ -68,7 +69,7 @@ def find_other(request: HttpRequest, source_name: str, slot_name: str) -> OtherV
 
 
 def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Dropped, or not yet created: what to do about it."""
+    """Show the page of a slot that is gone or not yet created, with the next step."""
     if request.headers.get("HX-Request") == "true":
         return HttpResponse(headers={"HX-Refresh": "true"})
     page = gone_page(source_name, slot_name)
@@ -76,9 +77,9 @@ def gone(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse
 
 
 def gone_page(source_name: str, slot_name: str) -> GoneSlotPage:
-    """Return the page of a slot that replview does not receive."""
+    """Build the page of a slot that replview does not receive."""
     command = "replview slot add SOURCE SLOT"
-    # Only where the names can be right: an address is anybody's to write, a command is run.
+    # Put only valid names into the command: a link may contain any text, and commands get run.
     known = Source.objects.filter(name=source_name).exists()
     if known and re.fullmatch(r"[a-z0-9_]{1,63}", slot_name):
         command = f"replview slot add {quote(source_name)} {slot_name}"
@@ -94,8 +95,10 @@ def show(
     budget: Budget | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """The page of a slot; ``error`` is what was wrong with a decision that was sent, ``budget``
-    the form as it was sent, if that was refused.
+    """Show the page of a slot that replview receives.
+
+    ``error`` and ``typed`` belong to a decision about a quarantined message that was refused,
+    ``budget`` holds a form that was refused.
     """
     stopped_by = quarantined(view.slot, request.user.get_username(), error=error, typed=typed)
     page = slot_page(view, request.GET, stopped_by, budget)
@@ -105,8 +108,10 @@ def show(
 
 
 def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -> HttpResponse:
-    """The page of a slot that is not ours; ``own``: through another source, which this user does
-    not see, it is.
+    """Show the page of a slot that replview only watches.
+
+    ``own`` is replview's slot when it receives the same slot through another source that this
+    account does not see.
     """
     htmx = request.headers.get("HX-Request") == "true"
     template = "slots/watched_now.html" if htmx else "slots/watched.html"
@@ -115,7 +120,7 @@ def show_other(request: HttpRequest, view: OtherView, own: Slot | None = None) -
 
 @page(POST, role=OPERATOR, of=OF_SLOT)
 def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpResponse:
-    """Write the choice; what cannot be is shown again with why, on the slot's page."""
+    """Change the budget; a refused form is shown again on the slot's page."""
     row = Slot.objects.filter(source__name=source_name, name=slot_name, temporary=False)
     slot = row.exclude(desired=Slot.Desired.REMOVING).select_related("source").first()
     if slot is None:
@@ -132,6 +137,7 @@ def change(request: HttpRequest, source_name: str, slot_name: str) -> HttpRespon
 
 @page(GET, role=VIEWER, nav=Nav(group="Health", label="Slots", icon="slot", count="slots"))
 def slots(request: HttpRequest) -> HttpResponse:
+    """Show the list of slots; for htmx only the part that is refreshed."""
     fleet = fleet_of(request)
     page = read_page(fleet, request.GET)
     htmx = request.headers.get("HX-Request") == "true"

@@ -1,1 +1,1 @@
-"""Sources: the list, one source's page, and what an admin does to it."""
+"""The pages of sources: the list, one source, and what an admin can do to it."""

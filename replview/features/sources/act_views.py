@@ -1,4 +1,4 @@
-"""What an admin does to a source: credentials, another address, another name, removal."""
+"""Views of acts on a source: change credentials, address and name, remove."""
 
 import json
 from dataclasses import dataclass, replace
@@ -21,41 +21,41 @@ from replview.ui import managed
 from replview.ui.params import Params
 
 _DRAFT = "move"
-#: An address that was tried is kept so long, sealed, for its confirmation.
+#: Seconds for which a tested address is kept, sealed, until it is confirmed.
 _DRAFT_SECONDS = 900
 _SECRET = ("dsn", "password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialsPage(managed.ActPage):
-    """The page on which a source gets other credentials."""
+    """The page that changes a source's credentials."""
 
-    #: As it was sent and refused; a password is never shown again.
+    #: Values of a form that was refused; a password is never shown again.
     typed_user: str = ""
     typed_ref: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePage(managed.ActPage):
-    """The page on which a source moves to another address."""
+    """The page that moves a source to another address."""
 
-    #: What was found at the address that was tried; None: none was tried yet.
+    #: Result of testing the address; None before one was tested.
     move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamePage(managed.ActPage):
-    """The page on which a source gets another name."""
+    """The page that renames a source."""
 
     typed_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovePage(managed.ActPage):
-    """The page on which a source is forgotten with its slots."""
+    """The page that removes a source with its slots."""
 
     slots: tuple[Slot, ...]
-    #: Slots and publications stay on the source.
+    #: True when slots and publications are left on the source.
     leave: bool
 
 
@@ -63,7 +63,7 @@ class RemovePage(managed.ActPage):
 @never_cache
 @sensitive_post_parameters(*_SECRET)
 def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
-    """New credentials: tried first, then sealed; what was typed is never shown again."""
+    """Change the credentials: test them, then store them sealed; never show them again."""
     source = managed.source_for(request, source_name, Role.ADMIN)
     page = CredentialsPage(source=source, act=plan_credentials(source))
     status = 200
@@ -96,7 +96,7 @@ def credentials(request: HttpRequest, source_name: str) -> HttpResponse:
 @never_cache
 @sensitive_post_parameters(*_SECRET)
 def move(request: HttpRequest, source_name: str) -> HttpResponse:
-    """Another address: tried, then what becomes of each slot is shown, then confirmed."""
+    """Change the address: test it, show the outcome for each slot, then ask for confirmation."""
     source = managed.source_for(request, source_name, Role.ADMIN)
     page = MovePage(source=source)
     action = request.POST.get("action", "") if request.method == "POST" else ""
@@ -109,7 +109,7 @@ def move(request: HttpRequest, source_name: str) -> HttpResponse:
             found = plan_move(source, **typed)
             page = replace(page, move=found, act=found.act, shown=managed.digest_of(found.act))
             if action == "try":
-                # On the server, and sealed: an address may hold a password.
+                # Keep the address in the session, sealed: it may hold a password.
                 sealed = seal(json.dumps(typed))
                 request.session[_DRAFT] = {"source": source.pk, "sealed": sealed}
                 return redirect(f"{reverse('source-move', args=[source.name])}?tried")
@@ -137,6 +137,7 @@ def _moved(request: HttpRequest, source: Source, found: Move) -> HttpResponse:
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 def rename(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Rename the source."""
     source = managed.source_for(request, source_name, Role.ADMIN)
     name = _text(request, "name", 200)
     page = RenamePage(source=source, act=plan_rename(source, name), typed_name=name)
@@ -155,7 +156,7 @@ def rename(request: HttpRequest, source_name: str) -> HttpResponse:
 
 @page(GET_POST, role=ADMIN, nav="sources", of=OF_SOURCE)
 def remove(request: HttpRequest, source_name: str) -> HttpResponse:
-    """Forget a source, with its slots where there are any."""
+    """Remove the source and its slots."""
     source = managed.source_for(request, source_name, Role.ADMIN)
     asked = request.POST if request.method == "POST" else request.GET
     leave = asked.get("leave") == "on"
@@ -192,7 +193,7 @@ def _typed_address(request: HttpRequest) -> dict[str, Any]:
 
 
 def _draft_of(request: HttpRequest, source: Source) -> dict[str, Any] | None:
-    """The address this user tried last; None where there is none, or it is too old."""
+    """Return the address that this account tested last; None if there is none or it expired."""
     kept = request.session.get(_DRAFT)
     if not isinstance(kept, dict) or kept.get("source") != source.pk:
         return None

@@ -1,7 +1,7 @@
-"""Sources and slots managed by programs: the same acts as on the pages.
+"""API that manages sources and slots, with the same acts as the pages.
 
-Each call that changes something answers, with ``dry_run``, what it would do, and does nothing. It
-needs a token of the scope ``operate``, or a browser's session with its CSRF token.
+With ``dry_run`` a call returns what it would do and changes nothing. It needs a token of the scope
+``operate``, or a browser's session with its CSRF token.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,9 @@ class SourceOut(Schema):
     """A source, without its secrets."""
 
     name: str
-    #: Its address without the password.
+    #: Connection string without the password.
     conninfo: str
-    #: ``sealed``, ``env:NAME``, ``file:/path``, or empty: none is kept here.
+    #: Place of the password: ``sealed``, ``env:NAME``, ``file:/path``; empty if none is stored.
     password: str
     server_version: int | None
     system_identifier: str | None
@@ -47,7 +47,7 @@ class SourceOut(Schema):
     slots: list[str]
     checked_at: datetime | None
     credentials_changed_at: datetime | None
-    #: The fleet file that declares it, and sets back what is changed here; empty: none does.
+    #: Fleet file that declares the source and reverts changes made here; empty if none does.
     managed_by: str
     problem: str
     remedy: str
@@ -62,7 +62,7 @@ class StatementOut(Schema):
 
 
 class RefusalOut(Schema):
-    """Why it cannot be done now."""
+    """The reason that the act is refused now."""
 
     code: str
     cause: str
@@ -70,20 +70,20 @@ class RefusalOut(Schema):
 
 
 class ActOut(Schema):
-    """What was done, or would be."""
+    """The act that was done or, with `dry_run`, would be done."""
 
     title: str
     on: str
     statements: list[StatementOut]
     consequences: list[str]
-    #: What `confirm` must hold; empty: nothing.
+    #: Text that `confirm` must hold; empty if none is needed.
     confirm: str
     refused: RefusalOut | None
     done: bool
 
 
 class Asked(Schema):
-    """What every act takes."""
+    """Parameters of every act."""
 
     model_config = {"extra": "forbid"}
 
@@ -94,14 +94,14 @@ class Asked(Schema):
 
 
 class TablesAsked(Asked):
-    """Tables by ``schema.table``."""
+    """Tables to add and remove, as ``schema.table``."""
 
     add: list[str] = Field(default_factory=list, max_length=2000)
     remove: list[str] = Field(default_factory=list, max_length=2000)
 
 
 class ColumnsAsked(Asked):
-    """Columns by ``schema.table.column``; every other one stays as it is."""
+    """Columns to change, as ``schema.table.column``; other columns stay as they are."""
 
     keep: list[str] = Field(default_factory=list, max_length=2000)
     mask: list[str] = Field(default_factory=list, max_length=2000)
@@ -115,14 +115,14 @@ class AdoptAsked(Asked):
 
 
 class DropAsked(Asked):
-    """What becomes of the record."""
+    """Parameters of dropping a slot; `record` keeps or deletes its record."""
 
     record: Literal["keep", "delete"]
     leave_on_source: bool = False
 
 
 class CredentialsAsked(Asked):
-    """What is new; what is left out stays."""
+    """The new credentials; an empty value leaves the old one."""
 
     dsn: str = Field("", max_length=4000)
     user: str = Field("", max_length=63)
@@ -131,7 +131,7 @@ class CredentialsAsked(Asked):
 
 
 class MoveAsked(Asked):
-    """Another address."""
+    """The new address."""
 
     dsn: str = Field(max_length=4000)
     password_ref: str = Field("", max_length=1000)
@@ -139,13 +139,13 @@ class MoveAsked(Asked):
 
 
 class RenameAsked(Asked):
-    """Another name."""
+    """The new name."""
 
     name: str = Field(max_length=63)
 
 
 class RemoveAsked(Asked):
-    """With its slots, or only where there are none."""
+    """Parameters of removing a source; without `with_slots` it must have no slots."""
 
     with_slots: bool = False
     leave_on_source: bool = False
@@ -155,22 +155,22 @@ router = Router(tags=["managing"])
 
 
 def acting(request: HttpRequest) -> User | None:
-    """A browser's session that shows its CSRF token: a page elsewhere cannot have it act."""
+    """Return the user of a browser's session with a CSRF token, which other sites cannot send."""
     if not request.user.is_authenticated:
         return None
-    # Read whole before the check looks for a form in it, or it could not be read after.
+    # Read the whole body first: after the check has parsed it as a form it cannot be read.
     _ = request.body
     return None if check_csrf(request) is not None else request.user
 
 
-#: Of all that acts.
+#: Decorator of the endpoints that carry out acts.
 acts = partial(router.post, response=ActOut, auth=[Token(), acting])
 
 
 @page(role=VIEWER)
 @router.get("/sources", response=list[SourceOut], summary="All sources")
 def sources(request: HttpRequest) -> list[dict[str, Any]]:
-    """Every source this account sees."""
+    """Return every source that this account may see."""
     seen = visible_sources(request.user)
     found = Source.objects.prefetch_related("slots").filter(ephemeral=False)
     return [_facts(one) for one in (found if seen is None else found.filter(pk__in=seen))]
@@ -179,7 +179,7 @@ def sources(request: HttpRequest) -> list[dict[str, Any]]:
 @page(role=VIEWER, of={"name": None})
 @router.get("/sources/{name}", response=SourceOut, summary="One source")
 def source(request: HttpRequest, name: str) -> dict[str, Any]:
-    """Its address and state, without its secrets."""
+    """Return the source's address and state, without its secrets."""
     return _facts(_source(request, name, Role.VIEWER))
 
 
@@ -188,7 +188,7 @@ def source(request: HttpRequest, name: str) -> dict[str, Any]:
 def start_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
 ) -> dict[str, object]:
-    """One that its source no longer has is created anew first."""
+    """Start receiving the slot; create it again first if the source lost it."""
     slot = _slot(request, source_name, slot_name)
     return _act(request, asked, lambda: receiving.plan_start(slot),
                 lambda by: receiving.start(slot, by=by))  # fmt: skip
@@ -199,7 +199,7 @@ def start_slot(
 def stop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: Asked | None = None
 ) -> dict[str, object]:
-    """It stays on its source and holds WAL."""
+    """Stop receiving the slot, which stays on its source and retains WAL."""
     slot = _slot(request, source_name, slot_name)
     return _act(request, asked, lambda: receiving.plan_stop(slot),
                 lambda by: receiving.stop(slot, by=by))  # fmt: skip
@@ -213,7 +213,7 @@ def stop_slot(
 def change_slot_tables(
     request: HttpRequest, source_name: str, slot_name: str, asked: TablesAsked
 ) -> dict[str, object]:
-    """In one transaction; the rows that are there already need a baseline."""
+    """Change the tables in one transaction; rows that exist already need a baseline."""
     slot = _slot(request, source_name, slot_name)
     how = {"add": asked.add, "remove": asked.remove}
     return _act(request, asked, lambda: plan_tables(slot, **how),
@@ -228,7 +228,10 @@ def change_slot_tables(
 def change_slot_columns(
     request: HttpRequest, source_name: str, slot_name: str, asked: ColumnsAsked
 ) -> dict[str, object]:
-    """Kept, masked, or left out: at the source where its publication is ours; an admin's to do."""
+    """Keep, mask or leave out columns; needs the role admin.
+
+    Columns are left out at the source if replview created the publication.
+    """
     slot = _slot(request, source_name, slot_name, Role.ADMIN)
     named = NamedColumns(keep=asked.keep, mask=asked.mask, exclude=asked.exclude)
     return _act(request, asked, lambda: plan_columns(slot, named),
@@ -240,7 +243,7 @@ def change_slot_columns(
 def adopt_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: AdoptAsked
 ) -> dict[str, object]:
-    """Nobody may read it; `confirm` is the slot's name."""
+    """Adopt a slot that nobody reads; `confirm` is the slot's name."""
     row = _source(request, source_name, Role.OPERATOR)
     return _act(
         request,
@@ -255,7 +258,10 @@ def adopt_slot(
 def drop_slot(
     request: HttpRequest, source_name: str, slot_name: str, asked: DropAsked
 ) -> dict[str, object]:
-    """With its publications; its record is kept or deleted; `confirm` is the slot's name."""
+    """Drop the slot and its publications, and keep or delete its record.
+
+    `confirm` is the slot's name.
+    """
     slot = _slot(request, source_name, slot_name)
     require_all_tables(request, slot.source)
     how: dict[str, Any] = {"keep_record": asked.record == "keep",
@@ -269,7 +275,7 @@ def drop_slot(
 def change_credentials(
     request: HttpRequest, name: str, asked: CredentialsAsked
 ) -> dict[str, object]:
-    """Tried first on the same server and database; then sealed."""
+    """Test the credentials on the same server and database, then store them sealed."""
     row = _source(request, name, Role.ADMIN)
     new = Credentials(dsn=asked.dsn, user=asked.user, password=asked.password,
                       password_ref=asked.password_ref)  # fmt: skip
@@ -280,7 +286,7 @@ def change_credentials(
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/move", summary="Move a source to another address")
 def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[str, object]:
-    """Another cluster than before: `confirm` is the source's name."""
+    """Move the source; if it is another cluster, `confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
     tried: list[Move] = []
 
@@ -295,7 +301,7 @@ def change_address(request: HttpRequest, name: str, asked: MoveAsked) -> dict[st
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/rename", summary="Rename a source")
 def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, object]:
-    """Its record stays."""
+    """Rename the source and keep its record."""
     row = _source(request, name, Role.ADMIN)
     return _act(request, asked, lambda: plan_rename(row, asked.name),
                 lambda by: rename_source(row, asked.name, by=by))  # fmt: skip
@@ -304,7 +310,7 @@ def rename(request: HttpRequest, name: str, asked: RenameAsked) -> dict[str, obj
 @page(role=ADMIN, of={"name": None})
 @acts("/sources/{name}/remove", summary="Remove a source")
 def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, object]:
-    """`confirm` is the source's name."""
+    """Remove the source; `confirm` is the source's name."""
     row = _source(request, name, Role.ADMIN)
     how: dict[str, Any] = {"with_slots": asked.with_slots,
                            "leave_on_source": asked.leave_on_source}  # fmt: skip
@@ -315,7 +321,7 @@ def remove(request: HttpRequest, name: str, asked: RemoveAsked) -> dict[str, obj
 def _act(
     request: HttpRequest, asked: Asked | None, plan: Callable[[], Plan], do: Callable[[str], object]
 ) -> dict[str, object]:
-    """Plan it; do it unless it was only asked for."""
+    """Plan the act, and carry it out unless it is a dry run."""
     asked = asked or Asked()
     try:
         act = plan()

@@ -1,4 +1,4 @@
-"""Addresses of sources, and of what is done to them."""
+"""Addresses of sources and of acts on them."""
 
 from django.urls import path
 

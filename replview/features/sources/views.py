@@ -1,5 +1,6 @@
-"""Sources grouped by server; one source: its server, its slots with their readers, who it feeds,
-its publications, ours and others'.
+"""Views of the list of sources, grouped by server, and of one source.
+
+A source's page shows its server, its slots and their readers, its subscribers, and publications.
 """
 
 from collections import defaultdict
@@ -28,22 +29,22 @@ from replview.ui.shell import fleet_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """As far as it is known; every word of it is a name somebody gave."""
+    """The reader of a slot, as far as it is known; users choose all these names."""
 
-    #: ``replview``, an application_name, a subscription's name; empty: nobody known.
+    #: ``replview``, an application_name, or a subscription's name; empty when unknown.
     name: str = ""
-    #: ``subscription of warehouse``: what it is; empty: just a name.
+    #: Kind of the reader, such as ``subscription of warehouse``; empty when unknown.
     kind: str = ""
-    #: Process on the source, where somebody reads at this moment.
+    #: Process id of the walsender while the slot is active.
     pid: int | None = None
-    #: ``reporting from 10.0.0.7``: role and address.
+    #: Role and address, such as ``reporting from 10.0.0.7``.
     origin: str = ""
-    #: Inferred from a name that is the same, and not reported by the server.
+    #: True when the subscription is inferred from the slot's name, not reported by the server.
     inferred: bool = False
 
 
 class Readers:
-    """The subscriptions that are known, asked by the slot they read from."""
+    """The known subscriptions, by the slot that they read from."""
 
     def __init__(self) -> None:
         rows = WatchedSubscription.objects.filter(gone_at=None).select_related("source")
@@ -55,7 +56,7 @@ class Readers:
                 self._by_slot[name].append((row.name, row.source.name))
 
     def of(self, server: ServerSlot | None, *, ours: bool) -> Reader:
-        """Of a slot as last seen."""
+        """Return the reader of a slot as it was last seen."""
         if server is None:
             return Reader(name="replview" if ours else "")
         application, origin, pid = "", "", None
@@ -67,7 +68,7 @@ class Readers:
         if ours:
             return Reader(name="replview", pid=pid, origin=origin)
         if len(found) == 1:
-            # Which publisher it subscribes to is not reported: the slot's name is all there is.
+            # A subscription reports its slot's name, but not its publisher.
             subscription, source = found[0]
             return Reader(name=subscription, kind=f"subscription of {source}", pid=pid,
                           origin=origin, inferred=application != subscription)  # fmt: skip
@@ -77,38 +78,44 @@ class Readers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurSlot:
+    """A slot that replview receives."""
+
     view: SlotView
     reader: Reader
 
     @property
     def stopped(self) -> bool:
+        """Return whether the slot is stopped."""
         return self.view.slot.desired == Slot.Desired.STOPPED
 
     @property
     def leaving(self) -> bool:
+        """Return whether the slot is being removed, or is temporary."""
         return self.view.slot.desired == Slot.Desired.REMOVING or self.view.slot.temporary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSlot:
-    """A slot of somebody else's."""
+    """A slot that replview does not receive."""
 
     view: OtherView
     reader: Reader
-    #: To be copied, where nobody reads it; replview never runs it.
+    #: Statement that drops a slot without reader, to copy; replview never runs it.
     drop: str
-    #: It can be adopted: logical, of this database, and nobody reads it.
+    #: True when the slot can be adopted: logical, of this database, and not being read.
     adoptable: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class SourcePage:
+    """The page of one source."""
+
     view: SourceView
     cluster: Cluster
     server: Server
-    #: The database, as its server reported; empty: it never did.
+    #: Name of the database as the server reported it; empty before that.
     database: str
-    #: How it is signed in to: ``a password, sealed``.
+    #: The way replview signs in, such as ``a password, sealed with this instance's key``.
     credentials: str
     ours: list[OurSlot] = field(default_factory=list)
     others: list[OtherSlot] = field(default_factory=list)
@@ -117,14 +124,17 @@ class SourcePage:
 
     @property
     def source(self) -> Source:
+        """Return the source."""
         return self.view.source
 
     @property
     def siblings(self) -> list[SourceView]:
+        """Return the other sources of the same cluster."""
         return [one for one in self.cluster.sources if one is not self.view]
 
 
 def build_page(fleet: Fleet, source: Source) -> SourcePage:
+    """Build the page of a source from the fleet's state."""
     view = next(one for one in fleet.sources if one.source.pk == source.pk)
     cluster = next(one for one in clusters_of(fleet) if view in one.sources)
     server = next(one for one in cluster.servers if view in one.sources)
@@ -145,7 +155,7 @@ def build_page(fleet: Fleet, source: Source) -> SourcePage:
 
 
 def credentials_words(source: Source) -> str:
-    """How it is signed in to, without a secret."""
+    """Return in words how replview signs in, without a secret."""
     if source.conninfo.startswith("env:"):
         return f"the whole address is in the variable {source.conninfo.removeprefix('env:')}"
     kind, _, place = source.password_ref.partition(":")
@@ -165,7 +175,7 @@ def credentials_words(source: Source) -> str:
 
 def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> OtherSlot:
     server = view.server
-    # As of now: what was not looked at lately may be read by somebody again.
+    # Trust only a recent sample: the slot may be read again since an old one.
     unread = server.active is False and server.fresh(now) and not server.synced
     logical = not server.physical and server.plugin in PLUGINS
     return OtherSlot(
@@ -182,19 +192,20 @@ def _other(view: OtherView, readers: Readers, database: str, now: datetime) -> O
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcesPage:
-    """The list of all sources, those of one cluster together, the worst first."""
+    """The list of all sources, grouped by cluster, worst first."""
 
-    #: The worst of all; ``idle`` without a source.
+    #: Worst level of all sources; ``idle`` without a source.
     level: str
     title: str
     cause: str
     next_step: str
     clusters: list[Cluster]
-    #: By the name of a source: the logical pairs that it is part of.
+    #: Logical replication between sources, by name of either source.
     feeds: dict[str, list[Feed]]
 
 
 def list_sources(fleet: Fleet) -> SourcesPage:
+    """Build the list of all sources."""
     empty = not fleet.sources
     return SourcesPage(
         level="idle" if empty else fleet.sources[0].level,
@@ -208,7 +219,7 @@ def list_sources(fleet: Fleet) -> SourcesPage:
 
 @page(GET, role=VIEWER, nav=Nav(group="", label="Sources", icon="source", count="sources"))
 def sources(request: HttpRequest) -> HttpResponse:
-    """A block a source, worst first, its slots as lines; those of one cluster together."""
+    """Show a block for each source, worst first, with its slots; group sources by cluster."""
     content = {"page": list_sources(fleet_of(request)), "is_admin": may(request.user, Role.ADMIN)}
     htmx = request.headers.get("HX-Request") == "true"
     return render(request, "sources/list.html" if htmx else "sources/sources.html", content)
@@ -216,6 +227,7 @@ def sources(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=VIEWER, nav="sources", of=OF_SOURCE)
 def source(request: HttpRequest, source_name: str) -> HttpResponse:
+    """Show one source; for htmx only the part that is refreshed."""
     row = source_for(request, source_name, Role.VIEWER)
     fleet = fleet_of(request)
     content = {
@@ -238,7 +250,7 @@ class PublicationsPage:
 
 
 def read_publications_page(source: Source) -> PublicationsPage:
-    """Read the publications, or why they cannot be read."""
+    """Read the publications, or return the problem that prevents it."""
     try:
         return PublicationsPage(source=source, views=tuple(publications_of(source)))
     except EXPECTED as error:
@@ -247,7 +259,7 @@ def read_publications_page(source: Source) -> PublicationsPage:
 
 @page(GET, role=VIEWER, nav="sources", of=OF_SOURCE)
 def publications(request: HttpRequest, source_name: str) -> HttpResponse:
-    """The publications of its database as they are at this moment: a part of its page."""
+    """Show the current publications of the source's database, as a part of its page."""
     row = source_for(request, source_name, Role.VIEWER)
     page = read_publications_page(row)
     htmx = request.headers.get("HX-Request") == "true"
