@@ -1,1 +1,1 @@
-"""The list of transactions, and one transaction with its changes."""
+"""The list of transactions, and the page of one transaction with its changes."""

@@ -1,6 +1,4 @@
-"""Transactions: found, one of them, its changes; and changes, found newest first or followed in
-the order of history.
-"""
+"""API that finds transactions and changes, and follows changes in the order of history."""
 
 import time
 from typing import Any
@@ -37,7 +35,7 @@ class TransactionsOut(Schema):
     """A page of transactions, newest first."""
 
     items: list[dict[str, Any]]
-    #: Cursors of the pages beside it; null: there is nothing more.
+    #: Cursors of the adjacent pages; null if there are none.
     older: str | None
     newer: str | None
     complete: bool = Field(description="false: the time was over; go on with `older`")
@@ -52,7 +50,7 @@ def transactions(
     paging: Query[Paging],
     backwards: QueryEx[bool, P(description="the page before the cursor, not behind it")] = False,
 ) -> dict[str, object]:
-    """All transactions that pass the filter, in whatever state, newest first."""
+    """Return all transactions that match the filter, in any state, newest first."""
     wanted = transaction_filter(words)
     if wanted.slot:
         slot_named(wanted.slot)
@@ -75,8 +73,9 @@ def transactions(
 @page(role=VIEWER, of={"transaction_id": None})
 @router.get("/transactions/{int:transaction_id}", response=dict[str, Any], summary="One of them")
 def transaction(request: HttpRequest, transaction_id: int) -> dict[str, object]:
-    """One transaction by its `id`: its states and times, who, and what it touched. One that was
-    received anew is answered under its present `id`.
+    """Return one transaction by its `id`: states, times, actors, and the tables it changed.
+
+    A transaction that was received again is returned with its present `id`.
     """
     row, slot, number = find_one(transaction_id)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
@@ -84,8 +83,9 @@ def transaction(request: HttpRequest, transaction_id: int) -> dict[str, object]:
 
 
 def find_one(transaction_id: int) -> tuple[TransactionRow, Slot, int]:
-    """A transaction, or as what it was received anew, with its slot and the number of the
-    incarnation. Raises ``Http404``.
+    """Return a transaction, its slot, and the number of its incarnation.
+
+    Return its successor if the transaction was received again. Raises ``Http404``.
     """
     try:
         row = find_transaction(transaction_id)
@@ -108,7 +108,7 @@ def _cursor(text: str) -> Cursor | None:
 
 
 class ChangeWords(FilterWords):
-    """The words of a filter of transactions, and a condition on values."""
+    """The filter of transactions, with a condition on values."""
 
     where: str = Field(
         "",
@@ -127,11 +127,11 @@ class ChangesOut(Schema):
     """A page of changes."""
 
     items: list[dict[str, Any]]
-    #: Where to go on; null: there is nothing more.
+    #: Cursor of the next page; null if there is none.
     next: str | None
     complete: bool = Field(description="false: there is more, or the time was over; see `next`")
     searched_back_to: str | None = None
-    #: Changes left out because their row before is unknown: nobody knows whether they match.
+    #: Changes left out because their earlier row is unknown, so that they may match or not.
     unknown: int = 0
     #: Updates left out of this page because they changed nothing (`unchanged=hidden`).
     hidden: int = 0
@@ -143,7 +143,7 @@ class ChangesOut(Schema):
 def changes(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
 ) -> dict[str, object]:
-    """The changes of one slot that match, newest first."""
+    """Return the matching changes of one slot, newest first."""
     wanted, place = _wanted(words), _place(paging.cursor)
     found = find_changes(
         reading_session(), wanted, cursor=place, limit=paging.limit, budget_seconds=BUDGET_SECONDS
@@ -168,9 +168,9 @@ def changes(
 def follow(
     request: HttpRequest, words: Query[ChangeWords], paging: Query[Paging]
 ) -> dict[str, object]:
-    """The changes of one slot that match, oldest first, in the order of their commits.
+    """Return the matching changes of one slot, oldest first, in the order of their commits.
 
-    Give `next` back as `cursor` to go on; at the end it is where later changes will begin.
+    Pass `next` as `cursor` to continue; at the end it is the place where later changes will begin.
     """
     wanted, place = _wanted(words), _place(paging.cursor)
     return {**_forwards(words, wanted, place, paging.limit), "coverage": _coverage(wanted)}
@@ -185,7 +185,7 @@ def follow(
 def changes_of_transaction(
     request: HttpRequest, transaction_id: int, words: Query[ChangeWords], paging: Query[Paging]
 ) -> dict[str, object]:
-    """What one committed transaction changed, in its own order."""
+    """Return the changes of one committed transaction, in its own order."""
     row, slot, number = find_one(transaction_id)
     if row.commit_seq is None:
         raise BadRequest(
@@ -203,7 +203,7 @@ def changes_of_transaction(
 def _forwards(
     words: ChangeWords, wanted: WantedChanges, place: Place | None, limit: int
 ) -> dict[str, object]:
-    """A page in the order of history, as far as the time of one answer goes."""
+    """Return a page in the order of history, as far as the time limit allows."""
     deadline = time.monotonic() + BUDGET_SECONDS
     writer = RecordWriter(reading_session(), wanted.slot)
     found: list[Found] = []
@@ -219,7 +219,7 @@ def _forwards(
             break
     if len(found) > limit:
         row, change = found[limit - 1]
-        # What comes after the page is told with the next one.
+        # Unknown changes after the page count for the next page.
         unknown += len(before(last.unknown, found[limit - 1])) - len(last.unknown)
         number = writer.incarnation_number(row.incarnation_id)
         place = Place(number, row.commit_seq or 0, change.seq)
@@ -257,5 +257,5 @@ def _place(text: str) -> Place | None:
 
 
 def _coverage(wanted: WantedChanges) -> dict[str, object]:
-    """Of the slot, and of the table where the filter names one."""
+    """Return the coverage of the slot, and of the table if the filter names one."""
     return coverage_json(wanted.slot, wanted.table(reading_session()))

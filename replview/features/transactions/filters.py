@@ -1,4 +1,4 @@
-"""What the page of a transaction shows of it: all in its address."""
+"""Read from the address which changes a transaction's page shows, and how."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from replview.text.parsing import read_table_word, table_word
 from replview.ui.params import Params
 
 OPERATIONS = "IUDTMS"
-#: In ``table``: the logical messages. A table always has its schema before a dot.
+#: Value of ``table`` for logical messages; a table's name always has a schema and a dot.
 MESSAGES = "messages"
 _LAST_SEQ = (1 << 31) - 1
 _LETTERS = "IUDT"
@@ -19,25 +19,25 @@ _LETTERS = "IUDT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Empty: side by side, changed columns, everything, from the first change on."""
+    """The query parameters; by default changed columns side by side, from the first change."""
 
     inline: bool = False
     all_columns: bool = False
-    #: Updates that changed nothing are left out.
+    #: True when updates that changed nothing are left out.
     only_changed: bool = False
-    #: ``schema.table``, or ``messages``.
+    #: Table to show as ``schema.table``, or ``messages``; empty for all.
     table: str = ""
-    #: Letters; empty: all.
+    #: Letters of the operations to show; empty for all.
     ops: str = ""
     text: str = ""
-    #: Changes after this one.
+    #: Number of the change after which the page begins.
     after: int = 0
-    #: Changes before this one; None: not backwards.
+    #: Number of the change before which the page ends; None for a page forwards.
     before: int | None = None
 
     @classmethod
     def from_words(cls, words: Mapping[str, object]) -> Self:
-        """From an address's parameters; what is not understood is left out."""
+        """Read the query parameters; ignore invalid values."""
         asked = Params(words)
         at = asked.number("at", digits=9)
         after = asked.number("after", digits=9) or 0
@@ -54,10 +54,11 @@ class Shown:
 
     @property
     def filtered(self) -> bool:
+        """Return whether a filter is set."""
         return bool(self.table or self.ops or self.text)
 
     def words(self) -> dict[str, str]:
-        """The address's parameters, but for the place."""
+        """Return the query parameters without the place in the transaction."""
         words = {
             "diff": "inline" if self.inline else "",
             "columns": "all" if self.all_columns else "",
@@ -69,22 +70,22 @@ class Shown:
         return {name: word for name, word in words.items() if word}
 
     def place(self) -> dict[str, str]:
-        """Where in the transaction the page begins or ends."""
+        """Return the query parameters of the place at which the page begins or ends."""
         if self.before is not None:
             return {"end": "last"} if self.before == _LAST_SEQ else {"before": str(self.before)}
         return {"after": str(self.after)} if self.after else {}
 
     def query(self, *, stay: bool = False, **changes: Any) -> str:
-        """``?table=public.orders``; with ``stay`` at the same place, else from the first change."""
+        """Return the query string; with ``stay`` at the same place, else from the first change."""
         words = replace(self, **changes).words() | (self.place() if stay else {})
         return _query(words)
 
     def query_at(self, **place: Any) -> str:
-        """The same filters at another place: ``after``, ``before`` or ``end``."""
+        """Return the query string for another place: ``after``, ``before`` or ``end``."""
         return _query(self.words() | {name: str(value) for name, value in place.items()})
 
     def toggled(self, letter: str, letters: str) -> str:
-        """The operations once this one is switched; ``letters`` are those on offer."""
+        """Return the chosen operations with one switched; ``letters`` are all that are offered."""
         now = self.ops or letters
         chosen = "".join(c for c in letters if (c in now) != (c == letter))
         return "" if chosen == letters else chosen
@@ -92,7 +93,7 @@ class Shown:
     def change_filter(
         self, relations: Mapping[str, int], *, with_aborted: bool
     ) -> ChangeFilter | None:
-        """For the store; None where it names a table that the transaction did not touch."""
+        """Return the store's filter; None for a table that the transaction did not change."""
         if self.table and self.table != MESSAGES and self.table not in relations:
             return None
         return ChangeFilter(
@@ -109,10 +110,10 @@ def _query(words: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A line of the list beside the changes."""
+    """An entry of the list of tables beside the changes."""
 
     word: str
-    #: What selects it: ``public.orders``, ``messages``, or empty for all.
+    #: Value of ``table`` that selects the entry: ``public.orders``, ``messages``, or empty.
     value: str
     schema: str
     counts: list[tuple[str, int]]
@@ -124,7 +125,7 @@ class TableEntry:
 def table_entries(
     row: TransactionRow, names: Mapping[int, tuple[str, str]], shown: Shown
 ) -> list[TableEntry]:
-    """All tables, each table with the most changes first, messages."""
+    """Return entries for all tables, for each table (most changes first), and for messages."""
     totals = [row.inserts, row.updates, row.deletes, row.truncates]
     all_counts = _counts(totals) + ([("M", row.messages)] if row.messages else [])
     if row.state == "snapshot":
@@ -152,7 +153,7 @@ def _counts(counts: list[int]) -> list[tuple[str, int]]:
 
 
 def table_of(entries: list[TableEntry]) -> TableEntry | None:
-    """The table whose other transactions are offered: the chosen one, else the one most changed."""
+    """Return the chosen table, else the one with most changes; None without a table."""
     tables = [entry for entry in entries if entry.relation_id is not None]
     chosen = [entry for entry in tables if entry.current]
     return next(iter(chosen or tables), None)

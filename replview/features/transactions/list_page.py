@@ -1,4 +1,4 @@
-"""The transactions page: its filters as links and menus, its list, and what it says of them."""
+"""The list of transactions, with its filters as links and menus."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -41,16 +41,16 @@ from replview.ui.shell import fleet_of, no_record
 
 #: Rows of a page.
 PAGE_ROWS = 50
-#: What a page may spend on searching.
+#: Time limit of a page's search.
 _BUDGET_SECONDS = 0.5
 _TABLES_LIMIT = 500
-#: Words that may come several times in an address (checked boxes), and are one list.
+#: Query parameters that may be repeated (checkboxes) and form one list.
 _LISTS = ("tables", "states")
 STATES = (
     "streaming", "prepared", "committed", "message", "aborted", "rolled back", "skipped",
     "snapshot", "unknown",
 )  # fmt: skip
-#: What narrows a list and stands behind *More*.
+#: Filters that the menu *More* holds.
 MORE_WORDS = (
     "since", "until", "from_lsn", "to_lsn", "min_changes", "min_bytes", "prepared_min", "id",
 )  # fmt: skip
@@ -58,48 +58,48 @@ MORE_WORDS = (
 
 @dataclass(slots=True, kw_only=True)
 class Place:
-    """Where in the list the page begins."""
+    """The place in the list at which the page begins."""
 
     cursor: listing.Cursor | None = None
     backwards: bool = False
-    #: What was typed to jump to, and whether there is such a thing.
+    #: Text of a jump target, and whether it was found.
     at: str = ""
     found: bool = True
-    #: The transaction that was jumped to.
+    #: Id of the transaction that was jumped to.
     chosen: int | None = None
-    #: The first row is what was jumped to.
+    #: True when the first row is the jump target.
     choose_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationLink:
-    """A letter of the segment of operations."""
+    """A button that filters by one operation."""
 
     letter: str
     name: str
-    #: Whether its changes are shown.
+    #: True when changes of this kind are shown.
     on: bool
-    #: Pressing the first leaves it alone, pressing more adds them.
+    #: Address that switches the operation; the first one pressed is shown alone.
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingFound:
-    """What the record says where the list is empty."""
+    """Information from the record for an empty list."""
 
-    #: Tables of the filter of which there is no change, under any name they had.
+    #: Tables of the filter without any change, under any name they had.
     unknown_tables: list[str]
-    #: What the record of the slot vouches for; None where no slot is chosen.
+    #: Coverage of the slot's record; None if no slot is chosen.
     coverage: Coverage | None
-    #: The last day that was deleted, with all before it.
+    #: Last day that retention deleted; all earlier days are deleted too.
     deleted_until: dt.date | None
-    #: The nearest transaction before the time asked for that passes all the rest.
+    #: Last transaction before the filter's start time that matches otherwise.
     nearest: TransactionLine | None
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionsPage:
-    """A part of the list of transactions, and what narrows it."""
+    """A page of the list of transactions, with its filters."""
 
     wanted: TransactionFilter
     place: Place
@@ -107,48 +107,56 @@ class TransactionsPage:
     lines: list[TransactionLine | MarkerLine]
     found: listing.Found
     tables: list[str]
-    #: More than one slot is in view: each row says whose it is.
+    #: True when rows of several slots are listed, so that each row names its slot.
     several: bool
     operations: list[OperationLink]
     words: str = ""
     more_set: int = 0
-    #: None where the list has lines.
+    #: None unless the list is empty.
     nothing: NothingFound | None = None
-    #: The slots to choose from, ``source/name`` and address, *all* first; empty where there is one.
+    #: Name and address of each slot to choose, *all* first; empty if there is one slot.
     slots: list[tuple[str, str]] = field(default_factory=list)
     states: tuple[str, ...] = STATES
 
     def url(self, **changes: str) -> str:
+        """Return the list's address with some parameters changed."""
         return list_url(self.wanted, **changes)
 
     @property
     def older_url(self) -> str | None:
+        """Return the address of the older page, if there is one."""
         older = self.found.older
         return None if older is None else list_url(self.wanted, cursor=str(older))
 
     @property
     def newer_url(self) -> str | None:
+        """Return the address of the newer page, if there is one."""
         newer = self.found.newer
         return None if newer is None else list_url(self.wanted, cursor=str(newer), back="1")
 
     @property
     def oldest_url(self) -> str:
+        """Return the address of the oldest page."""
         return list_url(self.wanted, cursor="first", back="1")
 
     @property
     def clear_url(self) -> str:
+        """Return the address without filters."""
         return list_url(TransactionFilter(slot=self.wanted.slot))
 
     @property
     def download_query(self) -> str:
+        """Return the query string that downloads the filtered transactions."""
         return urlencode(self.wanted.words() | {"slot": str(self.slot or "")}, safe="/,")
 
     @property
     def at_newest(self) -> bool:
+        """Return whether the page begins with the newest transaction."""
         return self.found.newer is None
 
 
 def wanted_of(words: QueryDict) -> TransactionFilter:
+    """Read the filter from the query parameters."""
     read: dict[str, Any] = {name: words.get(name) for name in words}
     return TransactionFilter.from_words(
         read | {name: ",".join(words.getlist(name)) for name in _LISTS if name in words}
@@ -156,14 +164,14 @@ def wanted_of(words: QueryDict) -> TransactionFilter:
 
 
 def list_url(wanted: TransactionFilter, **changes: str) -> str:
-    """``/transactions/?slot=shop/replview&actor=alice``."""
+    """Return the list's address, such as ``/transactions/?slot=shop/replview&actor=alice``."""
     words = {name: word for name, word in (wanted.words() | changes).items() if word}
     query = urlencode(words, safe="/,")
     return f"{reverse('transactions')}{'?' if query else ''}{query}"
 
 
 def place_of(words: Mapping[str, object], slot: str) -> Place:
-    """Where the list begins: at a cursor, at what was jumped to, else at the newest."""
+    """Return the place of a cursor or of a jump target, else the newest transaction."""
     text = str(words.get("cursor") or "")
     if text == "first":
         return Place(cursor=listing.cursor_at_beginning(reading_session(), slot), backwards=True)
@@ -177,7 +185,7 @@ def place_of(words: Mapping[str, object], slot: str) -> Place:
 
 
 def _jump(at: str, slot: str) -> Place:
-    """To a moment, an LSN, or a transaction's xid or gid."""
+    """Return the place of a time, of an LSN, or of a transaction by its xid or gid."""
     if not at.isdigit() and (moment := read_time(at)) is not None:
         return Place(cursor=listing.cursor_at_time(reading_session(), moment, slot), at=at)
     with suppress(ValueError):
@@ -198,9 +206,7 @@ def _jump(at: str, slot: str) -> Place:
 def read_page(
     words: QueryDict, slot: Slot | None, several: bool, names: Sequence[str] = ()
 ) -> TransactionsPage:
-    """Read what the address asks for. ``names`` are the slots to choose from, where there are
-    several.
-    """
+    """Read the page; ``names`` are the slots to choose from, if there are several."""
     wanted = wanted_of(words)
     place = place_of(words, wanted.slot)
     found = listing.find_transactions(
@@ -236,7 +242,7 @@ def read_page(
 
 
 def _nothing_found(wanted: TransactionFilter, slot: Slot | None, *, complete: bool) -> NothingFound:
-    """Read what the record vouches for, which is told where it is asked for: nothing was found."""
+    """Read what the record covers, which an empty list shows as an explanation."""
     session = reading_session()
     return NothingFound(
         unknown_tables=unknown_tables(session, wanted.tables, str(slot or "")),
@@ -259,8 +265,8 @@ def _operation(wanted: TransactionFilter, letter: str) -> OperationLink:
 
 
 def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
-    """The last transaction before the time asked for that passes all the rest."""
-    # Without a beginning, all before the end was looked through already.
+    """Return the last transaction before the filter's start time that matches otherwise."""
+    # Without a start time, the search has already covered everything before the end.
     if wanted.since_at is None:
         return None
     found = listing.find_transactions(
@@ -280,6 +286,7 @@ def _nearest(wanted: TransactionFilter) -> TransactionLine | None:
     record=(Action.SEARCHED,),
 )
 def transactions(request: HttpRequest) -> HttpResponse:
+    """Show the list of transactions, and record the search."""
     views = list(fleet_of(request).slots)
     if not views:
         does = "lists every stored transaction"
@@ -290,7 +297,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
         raise Http404(f"there is no slot {name!r}")
     if slot is None and len(views) == 1:
         slot = views[0].slot
-        # The header's scope is the slot that is shown, chosen or not.
+        # Set the header's scope to the only slot, even if the address does not name it.
         scope_to(request, slot)
     names = sorted(str(view.slot) for view in views) if len(views) > 1 else []
     page = read_page(request.GET, slot, several=slot is None, names=names)

@@ -1,4 +1,4 @@
-"""Everything on a transaction's page but its frame."""
+"""Build the content of a transaction's page."""
 
 import json
 from collections.abc import Mapping
@@ -28,39 +28,39 @@ from replview.ui.changes.drawer import PAGE_CHANGES
 from replview.ui.changes.stages import Lifecycle, lifecycle_of
 from replview.ui.component_html import OPERATIONS, grade_kind
 
-#: Changes looked at for the timeline's marks.
+#: Number of changes that are read for the timeline's marks.
 _SPOTS = 300
-#: Tables listed beside the changes; a transaction may touch thousands.
+#: Most tables listed beside the changes; a transaction may change thousands.
 _TABLES_SHOWN = 100
 
 
 @dataclass(slots=True)
 class Changes:
-    """A page of changes and where it stands among the others."""
+    """A page of changes, with its place among all changes."""
 
     blocks: list[Block] = field(default_factory=list)
-    #: Addresses; empty: nothing there.
+    #: Addresses of other pages; empty if there is no such page.
     earlier: str = ""
     later: str = ""
     first: str = ""
     last: str = ""
-    #: Nothing beyond this change was looked at; the address that goes on from it.
+    #: Last change that was searched within the limit, and the address that continues there.
     searched_to: int | None = None
     go_on: str = ""
     backwards: bool = False
-    #: The filter names a table that the transaction did not touch.
+    #: True when the filter names a table that the transaction did not change.
     no_table: bool = False
-    #: All that counts is on this page.
+    #: True when the page shows all changes of the transaction.
     whole: bool = False
-    #: How many of ``blocks`` are not shown: updates that changed nothing.
+    #: Number of ``blocks`` that are hidden: updates that changed nothing.
     hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayChoices:
-    """How the changes may be shown otherwise, each with its address."""
+    """Addresses that show the changes in other ways."""
 
-    #: (letter, shown, address that turns it, words).
+    #: Letter, shown or not, address that switches it, and label.
     ops: list[tuple[str, bool, str, str]]
     neighbours_query: str
     url_side: str
@@ -73,28 +73,28 @@ class DisplayChoices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPage:
-    """Everything on a transaction's page."""
+    """The content of a transaction's page."""
 
     slot: Slot
     row: TransactionRow
     shown: Shown
     heading: transaction_text.Heading
     sentence: transaction_text.Sentence
-    #: How the actor's name is known.
+    #: Sentence about the source of the actor's name.
     grade_words: str
     #: None for a transaction that was received in one piece.
     lifecycle: Lifecycle | None
-    #: None where there is nothing to draw.
+    #: None if there is nothing to draw.
     timeline: Timeline | None
     context: list[tuple[str, str]]
     entries: list[TableEntry]
-    #: Tables beyond those of ``entries``.
+    #: Number of tables that ``entries`` leaves out.
     more_entries: int
     changes: Changes
-    #: Changes that are shown: without updates that changed nothing, where that is chosen.
+    #: Changes that are shown, without updates that changed nothing if those are hidden.
     blocks: list[Block]
     choices: DisplayChoices
-    #: (part, kind of its grade, address of the actor).
+    #: Each part with the kind of its grade and the address of its actor.
     actors: list[tuple[Mapping[str, Any], str, str]]
     coverage_url: str
     download_query: str
@@ -103,17 +103,17 @@ class TransactionPage:
     total: int
     #: ``title`` and ``why`` for a page without a change.
     empty: dict[str, str]
-    #: The table that is chosen; None: none is.
+    #: The chosen table, else the one with most changes; None without a table.
     of_table: TableEntry | None
     neighbours: Neighbours | None
-    #: What the transaction did that is not among its changes, a sentence each.
+    #: A sentence for each thing the transaction did that is not among its changes.
     apart: list[str]
-    #: The reason that the whole cannot be taken back; empty: it can, as far as is known.
+    #: The reason that the transaction cannot be undone; empty if none is known.
     not_undone: str
 
 
 def read_page(words: QueryDict, row: TransactionRow, slot: Slot) -> TransactionPage:
-    """Read the page of a transaction as the address ``words`` asks for it."""
+    """Read the page of a transaction as the query parameters ask for it."""
     shown = Shown.from_words(words)
     names = history.relation_names(reading_session(), {int(key) for key in row.relations})
     staged = row.streamed or row.gid
@@ -181,7 +181,7 @@ def read_changes(
     relations: Mapping[str, int],
     last: int | None = None,
 ) -> Changes:
-    """One page of its changes, filtered; ``last``: the last change's ordinal, where it is known."""
+    """Read one page of filtered changes; ``last`` is the last change's number, if known."""
     kept = bool(row.aborted_changes) and slot.keep_aborted
     wanted = shown.change_filter(relations, with_aborted=kept)
     backwards = shown.before is not None
@@ -229,7 +229,7 @@ def _neighbours(row: TransactionRow, table: TableEntry | None) -> Neighbours | N
 
 
 def _not_undone(row: TransactionRow, changes: Changes) -> str:
-    """Why the whole of it cannot be taken back, as far as the page knows that."""
+    """Return why the whole transaction cannot be undone; empty if nothing prevents it."""
     if problem := transaction_text.NOT_UNDONE.get(row.state):
         return problem
     counted = row.inserts + row.updates + row.deletes + row.truncates
@@ -244,8 +244,9 @@ def _not_undone(row: TransactionRow, changes: Changes) -> str:
 
 
 def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """The context, a member a line (a stamp's: ``stamp.application_name``): its text, or JSON
-    where it is more than that.
+    """Return the context as lines of a name and a text, or JSON for nested values.
+
+    Members of a stamp have names such as ``stamp.application_name``.
     """
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
@@ -254,7 +255,7 @@ def context_lines(context: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def empty_words(row: TransactionRow, shown: Shown, changes: Changes) -> dict[str, str]:
-    """Why there is no change on the page."""
+    """Return title and explanation for a page without changes."""
     if changes.no_table:
         why = f"This transaction changed nothing of {shown.table}."
         return {"title": "Not touched", "why": why}
@@ -276,7 +277,7 @@ def empty_words(row: TransactionRow, shown: Shown, changes: Changes) -> dict[str
 
 
 def apart_words(row: TransactionRow, slot: Slot) -> list[str]:
-    """What the transaction did that is not among its changes, a sentence each."""
+    """Return a sentence for each thing the transaction did that is not among its changes."""
     if row.state in ("snapshot", "message"):
         return []
     kept = ""

@@ -1,4 +1,4 @@
-"""The search of the header: to a transaction, to the list at a moment, or to a choice."""
+"""The header's search, which leads to a transaction, to the list, or to a choice."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -20,14 +20,15 @@ from replview.text.parsing import whole_number
 from replview.ui.params import Params
 
 _NOT_SHOWN = (Transaction.State.DISCARDED, Transaction.State.COPYING)
-#: So many are offered where an xid, a gid or an LSN means several transactions.
+#: Most transactions that are offered when an xid, a gid or an LSN matches several.
 MOST_MATCHES = 20
 
 
 def matching_transactions(text: str, slot: str = "") -> list[Transaction]:
-    """The transactions of that gid or xid, the newest first, or those an LSN falls into, of each
-    slot the first commit at or after it, those that end there first; ``slot`` (``source/name``)
-    says where to look, empty: everywhere.
+    """Return the transactions with that gid or xid, newest first, or those at that LSN.
+
+    An LSN matches in each slot the first commit at or after it; exact matches come first. ``slot``
+    (``source/name``) limits the search; empty searches all slots.
     """
     shown = Transaction.objects.exclude(state__in=_NOT_SHOWN)
     shown = shown.select_related("incarnation__slot__source")
@@ -43,7 +44,7 @@ def matching_transactions(text: str, slot: str = "") -> list[Transaction]:
 
 
 def _at_lsn(text: str, slot: str, among: QuerySet[Transaction]) -> list[Transaction]:
-    """Of each slot the first commit at or after the LSN, in its newest incarnation with one."""
+    """Return for each slot the first commit at or after the LSN, in its newest incarnation."""
     try:
         lsn = LSN.parse(text)
     except ValueError:
@@ -57,22 +58,22 @@ def _at_lsn(text: str, slot: str, among: QuerySet[Transaction]) -> list[Transact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """The transactions that a search leads to, where it may mean several."""
+    """The transactions that match a search."""
 
     text: str
     found: list[Transaction]
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more."""
+        """Return whether there may be more matches."""
         return len(self.found) == MOST_MATCHES
 
 
 @page(GET, role=VIEWER)
 def search(request: HttpRequest) -> HttpResponse:
-    """To the transaction, or to the list at that moment; where several are meant, a page to choose
-    from, and where none is, one that says what was looked for. What the chosen slot has comes
-    first.
+    """Redirect to the only match, or to the list at a time; else show all matches, or none.
+
+    Matches in the selected slot come first; other slots are searched if it has none.
     """
     text = Params(request.GET).text("q")
     if not text:

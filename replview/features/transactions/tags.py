@@ -1,7 +1,7 @@
-"""Tags of lists of transactions: their lines, and addresses with one filter changed.
+"""Template tags of lists of transactions: rows, and addresses with one filter changed.
 
-A line is written here, since a page has fifty of them. Every value and name goes through
-``escape`` or ``format_html``; nothing else of a source is written.
+Rows are written in Python for speed, as a page has fifty of them. Every value and name passes
+through ``escape`` or ``format_html``.
 """
 
 import datetime as dt
@@ -26,7 +26,7 @@ _UNKNOWN = '<i class="unknown">unknown</i>'
 
 
 def transaction_line_html(line: TransactionLine, *, several: bool) -> str:
-    """When, which, its state, what it touched, who; ``several``: of several slots, so of which."""
+    """Render a transaction as a table row; ``several`` adds the slot's name."""
     row = line.row
     changes = f"<s>{count_words(row.changes)}</s>" if line.lost else count_words(row.changes)
     back = ""
@@ -48,13 +48,13 @@ def transaction_line_html(line: TransactionLine, *, several: bool) -> str:
 
 @register.simple_tag
 def transaction_name(line: TransactionLine) -> str:
-    """Its gid or xid, to copy; empty where it has neither."""
+    """Render the gid or xid with a copy button; empty if the transaction has neither."""
     return copy_html(line.name, "xid or gid", plain=True, cut=True) if line.name else ""
 
 
 @register.simple_tag
 def touched_tables(line: TransactionLine) -> SafeString:
-    """The busiest tables with their counts, how many more, and its messages."""
+    """Render the tables with most changes, the number of other tables, and messages."""
     written = "".join(map(_touched, line.tables))
     if line.more_tables:
         more = escape(line.more_words)
@@ -95,7 +95,7 @@ def _when(line: TransactionLine) -> str:
 
 
 def _time(moment: dt.datetime | None) -> str:
-    """Not by the keyboard, as other times: the link about it is."""
+    """Render a time without tab stop, unlike other times, since a link surrounds it."""
     if moment is None:
         return '<span class="unknown">unknown</span>'
     shown = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S}"
@@ -113,7 +113,7 @@ def _who(line: TransactionLine) -> str:
 
 @register.simple_tag
 def also(names: Sequence[str]) -> SafeString:
-    """``+2``, with who they are for the tooltip and for screen readers; empty where it is none."""
+    """Render the number of further names as ``+2``, with the names as a tooltip."""
     words = escape(", ".join(names))
     more = f'+{len(names)}<span class="visually-hidden"> more: {words}</span>'
     return mark_safe(f'<span class="quiet" data-tip="{words}">{more}</span>' if names else "")
@@ -121,11 +121,11 @@ def also(names: Sequence[str]) -> SafeString:
 
 @register.simple_tag
 def list_url(wanted: TransactionFilter, **changes: str) -> str:
-    """``{% list_url wanted actor="?" %}``: the list with this word changed, at the newest."""
+    """Return the address of the list's newest page with one filter changed."""
     return url_of(wanted, **{name: str(word) for name, word in changes.items()})
 
 
 @register.simple_tag
 def transaction_line(line: TransactionLine, several: bool) -> SafeString:
-    """``{% transaction_line line page.several %}``: a transaction in its line of the list."""
+    """Render a transaction as a row: ``{% transaction_line line page.several %}``."""
     return mark_safe(transaction_line_html(line, several=several))

@@ -1,6 +1,6 @@
-"""A transaction from left to right: WAL bytes up to its end, then time.
+"""Draw a transaction from left to right: by WAL position up to its end, then by time.
 
-pgoutput sends no time per change and no begin time, so none is drawn.
+pgoutput sends neither a time per change nor a start time, so neither is drawn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +12,10 @@ from replview.store.read.changes.of_transaction import Spot
 from replview.store.read.rows import TransactionRow
 from replview.text.formats import age_words, bytes_words, short_words
 
-#: Changes that have a mark of their own; the first of each table comes before the rest.
+#: Most changes that get a mark.
 _MOST_SPOTS = 6
-#: In percent of the width: where the WAL part ends, the least between two marks, and of the first
-#: from the line's begin, whose words stand wholly to the right of it.
+#: The end of the WAL part, the least distance between two marks, and the least distance of the
+#: first change from the start, whose text is on its right; in percent of the width.
 _WAL_END = 78.0
 _LEAST = 10.0
 _BEGIN = 12.0
@@ -24,31 +24,36 @@ _NAME_CHARACTERS = 16
 
 @dataclass(slots=True, kw_only=True)
 class Mark:
-    #: Percent of the width.
+    """A mark on the timeline."""
+
+    #: Position in percent of the width.
     left: float
     word: str
     detail: str
     op: str = ""
     seq: int | None = None
-    #: ``start``, ``middle`` or ``end``: how its words stand to it.
+    #: Alignment of the text to the mark: ``start``, ``middle`` or ``end``.
     anchor: str = "middle"
-    #: A ring; else a short stroke.
+    #: True to draw a ring, False for a short stroke.
     ring: bool = True
-    #: Part of the WAL.
+    #: True when the mark is a WAL position, False for a time.
     in_wal: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
+    """The timeline of a transaction."""
+
     marks: list[Mark] = field(default_factory=list)
-    #: Where the solid line ends, in percent.
+    #: End of the solid line, in percent of the width.
     wal_end: float = 100.0
-    #: It has not ended.
+    #: True while the transaction has not ended.
     open: bool = False
     ended_badly: bool = False
 
     @property
     def summary(self) -> str:
+        """Return the marks as text."""
         return "; ".join(f"{mark.word} {mark.detail}" for mark in self.marks)
 
 
@@ -58,7 +63,7 @@ def timeline_of(
     names: Mapping[int, tuple[str, str]],
     transitions: Iterable[Any],
 ) -> Timeline | None:
-    """None where there is nothing to draw: a message alone, a baseline, or an unknown begin."""
+    """Return the timeline; None for a message, a baseline, a skip, or an unknown start."""
     if row.first_lsn is None or row.state in ("message", "snapshot", "skipped"):
         return None
     first = int(LSN.parse(row.first_lsn))
@@ -84,7 +89,7 @@ def _spot_marks(
     chosen = _chosen(spots)
     if not chosen:
         return []
-    # A commit prepared long after its changes would push them all to the left.
+    # Scale to the later of the end and the last change.
     reach = max(end or 0, chosen[-1].lsn) - first
     lefts = [wal_end * (spot.lsn - first) / reach if reach > 0 else 0.0 for spot in chosen]
     return [
@@ -101,7 +106,7 @@ def _spot_marks(
 
 
 def _chosen(spots: Sequence[Spot]) -> list[Spot]:
-    """The first change of each table, and as many others as there is room for."""
+    """Return all changes if there is room, else the first change of each table."""
     rows = [spot for spot in spots if spot.op != "M"]
     first_of: dict[int | None, Spot] = {}
     for spot in rows:
@@ -113,7 +118,7 @@ def _chosen(spots: Sequence[Spot]) -> list[Spot]:
 
 
 def _spread(lefts: list[float], right: float) -> list[float]:
-    """In order and far enough apart to be read; as near to their places as that allows."""
+    """Return the positions in order, far enough apart to be read, and close to the originals."""
     placed: list[float] = []
     for left in lefts:
         placed.append(max(left, (placed[-1] + _LEAST) if placed else _BEGIN))
@@ -130,7 +135,7 @@ def _name(spot: Spot, names: Mapping[int, tuple[str, str]]) -> str:
 
 
 def _end_marks(row: TransactionRow) -> list[Mark]:
-    """Its end, and when it was stored; of one that is open, that it is."""
+    """Return the marks of the end and of storing, or a mark that the transaction is open."""
     marks = []
     left = _WAL_END
     if row.prepared_at is not None:
@@ -148,7 +153,7 @@ def _end_marks(row: TransactionRow) -> list[Mark]:
     marks.append(Mark(left=left, word=row.state, detail=detail, in_wal=row.prepared_at is None))
     if row.stored_at is not None:
         after_us = (row.stored_at - end).total_seconds() * 1e6
-        # Two clocks: the source's and ours. Where they disagree no difference is told.
+        # The times are from two clocks; a negative difference means that they disagree.
         detail = f"+{short_words(after_us)}" if after_us >= 0 else "clocks differ"
         marks.append(Mark(left=100.0, word="stored", detail=detail, anchor="end", in_wal=False))
     return marks

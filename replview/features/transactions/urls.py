@@ -1,4 +1,4 @@
-"""Addresses of the transactions page, its saved filters, a transaction and each of its changes."""
+"""Addresses of the list of transactions, of its saved filters, and of one transaction."""
 
 from django.urls import path
 

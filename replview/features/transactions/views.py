@@ -1,4 +1,4 @@
-"""A transaction's page, its drawer, and each of its changes as JSON, SQL or undo."""
+"""Views of a transaction, of its drawer, and of each change as JSON, SQL or undo."""
 
 import json
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ REFUSED = 409
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawer:
-    """A transaction beside the live page."""
+    """A transaction in the drawer beside the live page."""
 
     heading: Heading
     #: None for a transaction that was received in one piece.
@@ -62,7 +62,7 @@ class Drawer:
 
 
 def read_drawer(row: TransactionRow, after: int = 0) -> Drawer:
-    """Return the drawer of a transaction, with its changes behind the change ``after``."""
+    """Read the drawer of a transaction, with the changes after change ``after``."""
     staged = row.streamed or row.gid
     transitions = transitions_of(reading_session(), [row.id]).get(row.id, ()) if staged else ()
     return Drawer(
@@ -74,20 +74,21 @@ def read_drawer(row: TransactionRow, after: int = 0) -> Drawer:
 
 @page(GET, role=VIEWER, nav="transactions", of={"transaction_id": None}, record=ROWS)
 def transaction_page(request: HttpRequest, transaction_id: int) -> HttpResponse:
+    """Show a transaction, or what happened to one that is not in the store."""
     try:
         row = find_transaction(transaction_id)
     except Http404:
         return _not_there(request, transaction_id)
     slot = read_slot(row, fleet_of(request))
-    # The header's scope is the transaction's slot, whatever the address says.
+    # Set the header's scope to the transaction's slot, whatever the address says.
     scope_to(request, slot)
     content = named_fields(read_page(request.GET, row, slot))
     return render(request, "transactions/transaction.html", content)
 
 
 def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """What became of a transaction that is not in the store, as far as it is known."""
-    # Whose a deleted one was is not known: nothing is said of it to who may not see all sources.
+    """Show the archived transaction, redirect to its successor, or say that it was deleted."""
+    # The source of a deleted transaction is unknown, so tell only accounts that see all sources.
     limited = seen_sources() is not None
     day = None if limited else deleted_day_of(reading_session(), transaction_id)
     if day is not None and (place := place_of(transaction_id)) is not None:
@@ -101,13 +102,14 @@ def _not_there(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction})
 def coverage(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """What the record covers around a transaction: asked for by its page once that is shown."""
+    """Show the coverage around a transaction, which its page loads afterwards."""
     found = coverage_of(reading_session(), read_slot(find_transaction(transaction_id)))
     return render(request, "transactions/_coverage.html", {"coverage": found})
 
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
+    """Show a transaction in the drawer of the live page."""
     page = read_drawer(find_transaction(transaction_id), _after(request))
     scope_to(request, page.changes.slot)
     content = {"heading": page.heading, "lifecycle": page.lifecycle, **named_fields(page.changes)}
@@ -116,7 +118,7 @@ def drawer(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=ROWS)
 def changes(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """The next changes of a transaction, for a drawer."""
+    """Show the next changes of a transaction in a drawer."""
     row = find_transaction(transaction_id)
     page = changes_page(row, read_slot(row), _after(request))
     return render(request, "ui/changes/_list.html", named_fields(page))
@@ -128,7 +130,7 @@ def _after(request: HttpRequest) -> int:
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
-    """One value whole: ``side`` old or new, or ``before`` for one derived from earlier changes."""
+    """Return one whole value; ``side`` is old, new, or before (derived from earlier changes)."""
     side, column = request.GET.get("side", ""), request.GET.get("column", "")
     if side == "before":
         change = _change(transaction_id, seq)
@@ -145,6 +147,7 @@ def value(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction, "seq": None}, record=ROWS)
 def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """Return a change as JSON."""
     change = _change(transaction_id, seq)
     row = find_transaction(transaction_id)
     incarnation = SlotIncarnation.objects.select_related("slot").get(pk=row.incarnation_id)
@@ -159,6 +162,7 @@ def as_json(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse
     record=(*ROWS, Action.COPIED_SQL),
 )
 def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """Return the SQL statement that repeats a change, or the reason that there is none."""
     change = _change(transaction_id, seq)
     made = change_as_sql(
         change, before_images(reading_session(), [change]).get((transaction_id, seq))
@@ -174,6 +178,7 @@ def as_sql(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
     record=(*ROWS, Action.COPIED_SQL),
 )
 def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
+    """Return the SQL statement that undoes a change, or the reason that there is none."""
     if problem := NOT_UNDONE.get(find_transaction(transaction_id).state):
         return _statement(None, f"No undo: {problem}.", "undo.sql")
     change = _change(transaction_id, seq)
@@ -184,7 +189,7 @@ def undo(request: HttpRequest, transaction_id: int, seq: int) -> HttpResponse:
 
 @page(GET, role=VIEWER, of={"transaction_id": Transaction}, record=(*ROWS, Action.COPIED_SQL))
 def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
-    """The SQL that takes a whole transaction back, its last change first."""
+    """Return the SQL that undoes a transaction, last change first."""
     row = find_transaction(transaction_id)
     problem = NOT_UNDONE.get(row.state, "")
     changes: list[ChangeRow] | None = []
@@ -208,19 +213,19 @@ def undo_all(request: HttpRequest, transaction_id: int) -> HttpResponse:
 
 
 def _warned(sql: str | None, changes: list[ChangeRow]) -> str | None:
-    """Preceded by what became of the tables' columns since."""
+    """Prepend comments about later alterations of the tables' columns."""
     return sql and "".join(map(comment, altered_since(reading_session(), changes))) + sql
 
 
 def note_copied(what: str, sql: str | None, transaction_id: int, seq: int | None = None) -> None:
-    """A copy button, or a link, took SQL away: which, never what is in it."""
+    """Record that SQL was copied, with the change's place but without the SQL itself."""
     if sql is not None:
         facts = {"transaction": transaction_id} | ({} if seq is None else {"seq": seq})
         note(Action.COPIED_SQL, subject=what, details=facts)
 
 
 def _change(transaction_id: int, seq: int) -> ChangeRow:
-    """One change whole; 404 where there is none."""
+    """Return one whole change. Raises ``Http404``."""
     row = find_transaction(transaction_id)
     change = one_change(reading_session(), row.id, seq) if seq < 1 << 31 else None
     if change is None:
@@ -239,6 +244,6 @@ def _statement(sql: str | None, refusal: str, name: str) -> HttpResponse:
 
 def _plain(text: str, name: str, *, status: int = 200) -> HttpResponse:
     answer = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
-    # Whatever it is, no browser shall take it for a page.
+    # With this name and the type text/plain no browser renders the values as a page.
     answer["Content-Disposition"] = f'inline; filename="{name}"'
     return answer
