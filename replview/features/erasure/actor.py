@@ -1,6 +1,6 @@
-"""A name among the actors that is to be erased: it becomes ``erased actor 7`` wherever it stands.
+"""Erase an actor's name: replace it by ``erased actor 7`` in all records.
 
-Who did something stays told apart from others: all that one person did bears the same new name.
+The actions of one person stay distinguishable from others, since all get the same new name.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -51,15 +51,17 @@ _SUMS = f"""
 
 
 def alias(erasure_id: int) -> str:
+    """Return the name that replaces an erased actor."""
     return f"erased actor {erasure_id}"
 
 
 def count(slot: Slot, name: str) -> int:
+    """Return the number of transactions that name the actor."""
     return sum(len(page) for page in _pages(slot, name))
 
 
 def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
-    """Transactions, their messages, and what is summed up by actor; how many transactions."""
+    """Rename the actor in transactions, messages and sums; return the number of transactions."""
     done = 0
     for page in _pages(slot, name):
         with transaction.atomic(), connection.cursor() as cursor:
@@ -74,7 +76,7 @@ def erase(slot: Slot, name: str, new: str, mark: dict[str, Any]) -> int:
         done += len(page)
     wanted: dict[str, Any] = {"name": name, "new": new, "incarnations": _incarnations(slot)}
     with transaction.atomic(), connection.cursor() as cursor:
-        # Whoever rolls sums up holds the mark, and may have read the name.
+        # Summing up holds this lock, and may have read the old name before.
         cursor.execute(_MARKS, wanted)
         cursor.execute(_SUMS, wanted)
     return done
@@ -93,7 +95,7 @@ def _pages(slot: Slot, name: str) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _quoted(name: str) -> str:
-    """As JSON writes it, where that is otherwise."""
+    """Return the name as JSON spells it, without the quotes."""
     return orjson.dumps(name).decode()[1:-1]
 
 
@@ -102,7 +104,7 @@ def _incarnations(slot: Slot) -> list[int]:
 
 
 def renamed(value: object, name: str, new: str) -> Any:
-    """A document without the name, wherever it is a text or a part of one."""
+    """Return a JSON document in which the name is replaced in every text."""
     if isinstance(value, str):
         return value.replace(name, new)
     if isinstance(value, dict):
@@ -113,7 +115,7 @@ def renamed(value: object, name: str, new: str) -> Any:
 
 
 def filters_naming(slot: Slot, name: str) -> set[int]:
-    """Saved filters for what the actor did."""
+    """Return the ids of saved filters that name the actor."""
     return {
         row.pk
         for row, words in filters_of(slot)
@@ -122,7 +124,7 @@ def filters_naming(slot: Slot, name: str) -> set[int]:
 
 
 def filters_of(slot: Slot) -> Iterator[tuple[SavedFilter, dict[str, str]]]:
-    """Saved filters of the slot, or of no certain one, with their words."""
+    """Yield saved filters of the slot, or of no particular slot, with their parameters."""
     for row in SavedFilter.objects.all():
         words = dict(parse_qsl(row.query))
         if words.get("slot") in (None, str(slot)):
@@ -130,7 +132,7 @@ def filters_of(slot: Slot) -> Iterator[tuple[SavedFilter, dict[str, str]]]:
 
 
 def exports_naming(slot: Slot, name: str) -> list[Export]:
-    """Records of exports that were narrowed to the actor, or by a text with the name in it."""
+    """Return exports that are limited to the actor, or by a text that contains the name."""
     return [
         row
         for row in Export.objects.filter(slot=slot)
@@ -140,7 +142,7 @@ def exports_naming(slot: Slot, name: str) -> list[Export]:
 
 
 def rename_exports(rows: Iterable[Export], name: str, new: str) -> None:
-    """What was taken out stays recorded, the name does not."""
+    """Replace the name in the records of exports."""
     for row in rows:
         of_it = {word: row.words[word] for word in ("actor", "q") if word in row.words}
         row.words |= renamed(of_it, name, new)
@@ -156,7 +158,7 @@ def slice_anew(row: Export, changed: Callable[[dict[str, Any]], dict[str, Any]])
 
 
 def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, object]:
-    """Where it names the actor; its source, slot and tables may be called so, too."""
+    """Replace the name where it stands for the actor; slot and tables may have the same name."""
     actors = [new if each == name else each for each in part.get("actors") or []]
     narrowed = dict(part.get("narrowed") or {})
     if "text" in narrowed:
@@ -165,9 +167,11 @@ def _slice_renamed(part: dict[str, Any], name: str, new: str) -> dict[str, objec
 
 
 def results_naming(name: str) -> list[int]:
+    """Return the ids of history jobs whose results contain the name."""
     rows = HistoryJob.objects.filter(result__isnull=False)
     return [row.pk for row in rows if is_named(name, row.result)]
 
 
 def is_named(name: str, document: object) -> bool:
+    """Return whether a JSON document contains the name."""
     return _quoted(name) in orjson.dumps(document).decode()

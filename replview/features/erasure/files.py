@@ -1,7 +1,6 @@
-"""Erasing's way to files: which roots there are, what keeps one from being reached, and what files
-tell of a row's keys.
+"""Find the files that may hold erased values, and read the keys of rows from them.
 
-Nothing of pyarrow is loaded before a root is looked into: a worker that erases nothing stays small.
+pyarrow is imported only when a root is opened, to save memory in workers that erase nothing.
 """
 
 import re
@@ -20,14 +19,14 @@ from replview.targets.policy import read_policy
 if TYPE_CHECKING:
     from replview.parquet.erasure.roots import Root
 
-#: What is known of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
+#: State of a root: ``root``, ``what``, ``files``, ``rows``, ``problem``, ``remedy``,
 #: ``done``, ``left_out_by``.
 RootState = dict[str, Any]
 _RENAMED = re.compile(r"The source (.+) is called .+ now\.")
 
 
 def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
-    """Every folder or URL that the slot was written to, with what an earlier try found of it."""
+    """Return every folder or URL that the slot was written to, with the state of earlier tries."""
     found: dict[str, RootState] = {}
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation__slot=slot).values_list("target", flat=True)
@@ -41,14 +40,15 @@ def roots_of(slot: Slot, row: Erasure) -> dict[str, RootState]:
 
 
 def homes_of(slot: Slot) -> list[tuple[str, str]]:
-    """Source and slot as folders of files may be named: as now, as exports had them, and as the
-    source was called before.
+    """Return the pairs of source and slot name under which folders of files may exist.
+
+    These are the current names, those in exports, and former names of the source.
     """
     slices = Export.objects.filter(slot=slot).values_list("slice", flat=True)
     named = [(str(one.get("source")), str(one.get("slot"))) for one in slices]
     renamed = SlotEvent.objects.filter(slot=slot, detail__act="rename").order_by("pk")
     for former, message in renamed.values_list("detail__former", "message"):
-        # The log of an earlier version says it in its sentence alone.
+        # Earlier versions of replview logged the former name in the sentence only.
         renamed_in_text = _RENAMED.match(message)
         if former or renamed_in_text:
             named.append((former or renamed_in_text[1], slot.name))  # type: ignore[index]
@@ -56,7 +56,7 @@ def homes_of(slot: Slot) -> list[tuple[str, str]]:
 
 
 def reach(state: RootState, work: Callable[[], None]) -> bool:
-    """Work on a root; what keeps it from being read or written becomes a word about it."""
+    """Run ``work`` on a root; store a problem of reaching it in ``state``. Return success."""
     import pyarrow as pa
 
     from replview.parquet.erasure.roots import is_there
@@ -73,7 +73,7 @@ def reach(state: RootState, work: Callable[[], None]) -> bool:
         state |= {"problem": found.cause, "remedy": found.remedy}
         return False
     root = read_policy().root.resolve()
-    # A folder of the instance's own is gone, while all the others are there: it was deleted.
+    # If the instance's root exists, a missing folder below it was deleted.
     if root.is_dir() and Path(url).resolve().is_relative_to(root):
         state |= {"files": 0, "rows": 0}
         return True
@@ -84,7 +84,7 @@ def reach(state: RootState, work: Callable[[], None]) -> bool:
 
 @dataclass(slots=True)
 class FileTrails:
-    """What the files below some roots tell of the keys of one table's rows."""
+    """The keys of one table's rows, as read from the files below some roots."""
 
     table: ErasedTable
     roots: Sequence[tuple[RootState, "Root"]]
@@ -92,17 +92,17 @@ class FileTrails:
     _linked: dict[Key, set[Key]] = field(default_factory=dict)
 
     def touches(self, key: Key) -> list[Touch]:
-        """What begins, ends or moves a row under the key."""
+        """Return the changes that begin, end or move a row under the key."""
         self.read([key])
         return self._of[key]
 
     def linked(self, key: Key) -> set[Key]:
-        """Keys that the same row had in shapes with another one."""
+        """Return keys that the same row had in versions with another key."""
         self.read([key])
         return self._linked[key]
 
     def read(self, keys: Sequence[Key]) -> None:
-        """All of those not read yet, in one go through the files."""
+        """Read all keys that were not read yet, in one pass over the files."""
         wanted = [key for key in dict.fromkeys(keys) if key not in self._of]
         if not wanted:
             return
@@ -128,5 +128,5 @@ class FileTrails:
 
 
 def _has(image: Mapping[str, Any] | None, key: Key) -> bool:
-    """Whether a row has the key's values, whatever its shape knows it by."""
+    """Return whether a row has the key's values, even if its version has another key."""
     return image is not None and all(name in image and image[name] == text for name, text in key)

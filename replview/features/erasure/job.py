@@ -1,7 +1,7 @@
-"""Serving erasures: looked at, and once confirmed carried out, by one worker at a time.
+"""Run erasures: count first and, once confirmed, erase, by one worker at a time.
 
-What a worker that is told to stop leaves another goes on with: all steps may be done twice. While
-files of the archive are written anew, nothing goes to it.
+Another worker continues what a stopping worker leaves; all steps can be repeated. While files of
+the archive are rewritten, nothing is archived.
 """
 
 import threading
@@ -20,12 +20,12 @@ from replview.store.secrets import SecretKeyChanged
 from replview.store.write.access_record import note
 
 _BEAT_SECONDS = 5.0
-#: How long an archive that is just being written to is waited for.
+#: Seconds to wait until the archive is no longer being written.
 PATIENCE_SECONDS = 60.0
 
 
 def carry_out(row: Erasure, stop: threading.Event) -> None:
-    """Look, or erase, as far as it can be done now."""
+    """Count or erase, as far as that is possible now."""
     lost = threading.Event()
 
     def beat() -> None:
@@ -68,13 +68,13 @@ def _erase(act: Act) -> None:
         facts = {"finished": True, "changes": erased["changes"], "tables": act.row.tables}
         note("erased", user=act.row.confirmed_by, subject=f"erasure {act.row.pk}",
              source_id=act.slot.source_id, details=facts)  # fmt: skip
-        # Former versions of this row hold the sealed plan.
+        # Old row versions still hold the sealed plan.
         with connect_store("replview erase") as session:
             session.execute("VACUUM erasure")
 
 
 def _erase_files(act: Act) -> tuple[str, str] | None:
-    """What is left of the files, and what to do about it; None: nothing is."""
+    """Return what is left in files, and the remedy; None when nothing is left."""
     if reading := act.wait_for_readers():
         return f"{reading} is still under way", "It goes on by itself when that has ended"
     until = time.monotonic() + PATIENCE_SECONDS
@@ -94,7 +94,7 @@ def _erase_files(act: Act) -> tuple[str, str] | None:
 
 
 def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """What all tries together did."""
+    """Return the sums over all tries."""
     found = dict(now)
     for name in ("changes", "large_values", "transactions"):
         found[name] = int(before.get(name, 0)) + int(now.get(name, 0))
@@ -105,8 +105,8 @@ def _added(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-#: A lost worker's erasure is gone on with: all of its steps may be done twice. What its errors say
-#: may hold values.
+#: Another worker continues a lost worker's erasure, since all steps can be repeated. ``private``:
+#: errors may hold values.
 KIND = erasing.rows.served(
     name="erasing",
     claim=erasing.claim,

@@ -1,10 +1,10 @@
-"""Erasures: what somebody wants erased is understood (no refusal repeats a key), looked at,
-confirmed, then carried out by one worker (or command) at a time.
+"""The queue of erasures: read a request, count, confirm, and erase by one worker at a time.
 
-The states are ``looking`` → ``looked`` → ``waiting`` → ``running`` → ``done``, or ``unfinished``
-where something could not be reached: tried again until it is, or until somebody leaves that out. A
-look that nobody confirms within an hour is ``dropped``. As long as an act is not over its keys
-stand sealed in its row; then they are forgotten, and a keyed digest of each stays.
+The states are ``looking`` → ``looked`` → ``waiting`` → ``running`` → ``done``, or ``unfinished`` if
+something could not be reached: this is retried until it succeeds or an admin leaves that part out.
+A request that is not confirmed within an hour is ``dropped``. While an erasure is not over, its
+keys are stored sealed in its row; then they are deleted, and a keyed digest of each stays. No error
+message repeats a key.
 """
 
 import datetime as dt
@@ -34,7 +34,7 @@ _PURPOSE = b"replview: keys of erased rows"
 
 
 class Unerasable(CodedProblem, ValueError):
-    """What is asked for cannot be erased; ``remedy`` says what to do instead."""
+    """A request that cannot be erased; ``remedy`` has the alternative."""
 
     code_of_all = "unerasable"
 
@@ -44,7 +44,7 @@ class Unerasable(CodedProblem, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What somebody wants erased, understood."""
+    """A valid request for an erasure."""
 
     slot: Slot
     #: ``(schema.table, key)``.
@@ -62,7 +62,7 @@ def read_erasure_request(
     actor: str = "",
     reason: str = "",
 ) -> ErasureRequest:
-    """From typed tables and keys. Raises ``Unerasable``, which never names a key."""
+    """Read typed tables and keys. Raises ``Unerasable``, which never names a key."""
     if not pairs and not actor:
         raise Unerasable("nothing is named", "Name a table and a key, or an actor")
     if len(pairs) > MOST_KEYS:
@@ -91,7 +91,7 @@ def read_erasure_request(
 
 
 def _key(name: str, table: keys.TableRows, text: str) -> dict[str, str | None]:
-    """The typed key; where rows cannot be told apart, values that they have."""
+    """Return the typed key or, for a table without key, the values that identify rows."""
     if not table.key_columns:
         columns = sorted({n for v in table.shapes.versions.values() for n in v.kinds()})
         try:
@@ -101,18 +101,18 @@ def _key(name: str, table: keys.TableRows, text: str) -> dict[str, str | None]:
     try:
         return table.printed(DjangoSession(), keys.parse_key(text, table.key_columns))
     except keys.KeyProblem:
-        # Its words may repeat what was typed as a key.
+        # The problem's text may repeat the typed key.
         cause = f"a key of {name} is not readable: it is {', '.join(table.key_columns)}"
         raise Unerasable(cause, "Type a key as row history takes it") from None
 
 
 def digest(table: str, key: Mapping[str, str | None]) -> str:
-    """Tells, to whoever has the instance's secret key and this row's key, that it was erased."""
+    """Return a digest that proves, with the instance's secret key and the row's key, an erasure."""
     secret = hashlib.sha256(_PURPOSE + settings.SECRET_KEY.encode()).digest()
     return hmac.digest(secret, orjson.dumps([table, sorted(key.items())]), "sha256").hex()[:32]
 
 
-#: A look holds for so long: what it found grows old, and the keys are not to be kept.
+#: Time after which an unconfirmed request is dropped, since its counts and keys get old.
 LOOK_HOLDS = dt.timedelta(hours=1)
 TRY_AGAIN = dt.timedelta(minutes=10)
 _State = Erasure.State
@@ -122,7 +122,7 @@ _FORGOTTEN = {"sealed_plan": "", "step": ""}
 
 
 class _ErasureRows(JobRows[Erasure]):
-    """Looked at by a worker first; unfinished, tried again until they are done."""
+    """The queue's rows: counted first, and retried while unfinished."""
 
     def __init__(self) -> None:
         state = Case(When(_LOOKING, Value(_State.LOOKING)), default=Value(_State.RUNNING))
@@ -131,7 +131,7 @@ class _ErasureRows(JobRows[Erasure]):
         self.held |= _LOOKING
         self.unended |= _LOOKING | _UNFINISHED | _LOOKED
         silent = Now() - dt.timedelta(seconds=self.lost_seconds)
-        #: A look has no other state while a worker has it.
+        #: The state does not change while a worker counts, so the heartbeat shows a worker.
         nobody = Q(heartbeat_at=None) | Q(heartbeat_at__lt=silent)
         self.waiting |= (self.held & nobody) | _UNFINISHED
 
@@ -140,7 +140,7 @@ rows = _ErasureRows()
 
 
 def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
-    """Record it, to be looked at first: nothing is changed yet."""
+    """Store the request; a worker counts first, and nothing is changed yet."""
     digests = [digest(name, key) for name, key in erasure_request.pairs]
     if erasure_request.actor:
         digests.append(digest("", {"actor": erasure_request.actor}))
@@ -166,23 +166,23 @@ def request(erasure_request: ErasureRequest, *, by: str, how: str) -> Erasure:
 
 
 def plan_of(row: Erasure) -> dict[str, object]:
-    """Keys and spans. Raises ``SecretKeyChanged``."""
+    """Return the sealed keys and spans. Raises ``SecretKeyChanged``."""
     plan: dict[str, Any] = orjson.loads(unseal(row.sealed_plan))
     return plan
 
 
 def keep_plan(row: Erasure, plan: Mapping[str, object]) -> bool:
-    """Sealed; False where another has the act."""
+    """Store the plan sealed; return False if another worker has the erasure."""
     return rows.beat(row, sealed_plan=seal(orjson.dumps(plan).decode()))
 
 
 def word_of(row: Erasure) -> str:
-    """What is typed to confirm it: how many changes, or keys where that is not told."""
+    """Return the text that confirms: the number of changes, or of keys if that is withheld."""
     return f"erase {row.found.get('changes', row.keys)}"
 
 
 def confirm(row: Erasure, *, by: str) -> bool:
-    """Have it done; False: it was not looked at, or is confirmed already."""
+    """Start erasing; return False if it was not counted yet or was confirmed before."""
     confirmed = Erasure.objects.filter(_LOOKED, pk=row.pk).update(
         state=_State.WAITING, confirmed_by=by, confirmed_at=Now(), problem_cause="",
         problem_remedy="",
@@ -192,12 +192,13 @@ def confirm(row: Erasure, *, by: str) -> bool:
 
 
 def drop(row: Erasure) -> bool:
+    """Cancel a request that was not confirmed; return False if it was."""
     waiting = Erasure.objects.filter(_LOOKING | _LOOKED, pk=row.pk)
     return waiting.update(state=_State.DROPPED, sealed_plan="", finished_at=Now()) == 1
 
 
 def leave_out(row: Erasure, root: str, *, by: str) -> bool:
-    """End the wait for a root that will never be reached; that it was left out stays recorded."""
+    """Stop waiting for a root that will never be reached, and record that it was left out."""
     roots = [dict(each) for each in row.roots]
     for each in roots:
         if each["root"] == root and not each.get("done"):
@@ -211,55 +212,56 @@ def leave_out(row: Erasure, root: str, *, by: str) -> bool:
 
 
 def try_again(row: Erasure) -> bool:
+    """Retry an unfinished erasure now."""
     wanted = Erasure.objects.filter(_UNFINISHED, pk=row.pk).update(next_try_at=Now())
     rows.announce()
     return wanted == 1
 
 
 def claim(only: int | None = None) -> Erasure | None:
-    """The oldest that is due, or the named one, now ours."""
+    """Claim the oldest erasure that is due, or the given one."""
     due = ~_UNFINISHED | Q(next_try_at__lte=Now()) if only is None else Q(pk=only)
     return rows.claim(rows.waiting & due)
 
 
 def forget_unconfirmed() -> None:
-    """Looks that nobody acted on, and their keys."""
+    """Drop requests that were not confirmed in time, and delete their keys."""
     old = rows.rows(_LOOKED, heartbeat_at__lt=Now() - LOOK_HOLDS)
     cause = "nobody confirmed it within an hour"
     rows.leave(old, "DROPPED", finished_at=Now(), problem_cause=cause, **_FORGOTTEN)
 
 
 def give_back(row: Erasure) -> None:
-    """Our worker stops: another goes on at once."""
+    """Release the erasure when the worker stops, so that another continues at once."""
     mine = rows.mine(row)
     rows.leave(mine.filter(rows.running), "WAITING", step="")
     mine.filter(_LOOKING).update(heartbeat_at=None, step="")
 
 
 def looked(row: Erasure, **columns: Any) -> bool:
-    """What it would touch is known."""
+    """Store the result of counting."""
     return rows.beat(row, state=_State.LOOKED, step="", **columns)
 
 
 def finish(row: Erasure, **columns: Any) -> bool:
-    """All is erased: the keys are forgotten."""
+    """Mark the erasure as done, and delete its keys."""
     columns |= {"problem_cause": "", "problem_remedy": "", "next_try_at": None, **_FORGOTTEN}
     return rows.end(row, "DONE", **columns)
 
 
 def stay_unfinished(row: Erasure, cause: str, remedy: str, **columns: Any) -> bool:
-    """Something is left; it is tried again."""
+    """Mark the erasure as unfinished, to be retried later."""
     columns |= {"problem_cause": cause, "problem_remedy": remedy, "next_try_at": Now() + TRY_AGAIN}
     return rows.beat(row, state=_State.UNFINISHED, step="", **columns)
 
 
 def refuse(row: Erasure, cause: str, remedy: str) -> bool:
-    """A look that could not be done: nothing was changed."""
+    """Drop a request that could not be counted; nothing was changed."""
     return rows.end(row, "DROPPED", problem_cause=cause, problem_remedy=remedy, **_FORGOTTEN)
 
 
 def others_recording(slot: Slot, tables: Sequence[str]) -> list[str]:
-    """Other slots of the same server that recorded these tables, too: acts of their own."""
+    """Return other slots of the server that recorded these tables, to be erased separately."""
     relations = Relation.objects.filter(slot__source=slot.source_id).exclude(slot=slot)
     found = relations.select_related("slot__source")
     named = [r for r in found if table_word(r.schema, r.table) in tables]

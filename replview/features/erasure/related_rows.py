@@ -1,7 +1,6 @@
-"""What holds values of erased rows beside the record itself: messages that stopped a slot, filters
-that somebody saved, looks into slots, first rows of history jobs.
+"""Erase values outside the record: quarantined messages, saved filters, peeks, results of jobs.
 
-None of these is worth a careful cut: what names an erased key goes as a whole, and is counted.
+Whatever names an erased key is deleted as a whole, and counted.
 """
 
 import shutil
@@ -22,7 +21,7 @@ from replview.store.models import Export, HistoryJob, Quarantine, SavedFilter, S
 from replview.store.read.row_history.keys import KeyProblem, parse_key
 from replview.targets.policy import read_policy
 
-#: A shorter text is in too many others to tell anything.
+#: Least number of characters of a text that is searched for inside others.
 TELLING = 4
 _NAMED_BY = """
     SELECT DISTINCT f.id
@@ -42,7 +41,7 @@ RESULTS = "results of history jobs"
 
 
 def filters_naming(slot: Slot, table: str, keys: Collection[Key]) -> set[int]:
-    """Saved filters that name one of the keys."""
+    """Return the ids of saved filters that name one of the keys."""
     texts = {text for key in keys for _, text in key if text}
     telling = {text.casefold() for text in texts if len(text) >= TELLING}
     found = set()
@@ -66,7 +65,7 @@ def _names_key(words: dict[str, str], keys: Collection[Key], texts: Collection[s
 
 
 def searching_filters(slot: Slot) -> list[tuple[int, str]]:
-    """Saved filters that look for a text: ``(id, all its words)``."""
+    """Return id and text of saved filters that search for a text."""
     texts = [
         (row.pk, " ".join([row.name, words.get("q", ""), words.get("where", "")]).strip())
         for row, words in erased_actor.filters_of(slot)
@@ -77,7 +76,7 @@ def searching_filters(slot: Slot) -> list[tuple[int, str]]:
 def filters_with_values(
     filters: Sequence[tuple[int, str]], page: Sequence[Found], columns: Sequence[str]
 ) -> set[int]:
-    """Of these the ones in which a value of the changes stands."""
+    """Return the ids of these filters whose text contains a value of the changes."""
     if not filters or not page:
         return set()
     ids = [each.transaction_id for each in page]
@@ -90,11 +89,12 @@ def filters_with_values(
 
 
 def delete_filters(identifiers: Collection[int]) -> int:
+    """Delete saved filters; return how many."""
     return SavedFilter.objects.filter(pk__in=identifiers).delete()[0]
 
 
 def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> list[int]:
-    """Messages in quarantine that hold one of the keys, or may: of binary ones nobody knows."""
+    """Return quarantined messages that hold one of the keys; binary ones always count."""
     texts = {text.encode() for key in keys for _, text in key if text}
     telling = [text for text in texts if len(text) >= TELLING]
     found = []
@@ -113,7 +113,7 @@ def raw_messages(slot: Slot, tables: Collection[str], keys: Collection[Key]) -> 
 
 
 def peeks_at(slot: Slot, tables: Collection[str], actor: str) -> set[int]:
-    """Looks into the source's slots that show changes of the tables, or name the actor, if any."""
+    """Return peeks at the source's slots that show changes of the tables or name the actor."""
     found = set()
     for row in SlotPeek.objects.filter(source=slot.source_id, result__isnull=False):
         if actor and erased_actor.is_named(actor, row.result):
@@ -125,7 +125,7 @@ def peeks_at(slot: Slot, tables: Collection[str], actor: str) -> set[int]:
 
 
 def job_results(slot: Slot, tables: Collection[str]) -> list[tuple[int, str]]:
-    """History jobs whose kept rows are of the tables: ``(id, folder of all their rows)``."""
+    """Return id and output folder of history jobs whose stored rows are of the tables."""
     found = []
     for row in HistoryJob.objects.filter(result__isnull=False):
         named = str(row.words.get("table") or "")
@@ -137,7 +137,7 @@ def job_results(slot: Slot, tables: Collection[str]) -> list[tuple[int, str]]:
 
 
 def empty_results(identifiers: Collection[int]) -> int:
-    """Their rows are gone; that they ran stays."""
+    """Delete the rows of history jobs, and keep the jobs."""
     nothing = {
         "columns": [], "rows": [], "more": False, "complete": False,
         "reasons": ["its rows were deleted when a person was erased: run it again"], "told": {},
@@ -147,14 +147,16 @@ def empty_results(identifiers: Collection[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
+    """Data outside the record that may hold the erased values."""
+
     slot: Slot
     #: Table → the keys its rows had.
     keys: Mapping[str, Collection[Key]]
-    #: Empty: none.
+    #: Name of the actor; empty if none is erased.
     actor: str
 
     def found(self) -> dict[str, set[int]]:
-        """Thing → the identifiers of its rows."""
+        """Return the ids of affected rows by kind."""
         filters, messages = set[int](), set[int]()
         for name, keys in self.keys.items():
             filters |= filters_naming(self.slot, name, keys)
@@ -165,8 +167,10 @@ class Beside:
         return {FILTERS: filters, MESSAGES: messages, LOOKS: looks, RESULTS: self._jobs()}
 
     def erase(self, found: Mapping[str, set[int]]) -> dict[str, int]:
-        """Thing → how many. That a message stopped the slot, and what was decided, stays; a slot
-        that still waits receives it from its source again.
+        """Erase these rows; return the count by kind.
+
+        A quarantined message's row and its decision stay; a slot that is still stopped receives the
+        message from its source again.
         """
         return {
             FILTERS: delete_filters(found[FILTERS]),
@@ -176,9 +180,9 @@ class Beside:
         }
 
     def erase_results(self) -> int:
-        """What history jobs gave of the tables, those that ran meanwhile among them."""
+        """Delete the tables' rows from results of history jobs, including recent ones."""
         jobs = self._jobs()
-        # Where they stand in the instance's own folder.
+        # Delete output files only inside the instance's own folder.
         own = read_policy().root.resolve() / "history-jobs"
         for output in HistoryJob.objects.filter(pk__in=jobs).values_list("output", flat=True):
             if output and Path(output).resolve().is_relative_to(own):
@@ -194,19 +198,19 @@ class Beside:
 # That a text narrowed an export stays recorded; what it was becomes ``erased text 7``. It goes as a
 # whole where a key or a value stands in it, as a saved filter does.
 
-#: What of an act's counts they are.
+#: Kind of these texts in the counts.
 TEXTS = "texts that narrowed exports"
 
 
 def texts_of(slot: Slot) -> list[tuple[int, str]]:
-    """The exports that were narrowed by one: ``(id, text)``."""
+    """Return id and text of exports that are limited by a text."""
     rows = Export.objects.filter(slot=slot).values_list("pk", "words", "slice")
     texts = [(pk, _text(part) or str(words.get("q") or "")) for pk, words, part in rows]
     return [(pk, text) for pk, text in texts if text and not is_erased_text(text)]
 
 
 def texts_naming(texts: Sequence[tuple[int, str]], keys: Collection[Key]) -> set[str]:
-    """Of these the ones in which a key stands, or that are one."""
+    """Return those texts that equal a key or contain one."""
     values = {value.casefold() for key in keys for _, value in key if value}
     return {
         text
@@ -219,14 +223,16 @@ def texts_naming(texts: Sequence[tuple[int, str]], keys: Collection[Key]) -> set
 def texts_holding(
     texts: Sequence[tuple[int, str]], page: Sequence[Found], columns: Sequence[str]
 ) -> set[str]:
-    """Of these the ones in which a value of the changes stands."""
+    """Return those texts that contain a value of the changes."""
     found = filters_with_values(texts, page, columns)
     return {text for pk, text in texts if pk in found}
 
 
 def clear_texts(slot: Slot, texts: Collection[str], new: str) -> int:
-    """Put ``new`` in their place; an export that waits would look for it, and is given up. May be
-    done twice: what a job that was under way wrote back goes the second time.
+    """Replace the texts by ``new`` in the records of exports; return how many exports.
+
+    An export that waits is failed, since it would search for the text. The function can be repeated
+    to catch what a running job wrote back.
     """
     done = 0
     rows = Export.objects.filter(slot=slot) if texts else Export.objects.none()

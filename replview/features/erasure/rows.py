@@ -1,12 +1,11 @@
-"""The changes of rows that are to be erased: found under every key the rows had, in every shape of
-their table, whether they count or not.
+"""Find and erase the changes of rows, under every key and in every version of their table.
 
-What the pages hide is found as well: open and aborted transactions, subtransactions that aborted,
-baselines that are still being read. All of these hold values.
+Changes that pages hide are found too: those of open and aborted transactions, of aborted
+subtransactions, and of baselines that are still being read. All of these hold values.
 
-A value that is erased becomes ``{"$erased": true, "$on": "2026-11-22"}``; operation, columns that
-were sent, place, time and transaction stay. Where a part of the key is erased, the hash that the
-change was found under is replaced by one that nothing leads to, the same for all changes of a key.
+An erased value becomes ``{"$erased": true, "$on": "2026-11-22"}``; operation, columns that were
+sent, place, time and transaction stay. If a part of the key is erased, the change's key hash is
+replaced by one that no key leads to, equal for all changes of a key.
 """
 
 import datetime as dt
@@ -32,7 +31,7 @@ from replview.store.read.seen import withheld_reason
 from replview.store.read.visibility import MASKED
 from replview.text.parsing import table_word
 
-#: Changes looked at in one statement.
+#: Number of changes read by one statement.
 PAGE = 1_000
 
 _KEY_OF = (
@@ -63,7 +62,7 @@ _UNDER = tuple(
     ORDER BY c.lsn, c.seq, c.transaction_id LIMIT {PAGE}"""
     for key_hash in ("key_hash", "old_key_hash")
 )  # fmt: skip
-# Of shapes in which rows were known by something else, or by nothing: every change is looked at.
+# Versions with another key, or without one, are scanned without an index on the key.
 _LIKE = f"""SELECT {_COLUMNS} {_FROM}
     WHERE c.relation_id = ANY(%(relations)s) AND c.version_id = ANY(%(versions)s)
       AND (c.new @> %(key)s::jsonb OR c.old @> %(key)s::jsonb)
@@ -96,47 +95,47 @@ class Found:
 
     @property
     def in_file(self) -> tuple[int, int | None, int | None, int]:
-        """Where it is in files: incarnation, commit LSN, xid, seq."""
+        """Return the place in files: incarnation, commit LSN, xid, seq."""
         commit = self.place.commit_lsn
         return self.place.incarnation, commit if self.counts else None, self.xid, self.seq
 
     @property
     def touch(self) -> Touch:
-        """As the trail of a row is followed by."""
+        """Return the change as the trail of a row needs it."""
         keys = self.before, self.after
         return touch_of(self.place, self.op, *keys, self.transaction_id, self.counts)
 
 
 @dataclass(frozen=True)
 class ErasedTable:
-    """The rows of one table as they are found for erasing."""
+    """A table whose rows are erased."""
 
     table: TableRows
 
     @property
     def all_names(self) -> list[str]:
-        """``schema.table`` as last seen, and every other name it had; as filters have them, too."""
+        """Return every name that the table had, both plain and as filters spell it."""
         now, shapes = self.table.relation, self.table.shapes.versions.values()
         found = [(now.schema, now.table), *((v.schema, v.table) for v in shapes)]
         return list(dict.fromkeys(n for each in found for n in (".".join(each), table_word(*each))))
 
     @cached_property
     def names(self) -> list[str]:
-        """Every column that was ever a part of the key."""
+        """Return every column that was ever part of the key."""
         versions = self.table.shapes.versions.values()
         return sorted({name for v in versions for name in v.key_columns})
 
     def withheld(self, columns: Collection[str]) -> bool:
-        """Whether one of these columns is masked: then nobody learns of a guess."""
+        """Return whether a column is masked, so that results would confirm guesses."""
         return bool(withheld_reason(reading_session(), self.table.relation_ids, columns, ""))
 
     def unfindable(self, columns: Collection[str]) -> int:
-        """How many changes may be of any row: one of these columns was masked at ingest."""
+        """Return the number of changes whose key was masked at ingest."""
         wanted = {"relations": list(self.table.relation_ids), "names": list(columns)}
         return int(rows(_UNFINDABLE, wanted)[0][0])
 
     def touches(self, key: Key) -> list[Touch]:
-        """What begins, ends or moves a row under a key."""
+        """Return the changes that begin, end or move a row under a key."""
         hashes = [each for each, _ in self.table.hashes(dict(key))]
         found = {
             (each.transaction_id, each.seq): each
@@ -147,7 +146,7 @@ class ErasedTable:
         return [each.touch for each in found.values()]
 
     def linked(self, key: Key) -> set[Key]:
-        """Keys under which the same row was known in shapes with another key."""
+        """Return keys under which the same row was known in versions with another key."""
         return {
             other
             for page in self.like(key)
@@ -157,7 +156,7 @@ class ErasedTable:
         }
 
     def like(self, key: Key) -> Iterator[list[Found]]:
-        """Changes of the row in shapes with another key, or none, some at a time."""
+        """Yield pages of changes of the row in versions with another key, or without one."""
         versions, names = self.table.shapes.versions.values(), {name for name, _ in key}
         others = [version.id for version in versions if {*version.key_columns} != names]
         text = orjson.dumps(dict(key)).decode()
@@ -167,7 +166,7 @@ class ErasedTable:
             wanted |= {"id": page[-1].transaction_id, "seq": page[-1].seq}
 
     def under(self, spans: Sequence[Span]) -> Iterator[list[Found]]:
-        """Every change that belongs to some of the spans, some at a time."""
+        """Yield pages of all changes that belong to one of the spans."""
         by_key: dict[Key, list[Span]] = {}
         for span in spans:
             by_key.setdefault(span.key, []).append(span)
@@ -208,7 +207,7 @@ class ErasedTable:
 
 
 def belongs(found: Found, spans: Mapping[Key, Sequence[Span]]) -> bool:
-    """Whether a change is of a row that one of the spans is of."""
+    """Return whether one of the spans contains a change."""
     return any(
         span.holds(found.place, found.op, found.transaction_id)
         for key in (found.before, found.after)
@@ -218,7 +217,7 @@ def belongs(found: Found, spans: Mapping[Key, Sequence[Span]]) -> bool:
 
 
 def key_in(names: Iterable[str], *images: Mapping[str, Any] | None) -> Key | None:
-    """Its values, each from the first image that has it; None where one is no text, or in none."""
+    """Return the key's values, each from the first image that has it; None if one is missing."""
     known: Mapping[str, Any] = ChainMap(*filter(None, images))  # type: ignore[arg-type]
     values = {name: known.get(name, ...) for name in names}
     if not all(value is None or isinstance(value, str) for value in values.values()):
@@ -226,7 +225,7 @@ def key_in(names: Iterable[str], *images: Mapping[str, Any] | None) -> Key | Non
     return key_of(values) if values else None
 
 
-# (An image without columns stays one.)
+# An empty image stays empty.
 _ERASED = """
     CASE WHEN {image} IS NOT NULL THEN (
         SELECT coalesce(jsonb_object_agg(e.key, CASE
@@ -266,23 +265,27 @@ _LARGE_COUNT = """
 
 
 def erased_mark(day: dt.date) -> dict[str, Any]:
+    """Return the JSON value that replaces erased values."""
     return {"$erased": True, "$on": day.isoformat()}
 
 
 @dataclass(slots=True)
 class Tally:
+    """Counts of erased changes."""
+
     changes: int = 0
     large_values: int = 0
     transactions: set[int] = field(default_factory=set)
     tables: dict[str, int] = field(default_factory=dict)
 
     def add(self, table: str, page: Sequence[Found]) -> None:
+        """Count a page of changes of a table."""
         self.changes += len(page)
         self.tables[table] = self.tables.get(table, 0) + len(page)
         self.transactions |= {each.transaction_id for each in page}
 
     def to_json(self) -> dict[str, Any]:
-        """As it is recorded; ``days``: whose partitions hold them."""
+        """Return the counts as they are recorded; ``days`` are the affected partitions."""
         return {
             "changes": self.changes,
             "transactions": len(self.transactions),
@@ -294,16 +297,16 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Eraser:
-    """Erases values of changes that were found."""
+    """Erase values of changes that were found."""
 
     day: dt.date
-    #: Only these; empty: all.
+    #: Columns to erase; empty for all.
     columns: tuple[str, ...]
-    #: Makes the hashes that take the place of others; nobody keeps it.
+    #: Key of the replacement hashes; it is not stored.
     salt: bytes
 
     def erase(self, page: Sequence[Found], key_columns: Sequence[str]) -> int:
-        """One transaction of the store; gives how many large values went along."""
+        """Erase a page in one store transaction; return the number of large values deleted."""
         keyed = not self.columns or bool({*self.columns} & {*key_columns})
         wanted = {
             **self._asked(page),
@@ -320,11 +323,11 @@ class Eraser:
         return large
 
     def large_values(self, page: Sequence[Found]) -> int:
-        """How many would go along."""
+        """Return the number of large values of the changes."""
         return int(rows(_LARGE_COUNT, self._asked(page))[0][0])
 
     def left(self, page: Sequence[Found]) -> int:
-        """How many of these hold a value that is to be erased."""
+        """Return the number of these changes that still hold a value to erase."""
         return int(rows(_LEFT, self._asked(page))[0][0])
 
     def _asked(self, page: Sequence[Found]) -> dict[str, Any]:

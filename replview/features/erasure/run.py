@@ -1,8 +1,8 @@
-"""One act of erasing: its rows followed through the store and every known root, then erased there.
+"""One erasure: follow its rows through the store and all known files, then erase them there.
 
-The store comes first, so that nothing that is written from it later holds what is erased; then the
-files, once nothing is being written that was read before. Every step may be done twice: a crash
-anywhere, and the next try goes on from the sealed plan.
+The store comes first, so that nothing written from it later holds the values. The files follow once
+no job that read the values before is writing. Every step can be repeated: after a crash the next
+try continues from the sealed plan.
 """
 
 import datetime as dt
@@ -38,33 +38,35 @@ if TYPE_CHECKING:
     from replview.parquet.erasure.finding import FileErasure
     from replview.parquet.erasure.roots import Root
 
-#: How long an export or a history job that is under way is waited for.
+#: Seconds to wait for running exports and history jobs.
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
-#: Stands among the roots where the record itself has changes that cannot be found.
+#: Name of the record among the roots, if it has changes that cannot be found.
 RECORD = "the record"
 
 
 class Stopped(Exception):
-    """Another has the act, or this worker is told to stop: it is gone on with later."""
+    """Another worker has the erasure, or this worker must stop; it is continued later."""
 
 
 @dataclass(slots=True)
 class Act:
+    """One erasure while a worker counts or erases."""
+
     row: Erasure
     slot: Slot
     plan: dict[str, Any]
-    #: Raises ``Stopped``.
+    #: Function that raises ``Stopped`` when the work must stop.
     check: Callable[[], None]
     tables: dict[str, ErasedTable] = field(default_factory=dict)
     spans: dict[str, tuple[Span, ...]] = field(default_factory=dict)
     roots: dict[str, RootState] = field(default_factory=dict)
-    #: The last transaction there was before anything was erased: later ones are recorded again.
+    #: Last transaction before anything was erased; later ones were recorded since.
     newest: int = 0
 
     @classmethod
     def of(cls, row: Erasure, check: Callable[[], None]) -> "Act":
-        """Raises ``SecretKeyChanged``, ``Unerasable``."""
+        """Read the erasure's plan and tables. Raises ``SecretKeyChanged`` or ``Unerasable``."""
         slot = row.slot
         if slot is None:
             raise Unerasable(
@@ -86,31 +88,31 @@ class Act:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Only these; empty: all."""
+        """Return the columns to erase; empty for all."""
         return tuple(self.plan["columns"])
 
     @property
     def actor(self) -> str:
-        """A name to be erased; empty: none."""
+        """Return the name of the actor to erase; empty for none."""
         return str(self.plan["actor"])
 
     @property
     def day(self) -> dt.date:
-        """As marks tell it: one day for one act, however long it takes."""
+        """Return the day that marks show: the same for the whole erasure."""
         return (self.row.confirmed_at or timezone.now()).date()
 
     @property
     def beside(self) -> Beside:
-        """What else names the rows, or the actor."""
+        """Return the data outside the record that may name the rows or the actor."""
         keys: dict[str, set[Key]] = {}
         for name, spans in self.spans.items():
-            # What was kept before the table was renamed says its former name.
+            # Data from before a rename has the table's former name.
             for each in self.tables[name].all_names:
                 keys.setdefault(each, set()).update(span.key for span in spans)
         return Beside(self.slot, keys, self.actor)
 
     def follow(self) -> None:
-        """Every key the rows had, and how far each reaches; kept sealed."""
+        """Find every key that the rows had, and its range; store both sealed."""
         for name, table in self.tables.items():
             self._step(f"following rows of {name}")
             roots = [(state, self._root(url)) for url, state in self._asked_roots()]
@@ -121,8 +123,9 @@ class Act:
         self._tell_unfindable()
 
     def _places(self) -> dict[str, list[list[int | None]]]:
-        """Where the changes of tables are of which an export does not tell the key: the record
-        tells it until it is erased.
+        """Return the places of changes in tables whose key is masked in an export.
+
+        Only the record has their keys, so the places are stored before they are erased.
         """
         found: dict[str, list[list[int | None]]] = {}
         slices = list(Export.objects.filter(slot=self.slot).values_list("slice__masked", flat=True))
@@ -139,19 +142,17 @@ class Act:
         return found
 
     def _key_names(self, name: str) -> set[str]:
-        """The columns that what is asked for names, and all that were ever part of the key."""
+        """Return the columns of the requested keys, and all that were ever part of the key."""
         named = {column for span in self.spans[name] for column, _ in span.key}
         return named | {*self.tables[name].names}
 
     @property
     def withheld(self) -> bool:
-        """Whether a key that was typed is masked: what it finds would confirm a guess."""
+        """Return whether a typed key is masked, so that counts would confirm guesses."""
         return any(table.withheld(self._key_names(name)) for name, table in self.tables.items())
 
     def _tell_unfindable(self) -> None:
-        """Among the roots, with the same ways to end it: changes of which nobody can tell whose
-        they are.
-        """
+        """Add changes without a stored key to the roots, to be left out or waited for."""
         tables = self.tables.items()
         counts = {name: table.unfindable(self._key_names(name)) for name, table in tables}
         self.roots.pop(RECORD, None)
@@ -172,7 +173,7 @@ class Act:
             raise Stopped
 
     def look(self) -> dict[str, object]:
-        """Counted, nothing changed; of roots it is told in ``roots``. Raises ``Unerasable``."""
+        """Count what would be erased; ``roots`` gets the counts of files. Raises ``Unerasable``."""
         if self.withheld:
             for _, root in self._asked_roots():
                 reach(root, lambda: None)
@@ -202,7 +203,7 @@ class Act:
         return {**tally.to_json(), "beside": {name: n for name, n in beside.items() if n}}
 
     def erase_store(self) -> dict[str, object]:
-        """The record, and what stands beside it."""
+        """Erase the record and the data beside it; return the counts."""
         tally, eraser = Tally(), Eraser(self.day, self.columns, os.urandom(32))
         self.newest = int(rows("SELECT coalesce(max(id), 0) FROM transaction")[0][0])
         beside, searching = self.beside.found(), related_rows.searching_filters(self.slot)
@@ -211,7 +212,7 @@ class Act:
         for name, table in self.tables.items():
             self._step(f"erasing changes of {name}")
             for page in self._pages(name, table):
-                # Before the values: another try does not find those again.
+                # Keep texts before erasing values: another try would not find them.
                 self._keep_texts(related_rows.texts_holding(texts, page, self.columns))
                 naming = related_rows.filters_with_values(searching, page, self.columns)
                 filters += related_rows.delete_filters(naming)
@@ -231,15 +232,16 @@ class Act:
         return {**tally.to_json(), "beside": {name: n for name, n in counts.items() if n}}
 
     def clear_texts(self) -> int:
-        """In records of exports, those that ended meanwhile among them."""
+        """Erase texts in the records of exports, including exports that ended meanwhile."""
         new = erased_text(self.row.pk)
         return related_rows.clear_texts(self.slot, self._texts, new)
 
     def erase_roots(self) -> list[RootState]:
-        """File by file; a root that cannot be reached is reported, and the others go on. Gives
-        those that are left.
+        """Erase file by file; return the roots that could not be erased.
+
+        A root that cannot be reached is reported, and the others are erased.
         """
-        # An export may have begun since, and have read what was not erased yet.
+        # Include exports that began meanwhile and may have read values.
         self.roots = {**roots_of(self.slot, self.row), **self.roots}
         for url, root in self._asked_roots():
             self._step(f"erasing from {root['what']}")
@@ -248,7 +250,7 @@ class Act:
         return [s for s in self.roots.values() if not s.get("done") and not s.get("left_out_by")]
 
     def count_again(self) -> str:
-        """What of the record, the archive and exports still holds something; empty: nothing."""
+        """Return in words which places still hold values; empty if none."""
         self._step("counting again")
         eraser, left = Eraser(self.day, self.columns, b""), dict[str, int]()
         for name, table in self.tables.items():
@@ -263,7 +265,7 @@ class Act:
         return " and ".join(f"{plural(n, 'change')} in {what}" for what, n in left.items() if n)
 
     def wait_for_readers(self) -> str:
-        """Until those end that may have read what is erased now; else which do not."""
+        """Wait for jobs that may have read the values; return those that still run."""
         until = time.monotonic() + PATIENCE_SECONDS
         reading = self._readers()
         while reading and time.monotonic() <= until:
@@ -280,7 +282,7 @@ class Act:
         }
 
     def vacuum(self, days: Sequence[str]) -> None:
-        """Rows that were written anew leave their former versions until they are vacuumed away."""
+        """Vacuum the tables, since old row versions still hold the values."""
         self._step("vacuuming what was erased")
         names = [f"change_{day.replace('-', '')}" for day in days]
         names += ["large_value", "saved_filter", "quarantine", "slot_peek", "history_job"]
@@ -293,7 +295,7 @@ class Act:
                     session.execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
 
     def wanted(self) -> "FileErasure":
-        """What is to be erased, as files need it."""
+        """Return the erasure in the form that files need."""
         from replview.parquet.erasure.finding import FileErasure
         from replview.parquet.erasure.finding import Span as FileSpan
 
@@ -302,7 +304,7 @@ class Act:
         names: dict[int, list[str]] = {}
         places: dict[int, set[Any]] = {}
         for name, table in self.tables.items():
-            # What an aborted transaction moved is in no file.
+            # Files contain no aborted transactions.
             spans = [s.to_json() for s in self.spans[name] if s.transaction_id is None]
             for relation in table.table.relation_ids:
                 tables.setdefault(oids[relation], []).extend(map(FileSpan.from_json, spans))
@@ -327,17 +329,17 @@ class Act:
 
     @property
     def _texts(self) -> list[str]:
-        """That exports were narrowed by, as far as they name what is erased."""
+        """Return the texts of exports that name what is erased."""
         return list(self.plan.get("texts", ()))
 
     def _keep_texts(self, found: set[str]) -> None:
-        """Sealed, before the record forgets them: files are told later, maybe by another try."""
+        """Store the texts sealed before the record loses them, for files and later tries."""
         texts = sorted({*self._texts, *found})
         if texts != self._texts:
             self._keep_plan(texts=texts)
 
     def _erased_keys(self) -> set[Key]:
-        """The rows' keys, where they are erased too."""
+        """Return the rows' keys, as far as key columns are erased."""
         return {
             span.key
             for name, spans in self.spans.items()
@@ -356,7 +358,7 @@ class Act:
         try:
             return Root.of(url, self.wanted())
         except TargetProblem:
-            # Said when it is looked into.
+            # The problem is reported when the root is opened.
             return None
 
     def _look_into(self, url: str, state: RootState) -> None:
@@ -370,7 +372,7 @@ class Act:
         from replview.parquet.erasure.roots import Root
 
         standing = Root.of(url, self.wanted()).erase(lambda _: self.check())
-        # An earlier try may have written them anew.
+        # An earlier try may have rewritten the files.
         state |= {"files": len(standing.files), "rows": standing.rows or state.get("rows", 0)}
         _check_findable(standing.unfindable)
 
@@ -380,7 +382,7 @@ class Act:
         left[what] = Root.of(url, self.wanted()).left()
 
     def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
-        """Every change of the rows, some at a time; a moved one may come twice."""
+        """Yield pages of all changes of the rows; a moved row's change may occur twice."""
         spans = self.spans[name]
         whole = [span.key for span in spans if span == Span(span.key)]
         for page in chain(table.under(spans), *map(table.like, whole)):
@@ -399,7 +401,7 @@ def _recorded(slot: Slot, incarnation: int, seqs: Collection[int]) -> set[int]:
 
 
 def _equal_keys(table: TableRows, key: dict[str, str | None]) -> dict[Key, None]:
-    """The key, and the keys in the record that equal it as its columns' types compare."""
+    """Return the key, and recorded keys that are equal by their columns' types."""
     found = (each for _, each in table.recorded(reading_session(), key))
     return dict.fromkeys(map(key_of, (key, *found)))
 
@@ -416,7 +418,7 @@ def _check_findable(unfindable: int) -> None:
 
 
 def _followed(table: ErasedTable, files: FileTrails, known: Sequence[Span]) -> tuple[Span, ...]:
-    """The spans of a table's rows with all that follow from them, in the store and in files."""
+    """Return the spans of a table's rows and all that follow, in the store and in files."""
     while True:
         files.read([span.key for span in known])
         spans = spans_of(known, lambda key: [*table.touches(key), *files.touches(key)])

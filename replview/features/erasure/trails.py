@@ -1,11 +1,11 @@
-"""How far the changes of one row reach, under all the keys it had: what erasing it takes in.
+"""Follow the changes of one row under all keys that it had.
 
-Everything that was ever recorded under a key that somebody names belongs to it. Where a change
-moved the row from or to another key, that key is followed as well, but only as long as it was this
-row's: from where the row came under it to where it left it or was deleted. An aborted change ends
-nothing, and what it moved is followed within its own transaction alone.
+All changes under a requested key belong to the row. If a change moved the row from or to another
+key, that key is followed too, but only while it belonged to this row: from where the row got the
+key to where it lost it or was deleted. An aborted change ends nothing, and its moves are followed
+within its own transaction only.
 
-Pure: what is known of a key's changes comes from the store and from files alike, as ``Touch``.
+The functions are pure: the store and the files both supply changes as ``Touch``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,23 +17,24 @@ Key = tuple[tuple[str, str | None], ...]
 
 
 class Place(NamedTuple):
-    """Where in a slot's history a change is: within one incarnation the changes of one row
-    are in the order of their LSNs, since its lock serialises them.
+    """The place of a change in a slot's history.
+
+    Within an incarnation a row's changes are in LSN order, because its lock serialises them.
     """
 
     incarnation: int
     lsn: int
     seq: int
-    #: Of its transaction: a baseline's row (whose LSN is a position) is compared with this.
+    #: Commit LSN of the transaction; a baseline's row, whose LSN is a position, compares to it.
     commit_lsn: int = 0
 
     @property
     def plain(self) -> tuple[int, int, int]:
-        """Of changes of the stream."""
+        """Return the place without the commit LSN, which orders changes of the stream."""
         return self[:3]
 
     def moved(self, by: int) -> Self:
-        """The place just before it (-1) or after it (1)."""
+        """Return the place just before (-1) or just after (1)."""
         return self._replace(seq=self.seq + by, commit_lsn=self.commit_lsn + by)
 
 
@@ -52,41 +53,40 @@ class Touch:
     before: Key | None
     after: Key | None
     transaction_id: int = 0
-    #: It counts: of a committed transaction, and not taken back by a subtransaction's abort.
+    #: True for a change of a committed transaction and of no aborted subtransaction.
     counts: bool = True
 
     @property
     def moves(self) -> bool:
+        """Return whether the change moves the row to another key."""
         return self.before is not None and self.after is not None and self.before != self.after
 
     def begins(self, key: Key) -> bool:
-        """A row comes under the key here."""
+        """Return whether a row gets the key here."""
         return self.counts and self.after == key and (self.op == "I" or self.moves)
 
     def ends(self, key: Key) -> bool:
-        """The row under the key goes here."""
+        """Return whether the row loses the key here, or is deleted."""
         return self.counts and self.before == key and (self.op == "D" or self.moves)
 
 
 def touch_of(place: Place, op: str, before: Key | None, after: Key | None, *more: Any) -> Touch:
-    """By the keys that a change names: no row is before an insert or a baseline's, none after a
-    delete.
-    """
+    """Build a touch from a change's keys; an insert has no row before, a delete none after."""
     return Touch(place, op, None if op in "IS" else before, None if op == "D" else after, *more)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A key, and between which places (both included) it was the row's."""
+    """A key, and the range of places (both included) in which the row had it."""
 
     key: Key
     since: Place = FIRST
     until: Place = LAST
-    #: Only within this transaction.
+    #: Transaction to which the span is limited; None for all.
     transaction_id: int | None = None
 
     def holds(self, place: Place, op: str, transaction_id: int | None = None) -> bool:
-        """Whether a change under the key belongs to it."""
+        """Return whether a change under the key belongs to the span."""
         if self.transaction_id is not None and transaction_id != self.transaction_id:
             return False
         if op == "S":
@@ -94,7 +94,7 @@ class Span:
         return self.since.plain <= place.plain <= self.until.plain
 
     def covers(self, other: "Span") -> bool:
-        """All of the other is in it."""
+        """Return whether the span contains the other one."""
         return (
             self.key == other.key
             and self.transaction_id in (None, other.transaction_id)
@@ -103,23 +103,26 @@ class Span:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Return the span as JSON."""
         ends = {"since": list(self.since), "until": list(self.until)}
         return {"key": dict(self.key), **ends, "transaction": self.transaction_id}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read a span from JSON."""
         since, until = (Place(*document[name]) for name in ("since", "until"))
         return cls(key_of(document["key"]), since, until, document.get("transaction"))
 
 
 def key_of(values: Mapping[str, str | None]) -> Key:
-    """A key's columns in one order, whatever theirs."""
+    """Return a key with its columns sorted by name."""
     return tuple(sorted(values.items()))
 
 
 def spans_of(known: Iterable[Span], touches: Callable[[Key], Iterable[Touch]]) -> tuple[Span, ...]:
-    """The spans with all that follow from them; ``touches`` gives every change known that begins,
-    ends or moves a row from or to a key.
+    """Return the spans and all that follow from them.
+
+    ``touches`` returns every known change that begins or ends a row under a key, or moves one.
     """
     waiting, done = list(known), list[Span]()
     read: dict[Key, list[Touch]] = {}
@@ -147,7 +150,7 @@ def spans_of(known: Iterable[Span], touches: Callable[[Key], Iterable[Touch]]) -
 
 
 def _onward(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
-    """The row under the key that it was moved to, to its end there."""
+    """Return the span of the row under the key that it was moved to, up to its end."""
     if not move.counts:
         return Span(key, move.place, LAST, move.transaction_id)
     for touch in touches:
@@ -156,13 +159,13 @@ def _onward(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
         if touch.ends(key):
             return Span(key, move.place, touch.place)
         if touch.begins(key):
-            # Its end is not recorded: another row is there now.
+            # The row's end was not recorded, since another row has the key now.
             return Span(key, move.place, touch.place.moved(-1))
     return Span(key, move.place)
 
 
 def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
-    """The row under the key that it was moved from, back to where it came there."""
+    """Return the span of the row under the key that it was moved from, from its beginning."""
     if not move.counts:
         return Span(key, FIRST, move.place, move.transaction_id)
     since = FIRST

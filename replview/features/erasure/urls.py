@@ -1,4 +1,4 @@
-"""Addresses of erasing a row."""
+"""Addresses of erasures."""
 
 from django.urls import path
 

@@ -1,6 +1,4 @@
-"""Pages of erasing a person: rows named, what that touches looked at, confirmed by a word, followed
-until all is erased.
-"""
+"""Pages that request an erasure, show its counts, confirm it, and follow it to its end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,18 +20,20 @@ from replview.ui.sentence import Sentence, as_next
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootView:
-    """A folder or URL with what was found there, or done."""
+    """A folder or URL, with what was found or erased there."""
 
     root: str
     what: str
     words: str
     level: str
-    #: It waits for this one, and somebody may end that.
+    #: True when the erasure waits for this root, which can be left out.
     waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureView:
+    """An erasure as the pages show it."""
+
     row: Erasure
     sentence: Sentence
     figures: list[dict[str, Any]]
@@ -43,11 +43,12 @@ class ErasureView:
     days_words: str = ""
     #: Other slots that recorded the same tables.
     others: list[str] = field(default_factory=list)
-    #: What is typed to confirm; empty: it is not to be confirmed.
+    #: Text that confirms; empty if there is nothing to confirm.
     word: str = ""
 
 
 def erasure_view(row: Erasure) -> ErasureView:
+    """Build the view of an erasure."""
     counts: Mapping[str, Any] = row.erased or row.found
     days = list(counts.get("days") or [])
     looked = row.state == Erasure.State.LOOKED
@@ -65,6 +66,7 @@ def erasure_view(row: Erasure) -> ErasureView:
 
 
 def list_sentence(rows: int, unfinished: int) -> Sentence:
+    """Return the headline of the list of erasures."""
     if unfinished:
         return Sentence(
             level="look",
@@ -159,13 +161,13 @@ def _root(row: Erasure, state: Mapping[str, Any]) -> RootView:
 
 _SHOWN = 100
 _BOXES = ("slot", "rows", "columns", "actor", "why")
-#: More than this is no list of keys that somebody typed.
+#: Most characters of a form field.
 _LONGEST = 400_000
 
 
 @page(GET_POST, role=ADMIN, nav="masks")
 def erase(request: HttpRequest) -> HttpResponse:
-    """What was erased, and the form; what is sent is looked at first."""
+    """Show the erasures and the form; a POST requests an erasure, which is counted first."""
     require(request, Role.ADMIN)
     if request.method != "POST":
         return _show(request, {"slot": request.GET.get("slot", ""), "rows": ""})
@@ -179,11 +181,11 @@ def erase(request: HttpRequest) -> HttpResponse:
 
 @page(GET, role=ADMIN, nav="masks", of={"erasure_id": None})
 def erasure(request: HttpRequest, erasure_id: int) -> HttpResponse:
-    """One act; a link that stays, without a key in it."""
+    """Show one erasure, at an address that stays and contains no key."""
     require(request, Role.ADMIN)
     row = _found(erasure_id)
     htmx = request.headers.get("HX-Request") == "true"
-    # What has ended while somebody looked has other parts: the whole page is read anew.
+    # The page of an ended erasure has other parts, so reload it as a whole.
     if htmx and not _moves(row):
         return HttpResponse(headers={"HX-Refresh": "true"})
     return _render(request, row, "erasure/_now.html" if htmx else "erasure/erasure.html")
@@ -191,7 +193,7 @@ def erasure(request: HttpRequest, erasure_id: int) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"erasure_id": None})
 def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
-    """Have it done, once what it touches was typed."""
+    """Start erasing if the confirming text was typed."""
     require(request, Role.ADMIN)
     row = _found(erasure_id)
     if request.POST.get("typed", "").strip() != erasing.word_of(row):
@@ -206,7 +208,7 @@ def confirm(request: HttpRequest, erasure_id: int) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"erasure_id": None})
 def drop(request: HttpRequest, erasure_id: int) -> HttpResponse:
-    """Not to be done after all."""
+    """Cancel the request."""
     require(request, Role.ADMIN)
     erasing.drop(_found(erasure_id))
     return redirect("erase")
@@ -214,7 +216,7 @@ def drop(request: HttpRequest, erasure_id: int) -> HttpResponse:
 
 @page(POST, role=ADMIN, of={"erasure_id": None})
 def again(request: HttpRequest, erasure_id: int) -> HttpResponse:
-    """Try now what was left, or go without a root that will never be reached."""
+    """Retry what was left, or leave a root out that will never be reached."""
     require(request, Role.ADMIN)
     row = _found(erasure_id)
     if root := request.POST.get("leave_out", ""):
@@ -268,7 +270,7 @@ def _render(
 
 
 def _moves(row: Erasure) -> bool:
-    """A worker is at it, or about to be."""
+    """Return whether a worker has the erasure, or will claim it."""
     return row.waits and row.state != Erasure.State.UNFINISHED
 
 
