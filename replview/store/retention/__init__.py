@@ -1,1 +1,1 @@
-"""What the store keeps: its size, its limits, deletion, and the archive's progress."""
+"""Retention: the store's size and limits, deletion, and the progress of the archive."""

@@ -1,13 +1,13 @@
-"""The archive's place in history: how far each incarnation is in it, and what goes there next.
+"""The archive's progress: how far each incarnation was archived, and what is due next.
 
-``archive.target``: the folder or URL that history goes to, in the exports' layout; not chosen: no
-archive. ``archive.after_hours``: a transaction stored longer ago (24) goes there once all before it
-may. ``archive.every_seconds``: how often what is due is written (21600), unless a day is whole or
-much is waiting. ``archive.asked_at``: what was stored before then goes there at once.
+Settings: ``archive.target`` is the folder or URL, in the layout of exports; without it there is no
+archive. ``archive.after_hours`` is the age at which a transaction is archived once all before it
+can be (24). ``archive.every_seconds`` is the interval of writing (21600), unless a day is complete
+or much is due. ``archive.asked_at`` archives what was stored before that time at once.
 
-History goes there in its order, incarnation by incarnation: a mark moves over a slice only after
-what its files hold was counted and is what the store holds, per table and operation. Retention
-deletes no transaction beyond the mark. ``replview.features.archive.job`` does the writing.
+History is archived in order, by incarnation. A mark moves over a slice only after the rows in its
+files were counted and agree with the store, by table and operation. Retention deletes no
+transaction beyond the mark. ``replview.features.archive.job`` writes the files.
 """
 
 import datetime as dt
@@ -27,11 +27,12 @@ from replview.store.models import ArchiveMark, Slot, SlotEvent, SlotIncarnation,
 
 
 def home_of(mark: ArchiveMark, slot: Slot) -> str:
+    """Return the name of the source's folder in the archive."""
     return mark.home or slot.source.name
 
 
 def new_home(incarnation: SlotIncarnation, slot: Slot, target: str) -> str:
-    """For a new one: no other source's incarnation of this slot's name and number may lie there."""
+    """Return a folder name for a new mark that no other source's slot of this name uses."""
     others = ArchiveMark.objects.filter(
         target=target, incarnation__number=incarnation.number, incarnation__slot__name=slot.name
     ).exclude(incarnation__slot__source=slot.source)
@@ -42,18 +43,18 @@ def new_home(incarnation: SlotIncarnation, slot: Slot, target: str) -> str:
 
 
 def keep_homes(source: Source, former: str) -> None:
-    """The source has another name now: what it archived stays where it is."""
+    """Store the former name in the marks of a renamed source, whose files do not move."""
     marks = ArchiveMark.objects.filter(incarnation__slot__source=source, home="")
     marks.update(home=former)
 
 
-#: A slice has about so many changes, and so many transactions at most.
+#: Most changes (about) and transactions of a slice.
 MOST_CHANGES = 2_000_000
 MOST_TRANSACTIONS = 2_000_000
-#: After a problem, and while not enough is due, an incarnation is looked at so often.
+#: Seconds between two checks of an incarnation after a problem, or while too little is due.
 LOOK_AGAIN_SECONDS = 60.0
 DEFAULTS = {"after_hours": 24.0, "every_seconds": 21_600.0}
-#: What may be chosen besides the target: from 0 up to so much.
+#: Maximum of each numeric setting; the minimum is 0.
 MOST = {"after_hours": 24 * 366, "every_seconds": 86_400}
 
 _STORED_AT = "coalesce(t.stored_at, t.received_at)"
@@ -61,7 +62,7 @@ _FIRST = f"""
     SELECT {_STORED_AT} FROM transaction t
     WHERE t.incarnation_id = %s AND t.commit_seq > %s ORDER BY t.commit_seq LIMIT 1
 """  # noqa: S608 (of constants)
-# Those before the first that is too young, of another day, or more than one slice may hold.
+# Stop before the first transaction that is too recent, of another day, or too much for a slice.
 _DUE = f"""
     SELECT max(commit_seq), sum(changes)::bigint, count(*) FROM (
         SELECT commit_seq, changes, sum(changes) OVER earlier - changes AS before,
@@ -96,7 +97,7 @@ _PLACE = """
       AND t.state IN ('committed', 'skipped') AND t.commit_lsn IS NOT NULL
     ORDER BY t.commit_seq {} LIMIT 1
 """
-#: In the files a baseline's rows are inserts.
+#: Operation letter to its name in the files, where a baseline's rows are inserts.
 _OPERATIONS = {"I": "insert", "S": "insert", "U": "update", "D": "delete", "T": "truncate",
                "M": "message"}  # fmt: skip
 #: Serialises archiving among workers.
@@ -104,13 +105,15 @@ _LOCK = 0x7265706C61726368
 
 
 def alone() -> AbstractContextManager[bool]:
-    """Yields whether nobody else archives from this store now."""
+    """Return a context that yields whether no other process archives from this store now."""
     return connecting.alone(_LOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    #: None: no archive.
+    """The archive's settings."""
+
+    #: Folder or URL; None without an archive.
     target: str | None
     after_hours: float
     every_seconds: float
@@ -119,7 +122,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What of an incarnation is archived next: ``after_seq < commit_seq <= through_seq``."""
+    """The slice of an incarnation to archive next: ``after_seq < commit_seq <= through_seq``."""
 
     mark_id: int
     target: str
@@ -133,14 +136,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
+    """The numbers of transactions and changes in a slice."""
+
     transactions: int
-    #: ``(the table's oid, operation)``; messages are of no table, and truncates of one or another.
+    #: Changes by table OID and operation; messages have no table, truncates may have none.
     changes: Mapping[tuple[int | None, str], int]
-    #: Some of its transactions are not there any more.
+    #: True when some of the slice's transactions were deleted.
     deleted: bool = False
 
     @property
     def total(self) -> int:
+        """Return the number of changes."""
         return sum(self.changes.values())
 
 
@@ -161,7 +167,7 @@ def chosen() -> Choice:
 
 
 def next_step() -> Step | None:
-    """What is due, the older incarnation of a slot first; None: nothing is."""
+    """Return the slice that is due, older incarnations first; None if none is."""
     choice, now = chosen(), timezone.now()
     if choice.target is None:
         return None
@@ -220,7 +226,7 @@ def _due(
 
 
 def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> Counts:
-    """What the store holds of a slice: its rows are counted, whatever was noted of them."""
+    """Count the rows of a slice in the store."""
     ends = [incarnation_id, after_seq, through_seq]
     [(transactions, stored, low, high)] = rows(_ENDS, ends)
     deleted = stored < through_seq - after_seq
@@ -233,14 +239,14 @@ def counts_of(incarnation_id: int, after_seq: int, through_seq: int) -> Counts:
 
 
 def difference(stored: Counts, archived: Counts) -> str:
-    """How what is in the archive falls short of the store, in a sentence; empty: it does not."""
+    """Return in a sentence how the archive differs from the store; empty if it does not."""
     compared = [("transactions", stored.transactions, archived.transactions)]
     for key in sorted({*stored.changes, *archived.changes}, key=str):
         of_table = "" if key[0] is None else f" of the table with oid {key[0]}"
         here, there = stored.changes.get(key, 0), archived.changes.get(key, 0)
         compared.append((f"{key[1]}s{of_table}", here, there))
     for name, here, there in compared:
-        # Days that the store deleted may still be in files that somebody wrote before.
+        # Files may still have days that the store has deleted.
         if there < here or (there > here and not stored.deleted):
             return f"the archive's files hold {there:,} {name}, the store {here:,}"
     return ""
@@ -248,7 +254,7 @@ def difference(stored: Counts, archived: Counts) -> str:
 
 @transaction.atomic
 def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
-    """Move the mark over a slice that is there and was counted; False: it stood elsewhere."""
+    """Move the mark over a slice that was archived and counted; return False if it had moved."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.through_seq != step.after_seq:
         return False
@@ -271,20 +277,20 @@ def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
 
 
 def marks() -> list[ArchiveMark]:
-    """Of the incarnations that something of is in the archive that is chosen now."""
+    """Return the marks of incarnations that the current archive has something of."""
     found = ArchiveMark.objects.filter(target=chosen().target or "", through_seq__gt=0)
     kept = found.exclude(incarnation__slot__desired=Slot.Desired.REMOVING)
     return [*kept.select_related("incarnation__slot__source").order_by("pk")]
 
 
 def grow(mark: ArchiveMark, size_bytes: int) -> None:
-    """Its files are larger by so much, or smaller."""
+    """Add to the size of the mark's files; the number may be negative."""
     ArchiveMark.objects.filter(pk=mark.pk).update(size_bytes=F("size_bytes") + size_bytes)
 
 
 @transaction.atomic
 def fail(step: Step, problem: str, remedy: str) -> None:
-    """The mark stays; the slot's log says it once."""
+    """Store a problem in the mark, and log it once."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.problem != problem:
         log(step, f"Nothing more goes to the archive: {problem}.", remedy=remedy)
@@ -293,6 +299,7 @@ def fail(step: Step, problem: str, remedy: str) -> None:
 
 
 def log(of: Step | ArchiveMark, message: str, **detail: str) -> None:
+    """Add a line about the archive to the slot's log."""
     incarnation = SlotIncarnation.objects.get(pk=of.incarnation_id)
     after = of.after_seq if isinstance(of, Step) else of.through_seq
     SlotEvent.objects.create(

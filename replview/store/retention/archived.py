@@ -1,4 +1,4 @@
-"""What is in the archive and may go from the store, where it is found then, whose it is."""
+"""Find what is archived: what may be deleted from the store, and where it is found then."""
 
 import datetime as dt
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ from replview.store.retention import archive
 from replview.store.retention.archive import home_of
 from replview.store.write.access_record import Action, note
 
-# Of each incarnation the first that is not there; a slot that is being removed waits for nothing.
+# The first incarnation with transactions that are not archived; slots being removed do not count.
 _MISSING = """
     SELECT o.name || '/' || s.name, i.number, m.through_seq, m.problem, m.through_time
     FROM slot_incarnation i JOIN slot s ON s.id = i.slot_id JOIN source o ON o.id = s.source_id
@@ -26,7 +26,7 @@ _MISSING = """
                     AND t.commit_seq > coalesce(m.through_seq, 0))
     ORDER BY i.id LIMIT 1
 """
-# Of each incarnation the oldest that is here.
+# The time of each incarnation's oldest stored transaction.
 _STORED_SINCE = """
     SELECT i.id, t.at FROM slot_incarnation i CROSS JOIN LATERAL (
         SELECT coalesce(t.commit_time, t.stored_at, t.received_at) AS at FROM transaction t
@@ -50,21 +50,21 @@ _REMEMBER = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One incarnation of a slot and the archive."""
+    """The state of one incarnation in the archive."""
 
     slot: str
-    #: The incarnation's.
+    #: Number of the incarnation.
     number: int
     mark: ArchiveMark | None
-    #: Transactions that are not there yet.
+    #: Number of transactions that are not archived yet.
     waiting: int
-    #: From when on the store has it; None: it has nothing of it any more.
+    #: Time of the oldest stored transaction; None if the store has none.
     stored_since: dt.datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A transaction that is in the archive alone."""
+    """A transaction that only the archive has."""
 
     target: str
     source: str
@@ -74,7 +74,7 @@ class Place:
 
 
 def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | None = None) -> str:
-    """Why a day's transactions (of these slots, or of all) must stay for the archive; or empty."""
+    """Return why a day (of these slots, or of all) must stay for the archive; else empty."""
     target = archive.chosen().target
     listed = None if slots is None else sorted(slots)
     wanted = {"target": target, "low": low, "high": high, "slots": listed}
@@ -91,7 +91,7 @@ def why_wanted(day: dt.date, low: int, high: int, *, slots: Collection[int] | No
 
 
 def remember(low: int, high: int, incarnations: Sequence[int] | None = None) -> None:
-    """Note transactions' places in the archive, of these incarnations or all, before they go."""
+    """Store the places of transactions in the archive before they are deleted."""
     if archive.chosen().target is not None:
         listed = None if incarnations is None else list(incarnations)
         with connection.cursor() as cursor:
@@ -99,7 +99,7 @@ def remember(low: int, high: int, incarnations: Sequence[int] | None = None) -> 
 
 
 def place_of(identifier: int) -> Place | None:
-    """Where in the archive a deleted transaction is; None: nowhere."""
+    """Return where the archive has a deleted transaction; None if it has not."""
     run = ArchivedRun.objects.filter(first_id__lte=identifier).order_by("-first_id").first()
     if run is None or run.last_id < identifier:
         return None
@@ -107,7 +107,7 @@ def place_of(identifier: int) -> Place | None:
 
 
 def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
-    """A place in history, in an archive that has it: best one begun before it, and in force."""
+    """Return an archive with this place, preferring complete archives and the current one."""
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation_id=incarnation_id, through_seq__gte=commit_seq)
     known = sorted(
@@ -124,7 +124,7 @@ def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
 
 
 def standings() -> list[Standing]:
-    """Every incarnation that has something to archive, or had."""
+    """Return the state of every incarnation that has something to archive."""
     target = archive.chosen().target
     marks = {m.incarnation_id: m for m in ArchiveMark.objects.filter(target=target or "")}
     kept = SlotIncarnation.objects.select_related("slot__source").filter(slot__temporary=False)
@@ -141,14 +141,14 @@ def standings() -> list[Standing]:
 
 
 def choose_target(target: str, by: str) -> None:
-    """From now on history goes there, from its beginning on; it was written to."""
+    """Set the archive's target, to which all history is written from its beginning."""
     if archive.chosen().target != target:
         instance_settings.write("archive.target", target, by)
         note(Action.CHANGED_SETTINGS, subject=f"the archive: {target}")
 
 
 def choose_number(name: str, value: float, by: str) -> None:
-    """One of ``archive.MOST``. Raises ``ValueError`` where that is too little or too much."""
+    """Set one of ``archive.MOST``. Raises ``ValueError`` for a value out of range."""
     if not 0 <= value <= archive.MOST[name]:
         raise ValueError(f"between 0 and {archive.MOST[name]}")
     if getattr(archive.chosen(), name) != value:
@@ -157,19 +157,19 @@ def choose_number(name: str, value: float, by: str) -> None:
 
 
 def switch_off(by: str) -> None:
-    """Nothing more goes there, and days are deleted without waiting; what is there stays."""
+    """Switch the archive off; its files stay, and days are deleted without it."""
     instance_settings.write("archive.target", None, by)
     note(Action.CHANGED_SETTINGS, subject="the archive: off")
 
 
 def ask_now(by: str) -> None:
-    """All that is stored goes there as soon as a worker takes it up, what failed before too."""
+    """Request that all stored history be archived now, and retry what failed."""
     instance_settings.write("archive.asked_at", timezone.now().isoformat(), by)
     ArchiveMark.objects.filter(target=archive.chosen().target).update(checked_at=None)
     note(Action.CHANGED_SETTINGS, subject="the archive: all that is stored, now")
 
 
 def former_target() -> str:
-    """Where history went last, before it was switched off; empty: nowhere."""
+    """Return the target that was used last; empty if there was none."""
     marks = ArchiveMark.objects.filter(through_seq__gt=0).order_by("-moved_at")
     return marks.values_list("target", flat=True).first() or ""

@@ -1,9 +1,9 @@
-"""Counting what each slot's record holds and occupies, day by day, behind the receivers.
+"""Count by day what each slot's record contains and occupies.
 
-Of today the whole hours are counted as they pass (before ``keeping.hour_through``, since 1970); a
-day that is over is counted once more, whole (up to ``keeping.day_through``), and its share of the
-disk is estimated: of the day's partition by what came over the wire and the number of changes, of
-the table of transactions by their number. Nothing is counted to draw a page.
+Whole hours of today are counted as they pass (before ``keeping.hour_through``, since 1970). A past
+day is counted once more as a whole (up to ``keeping.day_through``), and its share of the disk is
+estimated: in the day's partition by bytes received and number of changes, in the table of
+transactions by their number. Pages only read these counts.
 """
 
 import datetime as dt
@@ -17,7 +17,7 @@ from replview.store.django_session import rows
 from replview.store.models import KeptDay
 from replview.store.read.days import IDS_PER_HOUR, first_id_of
 
-#: What a change takes besides its values: its row's head, its entries in two indexes.
+#: Bytes of a change besides its values: tuple header and entries in two indexes.
 _PER_CHANGE_BYTES = 100
 
 _DAYS = """
@@ -48,12 +48,12 @@ _ADD = """
         first_seq = least(kept_day.first_seq, excluded.first_seq),
         last_seq = greatest(kept_day.last_seq, excluded.last_seq)
 """
-#: Of a transaction's row and its entries in indexes, where the store cannot tell yet.
+#: Assumed bytes of a transaction's row and index entries before the table was analyzed.
 _TRANSACTION_BYTES = 600.0
 
 
 def count(deadline: float) -> None:
-    """Count the days that are over, the oldest first, then the hours of today that are."""
+    """Count past days, oldest first, and then the past hours of today."""
     now = rows("SELECT clock_timestamp()")[0][0]
     today = now.astimezone(dt.UTC).date()
     for day, partition_bytes in partitions():
@@ -66,13 +66,13 @@ def count(deadline: float) -> None:
 
 
 def counted_through() -> dt.date | None:
-    """All days up to this one were counted whole; None: none was yet."""
+    """Return the last day up to which all days were counted; None if none was."""
     found = instance_settings.read("keeping.day_through", None)
     return None if found is None else dt.date.fromisoformat(found)
 
 
 def forget(incarnations: Iterable[int], day: dt.date) -> None:
-    """What was deleted is not kept any more."""
+    """Delete the counts of a day that was deleted."""
     KeptDay.objects.filter(incarnation_id__in=list(incarnations), day=day).delete()
 
 
@@ -96,7 +96,7 @@ def _count_day(day: dt.date, partition_bytes: int) -> None:
 
 @transaction.atomic
 def _count_hours(today: dt.date, hour: int) -> None:
-    """Those of today before ``hour``, the one that is under way."""
+    """Count the hours of today before ``hour``, which is the current one."""
     midnight = first_id_of(today) // IDS_PER_HOUR
     begun = max(int(instance_settings.read("keeping.hour_through", 0)), midnight)
     if begun >= hour:
@@ -108,5 +108,5 @@ def _count_hours(today: dt.date, hour: int) -> None:
 
 
 def partitions() -> list[tuple[dt.date, int]]:
-    """The days that there is a partition of changes for, the oldest first, with its bytes."""
+    """Return the days with a partition of changes, oldest first, with its size in bytes."""
     return [(day, size) for day, size in rows(_DAYS)]

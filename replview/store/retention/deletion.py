@@ -1,22 +1,22 @@
-"""Making room in the store: whole days of the record are deleted, the oldest first.
+"""Delete whole days of the record, oldest first, to make room in the store.
 
-A day is the transactions first seen on it (``store.write.partitions``). It goes with all that
-belongs to it: transactions, transitions, subtransactions and large values, the baselines read in
-them, their share of the sums (``store.sums.activity``), and at last its partition of changes. What
-is left begins later: ``retention.slots`` tells coverage of each slot from when on (``since``), and
-from where in which incarnation (``life``, ``lsn``), nothing is missing; and which transactions
-began on a deleted day and ended after some that are kept (``late``: ``[incarnation, LSN,
-identifier, commit time]``): between the changes of a row they are a break.
+A day consists of the transactions first seen on it (``store.write.partitions``), with all that
+belongs to them: transitions, subtransactions, large values, baselines, their share of the sums
+(``store.sums.activity``), and its partition of changes. The setting ``retention.slots`` stores for
+each slot from which time on (``since``), and from which incarnation and LSN (``life``, ``lsn``),
+nothing is missing. It also stores transactions that began on a deleted day but ended after some
+that are kept (``late``: ``[incarnation, LSN, identifier, commit time]``), since a row's history has
+a gap there.
 
-First the log and coverage tell it, then rows go in bounded pieces, then the sums are put right,
-then the partition is dropped: nobody ever sees a transaction without its changes. Each step may be
-repeated; ``retention.deleting`` names the day that is under way, and a crash ends nothing. No day
-goes before all earlier ones, none of the last two days, none that has an open transaction, and with
-an archive none before all of it is there and was counted (``store.retention.archived``).
+The log and coverage are updated first, then rows are deleted in bounded pieces, then the sums are
+corrected, then the partition is dropped, so that no transaction is ever shown without its changes.
+Each step can be repeated; ``retention.deleting`` names the day in progress, so a crash is harmless.
+Days are deleted in order. The last two days, days with an open transaction, and days that a
+configured archive does not have completely (``store.retention.archived``) are never deleted.
 
-Where slots keep for different times (``store.retention.policy``), a day goes in shares, in pieces
-(``store.retention.shares``), and the partition with the last of them; ``through`` is then the last
-day that a slot has none of.
+If slots keep days for different times (``store.retention.policy``), a day is deleted slot by slot
+(``store.retention.shares``), and the partition with the last one; ``through`` is then the last
+deleted day of a slot.
 """
 
 import datetime as dt
@@ -51,12 +51,12 @@ log = logging.getLogger(__name__)
 
 #: Transactions of one piece.
 TRANSACTIONS_TOGETHER = 2000
-#: Dropping a partition locks its parent: who writes waits for us no longer than that. More than
-#: deadlock_timeout (1 s by default), after which an autovacuum of the partition gives way.
+#: Lock timeout of dropping a partition, which locks its parent and blocks writers meanwhile. It is
+#: longer than deadlock_timeout (1 s by default), after which an autovacuum gives way.
 _LOCK_TIMEOUT = "1500ms"
 _DAYS_KEPT = 2
 
-#: Late transactions that are told of each incarnation, the last ones.
+#: Most late transactions that are stored per incarnation, latest first.
 _MOST_LATE = 1000
 
 _OPEN = """
@@ -79,7 +79,7 @@ _INCARNATIONS = f"""
       AND (%(slots)s::bigint[] IS NULL OR i.slot_id = ANY (%(slots)s))
     GROUP BY 1, 2 ORDER BY 1
 """  # noqa: S608 (of constants)
-# Of each incarnation those after the first that is kept, the last ones first.
+# Deleted transactions of an incarnation that follow the first kept one, latest first.
 _LATE = """
     SELECT t.incarnation_id, t.commit_lsn::text, t.id, t.commit_time FROM transaction t
     WHERE t.incarnation_id = %(incarnation)s AND t.id >= %(low)s AND t.id < %(high)s
@@ -94,29 +94,33 @@ _LATE = """
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A day that is not in the store any more."""
+    """A day that was deleted from the store."""
 
     day: dt.date
     transactions: int
-    #: Those that had some.
+    #: Slots that had transactions on that day.
     slots: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _DayRows:
-    #: ``(incarnation, its first and last commit_seq, the days of its commits)``.
+    """The contents of a day that is about to be deleted."""
+
+    #: Each incarnation with its first and last commit_seq, and the days of its commits.
     incarnations: list[tuple[int, int | None, int | None, list[dt.date]]]
-    #: Transactions of each slot.
+    #: Number of transactions by slot.
     counts: dict[int, int]
-    #: And of incarnations whose slot is gone.
+    #: Number of transactions of incarnations whose slot was removed.
     orphans: int
 
 
 def drop_day(
     day: dt.date, *, why: str = "to make room", deadline: float | None = None
 ) -> Dropped | None:
-    """Delete one day of the record; ``why`` ends the sentence in the slots' logs. None: it is kept
-    (``why_kept``), or not all of it is gone yet (``finish`` goes on).
+    """Delete one day of the record; ``why`` ends the sentence in the slots' logs.
+
+    Return None if the day may not be deleted (``why_kept``), or if it is not deleted completely yet
+    (``finish`` continues).
     """
     if is_under_way() or why_kept(day):
         return None
@@ -127,7 +131,7 @@ def drop_day(
 def drop_share(
     day: dt.date, slots: Collection[int], *, why: str, deadline: float | None = None
 ) -> Dropped | None:
-    """Delete these slots' share of a day, its partition with the last; None: as ``drop_day``."""
+    """Delete these slots' share of a day; return None in the cases of ``drop_day``."""
     if is_under_way() or why_share_kept(day, slots):
         return None
     dropped = _begin(day, why, slots)
@@ -135,13 +139,13 @@ def drop_share(
 
 
 def oldest_day() -> dt.date | None:
-    """The first day that the store has a partition of changes for; None: it has none."""
+    """Return the oldest day with a partition of changes; None if there is none."""
     days = kept_days.partitions()
     return days[0][0] if days else None
 
 
 def why_kept(day: dt.date | None) -> str:
-    """Why a day may not be deleted now, in a sentence; empty: it may."""
+    """Return in a sentence why a day may not be deleted now; empty if it may."""
     oldest = oldest_day()
     if day is None or oldest is None or _is_late(day):
         return "Of the record only today and yesterday are left, which are never deleted."
@@ -151,20 +155,20 @@ def why_kept(day: dt.date | None) -> str:
 
 
 def why_share_kept(day: dt.date, slots: Collection[int]) -> str:
-    """Why what these slots have of a day may not be deleted now, in a sentence; empty: it may."""
+    """Return in a sentence why these slots' share of a day may not be deleted; or empty."""
     if _is_late(day):
         return "Today and yesterday are never deleted."
     return _why_wanted(day, f"Of {day}", slots)
 
 
 def _is_late(day: dt.date) -> bool:
-    """Today or yesterday, by the store's clock."""
+    """Return whether the day is today or yesterday, by the store's clock."""
     today: dt.date = rows("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date")[0][0]
     return day > today - dt.timedelta(days=_DAYS_KEPT)
 
 
 def _why_wanted(day: dt.date, begin: str, slots: Collection[int] | None = None) -> str:
-    """The first transaction of a day that has not ended, or what the archive lacks; else empty."""
+    """Return an open transaction of the day, or what the archive lacks, in a sentence; or empty."""
     low, high = _ids(day)
     listed = None if slots is None else sorted(slots)
     for state, gid, xid, slot in rows(_OPEN, {"low": low, "high": high, "slots": listed}):
@@ -177,12 +181,14 @@ def _why_wanted(day: dt.date, begin: str, slots: Collection[int] | None = None) 
 
 
 def is_under_way() -> bool:
+    """Return whether the deletion of a day is in progress."""
     return instance_settings.read("retention.deleting", None) is not None
 
 
 def finish(deadline: float | None = None) -> bool:
-    """Go on with the day that is under way until all of it is gone; False if the deadline
-    (``time.monotonic()``) came first, or somebody uses its partition.
+    """Continue the deletion in progress until it is complete.
+
+    Return False if the deadline (``time.monotonic()``) passed first, or if the partition is in use.
     """
     found = instance_settings.read("retention.deleting", None)
     if found is None:
@@ -200,7 +206,7 @@ def finish(deadline: float | None = None) -> bool:
     while found["lives"]:
         incarnation, first, last, days = found["lives"][0]
         recount(incarnation, first, last, [dt.date.fromisoformat(one) for one in days])
-        # Once, however often the partition is in use after that.
+        # Store progress: the partition may be in use, and recounting must happen once.
         found = {**found, "lives": found["lives"][1:]}
         instance_settings.write("retention.deleting", found)
     if found.get("share") is not None and retention_shares.others_have_some(*_ids(day)):
@@ -210,7 +216,7 @@ def finish(deadline: float | None = None) -> bool:
 
 
 def what_waits() -> str:
-    """Why the day under way is not gone yet, in a sentence; empty: it goes on, or there is none."""
+    """Return in a sentence why the deletion in progress waits; empty if it does not."""
     found = instance_settings.read("retention.deleting", None)
     if found is None or not found.get("in_use"):
         return ""
@@ -219,14 +225,14 @@ def what_waits() -> str:
 
 @transaction.atomic
 def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Dropped:
-    """Note what is to be done, of these slots or of all, before the first row goes."""
+    """Store what is to be deleted, of these slots or of all, before the first row is deleted."""
     low, high = _ids(day)
     found = _note(day, low, high, why, slots)
     incarnations = [incarnation for incarnation, *_ in found.incarnations]
     share = None if slots is None else incarnations
     archived.remember(low, high, share)
     kept_days.forget(incarnations, day)
-    # Where nobody else has any of the day, its partition goes whole, without a row's deletion.
+    # If no other slot has rows of the day, drop its partition without deleting rows.
     if share is not None and not retention_shares.others_have_some(low, high, share):
         share = None
     spans = [
@@ -240,7 +246,7 @@ def _begin(day: dt.date, why: str, slots: Collection[int] | None = None) -> Drop
 
 
 def _note(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | None) -> _DayRows:
-    """Tell coverage and the slots' logs of a day: of these slots' share of it, or of all."""
+    """Update coverage and the slots' logs for the deletion of a day or of these slots' share."""
     listed = None if slots is None else sorted(slots)
     incarnations = rows(_INCARNATIONS, {"low": low, "high": high, "slots": listed})
     known = dict(instance_settings.read("retention.slots", {}))
@@ -275,10 +281,10 @@ def _note(day: dt.date, low: int, high: int, why: str, slots: Collection[int] | 
 def _note_coverage(
     slot: dict[str, Any], incarnation: int, at: dt.datetime, lsn: str | None
 ) -> None:
-    # Nothing is missing after the last one's moment.
+    # Nothing is missing after the last deleted transaction.
     since = at.astimezone(dt.UTC) + dt.timedelta(microseconds=1)
     slot["since"] = max(since.isoformat(timespec="microseconds"), slot["since"])
-    # Apart: a server's clock may have been ahead in an earlier incarnation.
+    # Track LSN and time separately: an earlier server's clock may have been ahead.
     if lsn is not None and (
         slot["lsn"] is None or _place(incarnation, lsn) > _place(slot["life"], slot["lsn"])
     ):
@@ -293,13 +299,13 @@ def _log(day: dt.date, why: str, counts: dict[int, int]) -> None:
 
 
 def _place(incarnation: int, lsn: str) -> tuple[int, int]:
-    """Later incarnations have higher numbers, and LSNs of their own."""
+    """Return a place that orders incarnations, and LSNs within an incarnation."""
     return incarnation, int(LSN.parse(lsn))
 
 
 @transaction.atomic
 def _delete_some(low: int, high: int) -> bool:
-    """A piece of a day's rows; False: that was the last."""
+    """Delete a piece of a day's rows; return False after the last one."""
     ids = Transaction.objects.filter(pk__gte=low, pk__lt=high).order_by("pk")
     piece = list(ids.values_list("pk", flat=True)[:TRANSACTIONS_TOGETHER])
     until = piece[-1] + 1 if len(piece) == TRANSACTIONS_TOGETHER else high
@@ -316,7 +322,7 @@ def _drop_partition(day: dt.date) -> bool:
             cursor.execute(f"DROP TABLE IF EXISTS change_{day:%Y%m%d}")
             cursor.execute("SET LOCAL lock_timeout = DEFAULT")
             instance_settings.write("retention.deleting", None)
-    except OperationalError:  # somebody reads it
+    except OperationalError:  # a query reads it
         waiting = {"day": str(day), "lives": [], "in_use": True}
         instance_settings.write("retention.deleting", waiting)
         return False

@@ -1,8 +1,9 @@
-"""When the store is full, at the rate it has been growing, and where each slot's record levels off.
+"""Forecast when the store is full at its present growth, and where each slot's record levels off.
 
-The store's size is noted every few minutes, and what its disk has left, where that can be told: on
-the store's own host, to whoever may see its data directory. The forecast is of what fills first,
-the budget or the disk; what retention deletes is already in the rate. None is unknown.
+The store's size is stored every few minutes, with the free space of its disk if that can be read:
+on the store's own host, with the right to read its data directory. The forecast is for whichever
+fills first, the budget or the disk. The growth already includes what retention deletes. None is
+unknown.
 """
 
 import datetime as dt
@@ -23,16 +24,16 @@ from replview.store.retention import policy as keeping
 from replview.store.retention import size as store_size
 from replview.store.retention.policy import Keeping, days_of, doomed_through, today_share_bytes
 
-#: The size is noted no more often than this, and forgotten after so long.
+#: Least time between two stored sizes, and the time for which they are kept.
 _EVERY = dt.timedelta(minutes=10)
 _KEPT = dt.timedelta(days=31)
 _WEEK, _DAY = dt.timedelta(days=7), dt.timedelta(hours=24)
-#: From less than this nothing is foretold.
+#: Least time span that a rate is computed from.
 _LEAST = dt.timedelta(hours=1)
-#: Days a slot's rate is taken from.
+#: Days that a slot's rate is computed from.
 _RATE_DAYS = 7
 _DAY_SECONDS = 86_400
-# Where its data is, for whoever may know, and whether it is reached on this host.
+# The data directory, if this role may read it, and whether the server runs on this host.
 _PLACE = """
     SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_settings', 'USAGE')
                 THEN current_setting('data_directory') END,
@@ -43,28 +44,34 @@ _PLACE = """
 
 @dataclass(frozen=True, slots=True)
 class Rate:
+    """The growth of the store."""
+
     bytes_per_day: float
-    #: Over so long.
+    #: Time span that the rate was measured over.
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
+    """The forecast of when the store is full."""
+
     size_bytes: int
-    #: What is left until it is full; None: unknown.
+    #: Bytes left until the store is full; None when unknown.
     room_bytes: int | None
-    #: ``budget``, ``disk``, or empty: neither is known.
+    #: What fills first: ``budget`` or ``disk``; empty when unknown.
     of: str
-    #: Left on its disk; None: that cannot be told from here.
+    #: Free space of the store's disk; None when unknown.
     free_bytes: int | None
-    #: Over the last week, or as much of it as was noted; over the last day.
+    #: Rates over the last week, or as much of it as is known, and over the last day.
     week: Rate | None
     day: Rate | None
 
     @property
     def rate(self) -> Rate | None:
-        """The one that counts: the week's, or the last day's where that alone fills it, or fills a
-        disk sooner: days deleted in the week tell nothing of what comes then.
+        """Return the rate to use: the week's, or the last day's if that fills a disk sooner.
+
+        The last day also counts if the week shows no growth, because days deleted in the week hide
+        it.
         """
         week, day = self.days_left(self.week), self.days_left(self.day)
         if day is not None and (week is None or (self.of == "disk" and day < week)):
@@ -73,11 +80,11 @@ class Forecast:
 
     @property
     def disk_days(self) -> float | None:
-        """Until its disk is full, which comes before any budget; None: that is not foreseen."""
+        """Return the days until the disk is full, if that comes before a budget; else None."""
         return self.days_left(self.rate) if self.of == "disk" else None
 
     def days_left(self, rate: Rate | None) -> float | None:
-        """Until it is full at a rate; None: unknown, or it does not grow."""
+        """Return the days until the store is full at a rate; None if unknown or not growing."""
         if rate is None or self.room_bytes is None or rate.bytes_per_day <= 0:
             return None
         return max(self.room_bytes, 0) / rate.bytes_per_day
@@ -85,23 +92,23 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotForecast:
-    """One slot's record in the store, estimated."""
+    """The estimated size of one slot's record in the store."""
 
     slot: Slot
-    #: None: none of its days is counted yet.
+    #: Size of the counted days; None before any was counted.
     store_bytes: int | None
     days: int
-    #: Of whole days, the last week's mean; None: none is over yet.
+    #: Mean over the last week's complete days; None before the first.
     bytes_per_day: float | None
-    #: Until it has what it may keep at most, at this rate; None: it never has, or unknown.
+    #: Days until the record reaches its size limit; None if it never does, or when unknown.
     days_left: float | None
-    #: What it levels off at; None: at nothing, or unknown.
+    #: Size at which the record levels off; None if it does not, or when unknown.
     levels_off_bytes: int | None
     stuck: str
 
 
 def forecast() -> Forecast:
-    """As of the last note of the size, and the ones before."""
+    """Return the forecast from the stored sizes."""
     budget, _ = store_size.chosen()
     last = StoreMoment.objects.order_by("-at").first()
     size = store_size.size_now()
@@ -125,13 +132,14 @@ def _rate(size: int, length: dt.timedelta) -> Rate | None:
 
 
 def slot_forecasts() -> list[SlotForecast]:
-    """Every slot, as far as its days are counted."""
+    """Return the forecast of every slot, from the days counted so far."""
     today = keeping.today_share_bytes()
     slots = Slot.objects.select_related("source").filter(temporary=False)
     return [_of_slot(slot, today.get(slot.pk, 0)) for slot in slots]
 
 
 def of_slot(slot: Slot) -> SlotForecast:
+    """Return the forecast of one slot."""
     return _of_slot(slot, keeping.today_share_bytes().get(slot.pk, 0))
 
 
@@ -139,7 +147,7 @@ def _of_slot(slot: Slot, today_bytes: int) -> SlotForecast:
     days = keeping.days_of(slot.pk)
     whole = [day.store_bytes for day in days if day.store_bytes is not None]
     size = sum(whole) + today_bytes if days else None
-    # Of the days of the last week that have nothing nothing is noted: they count as what they are.
+    # Days without transactions have no row, but count in the mean.
     now = timezone.now().date()
     since = max(now - dt.timedelta(days=_RATE_DAYS), days[0].day if days else now)
     recent = [day.store_bytes or 0 for day in days if since <= day.day < now]
@@ -151,7 +159,7 @@ def _of_slot(slot: Slot, today_bytes: int) -> SlotForecast:
     bounds += [] if most is None else [most]
     level = min(bounds, default=None)
     if level is not None and slot.keep_for_days is not None and left is not None:
-        # Its age comes first: it never has so much.
+        # The age limit keeps the record below its size limit.
         left = None if rate is not None and rate * slot.keep_for_days < (most or 0) else left
     return SlotForecast(
         slot=slot, store_bytes=size, days=len(days), bytes_per_day=rate, days_left=left,
@@ -161,7 +169,7 @@ def _of_slot(slot: Slot, today_bytes: int) -> SlotForecast:
 
 @transaction.atomic
 def note_size() -> None:
-    """Note how large the store is, unless that was done just now."""
+    """Store the store's size, unless that was done just now."""
     now = timezone.now()
     if StoreMoment.objects.filter(at__gt=now - _EVERY).exists():
         return
@@ -170,12 +178,12 @@ def note_size() -> None:
 
 
 def _free_bytes() -> int | None:
-    """What the disk of the store's data directory has left; None: it is not here, or not told."""
+    """Return the free space of the store's disk; None if it is on another host or unreadable."""
     [(folder, near)] = rows(_PLACE)
     if not folder or not near:
         return None
     try:
-        # Ours only where it is there: an address of this host may lead into a container.
+        # Check for the data directory: a local address may lead into a container.
         os.stat(os.path.join(folder, "PG_VERSION"))
         disk = os.statvfs(folder)
     except OSError:
@@ -198,34 +206,37 @@ _MOST_TABLES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    #: The first and the last day; None: nothing.
+    """The part of a slot's record that a change of its retention would delete."""
+
+    #: First and last day that would be deleted; None if none would.
     first: dt.date | None
     last: dt.date | None
     days: int
     transactions: int
     changes: int
     store_bytes: int
-    #: Tables with about so many changes, the most first.
+    #: Tables with their approximate number of changes, most first.
     tables: tuple[tuple[str, int], ...]
-    #: Baselines read in those days: rows that never changed since are known from them alone.
+    #: Number of baselines read on those days; only they have rows that never changed since.
     baselines: int
-    #: There is an archive: days go only once it has them.
+    #: True with an archive, which must have a day before it is deleted.
     archived: bool
-    #: Of the days that may go those after this are not counted yet; None: all are.
+    #: Last counted day, if later days that may be deleted are not counted yet; else None.
     counted_through: dt.date | None
 
     @property
     def nothing(self) -> bool:
+        """Return whether nothing would be deleted."""
         return self.days == 0
 
     @property
     def is_to_be_confirmed(self) -> bool:
-        """Something would go, or may: of days that are not counted nothing is told."""
+        """Return whether something would be deleted, or may be on days not yet counted."""
         return not self.nothing or self.counted_through is not None
 
 
 def loss_of(slot: Slot, keeping: Keeping) -> Loss:
-    """What would go now if the slot kept so much; more goes as time passes."""
+    """Return what would be deleted now under this retention; more follows as time passes."""
     today = timezone.now().date()
     days = days_of(slot.pk)
     through = doomed_through(keeping, days, today, today_share_bytes().get(slot.pk, 0))

@@ -1,10 +1,10 @@
-"""How long, and how much, each slot keeps of its record.
+"""Keep each slot's record for a number of days and up to a size.
 
-What a slot has beyond so many days, or so many bytes (``Slot.keep_for_days``,
-``Slot.keep_at_most_bytes``), is deleted by whole days, the oldest first. Where all slots that have
-something of a day are past it, its partition is dropped; where they differ, a slot's share goes row
-by row (``store.retention.deletion``). Never today and yesterday, never before its transactions have
-ended or the archive has it. ``keeping.stuck``: why a slot keeps more, in a sentence, by its number.
+Older days (``Slot.keep_for_days``) and excess bytes (``Slot.keep_at_most_bytes``) are deleted by
+whole days, oldest first. A day that no slot keeps is dropped as a partition; otherwise a slot's
+share is deleted row by row (``store.retention.deletion``). Today and yesterday are never deleted,
+nor days with open transactions, nor days that a configured archive lacks. The setting
+``keeping.stuck`` holds, by slot id, a sentence that says why a slot keeps more.
 """
 
 import datetime as dt
@@ -24,9 +24,9 @@ from replview.store.retention import deletion as retention
 from replview.store.retention import tidy
 from replview.store.slot_log import add_line
 
-#: Days are deleted for so long at a time.
+#: Most seconds that one run deletes days.
 _SECONDS = 20.0
-#: A slot keeps at least one whole day; and for longer than a century is for ever.
+#: Bounds of the number of days; a limit above a century would be no limit.
 FEWEST_DAYS = 1
 MOST_DAYS = 36_500
 LEAST_BYTES = 1 << 20
@@ -34,32 +34,34 @@ LEAST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What a slot is to keep; None: that does not bound it."""
+    """The retention of a slot; None stands for no limit."""
 
     for_days: int | None
     at_most_bytes: int | None
 
     @classmethod
     def of(cls, slot: Slot) -> "Keeping":
+        """Return the retention of a slot."""
         return cls(slot.keep_for_days, slot.keep_at_most_bytes)
 
     def columns(self) -> dict[str, int | None]:
+        """Return the retention as columns of the slot."""
         return {"keep_for_days": self.for_days, "keep_at_most_bytes": self.at_most_bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class DaySum:
-    """What a slot has of one day, its incarnations together."""
+    """The contents of one day of a slot's record, over all incarnations."""
 
     day: dt.date
     transactions: int
     changes: int
-    #: Its share of the disk; None: the day is not over.
+    #: Estimated size on disk; None while the day is not over.
     store_bytes: int | None
 
 
 def days_of(slot_id: int) -> list[DaySum]:
-    """The days that a slot has something of, the oldest first."""
+    """Return the days of a slot's record, oldest first."""
     found: list[DaySum] = []
     columns = ("day", "transactions", "changes", "store_bytes")
     kept = KeptDay.objects.filter(incarnation__slot_id=slot_id).order_by("day")
@@ -73,8 +75,10 @@ def days_of(slot_id: int) -> list[DaySum]:
 def doomed_through(
     keeping: Keeping, days: list[DaySum], today: dt.date, today_bytes: int
 ) -> dt.date | None:
-    """The last day that a slot keeps nothing of; None: it keeps all it has. By size, the oldest
-    days go until the rest fits, ``today_bytes`` included. Neither today nor yesterday ever goes.
+    """Return the last day to delete from a slot's record; None to keep all.
+
+    By size, the oldest days are deleted until the rest fits, ``today_bytes`` included. Today and
+    yesterday are never deleted.
     """
     ends = []
     if keeping.for_days is not None:
@@ -90,8 +94,9 @@ def doomed_through(
 
 
 def change_keeping(slot: Slot, keeping: Keeping, *, by: str) -> Slot:
-    """Choose what a slot keeps from the next look (``enforce``) on, with a line in its log. Raises
-    ``ValueError`` for what cannot be.
+    """Change a slot's retention, with a line in its log; ``enforce`` applies it later.
+
+    Raises ``ValueError`` for a value out of range.
     """
     check(keeping)
     with transaction.atomic():
@@ -107,7 +112,7 @@ def change_keeping(slot: Slot, keeping: Keeping, *, by: str) -> Slot:
 
 
 def check(keeping: Keeping) -> None:
-    """Raise ``ValueError``, saying what to write, for what no slot can keep."""
+    """Raise ``ValueError``, with the allowed range, for a retention that no slot can have."""
     if keeping.for_days is not None and not FEWEST_DAYS <= keeping.for_days <= MOST_DAYS:
         raise ValueError(f"a slot keeps {FEWEST_DAYS} to {MOST_DAYS:,} days, or for ever (none)")
     most = keeping.at_most_bytes
@@ -116,7 +121,7 @@ def check(keeping: Keeping) -> None:
 
 
 def enforce() -> None:
-    """Count what is new, and delete some days that no slot keeps, unless another process does."""
+    """Count new days, and delete days that no slot keeps, unless another process does so."""
     deadline = time.monotonic() + _SECONDS
     with tidy.alone() as mine:
         if not mine:
@@ -135,19 +140,19 @@ def enforce() -> None:
 
 
 def why_stuck(slot: Slot) -> str:
-    """Why a slot keeps more than it should, in a sentence; empty: it does not."""
+    """Return in a sentence why a slot keeps more than it should; empty if it does not."""
     return str(instance_settings.read("keeping.stuck", {}).get(str(slot.pk), ""))
 
 
 def all_alike() -> bool:
-    """Whether all slots keep for the same time and none is bounded in size: days then go whole."""
+    """Return whether all slots keep the same number of days and none has a size limit."""
     slots = Slot.objects.filter(temporary=False).exclude(desired=Slot.Desired.REMOVING)
     chosen = set(slots.values_list("keep_for_days", "keep_at_most_bytes"))
     return len(chosen) == 1 and next(iter(chosen))[1] is None
 
 
 def _doomed() -> dict[int, dt.date]:
-    """Of the slots that do not keep all: the last day to go."""
+    """Return, by slot that does not keep all, the last day to delete."""
     today, of_today = timezone.now().date(), today_share_bytes()
     found = {}
     bounded = Slot.objects.exclude(keep_for_days=None, keep_at_most_bytes=None)
@@ -160,7 +165,7 @@ def _doomed() -> dict[int, dt.date]:
 
 
 def _holders(through: dt.date | None) -> list[tuple[dt.date, set[int]]]:
-    """The days up to one, the oldest first, with the slots that have something of them."""
+    """Return the days up to ``through``, oldest first, with the slots that have them."""
     counted = kept_days.counted_through()
     if through is None or counted is None:
         return []
@@ -178,8 +183,9 @@ def _delete(
     stuck: dict[str, str],
     deadline: float,
 ) -> bool:
-    """Delete what of a day is to go; False: no time, or it is read. A slot in the way keeps the
-    rest.
+    """Delete the shares of a day that are to go; return False on the deadline or a lock.
+
+    A slot whose share may not be deleted keeps it, and its later days too.
     """
     going = set()
     for slot in sorted(holders):
@@ -198,7 +204,7 @@ def _delete(
 
 
 def _two_days_alone(doomed: dict[int, dt.date]) -> dict[str, str]:
-    """Slots whose last two days are already more than they may keep."""
+    """Return slots whose last two days alone exceed their size limit, with a sentence."""
     found: dict[str, str] = {}
     today, of_today = timezone.now().date(), today_share_bytes()
     for slot in Slot.objects.filter(keep_at_most_bytes__isnull=False):
@@ -212,7 +218,7 @@ def _two_days_alone(doomed: dict[int, dt.date]) -> dict[str, str]:
 
 
 def today_share_bytes() -> dict[int, int]:
-    """What each slot has of the day that is not over, estimated from the partition as it is now."""
+    """Return each slot's estimated share of the current day's partition."""
     return {slot: int(size) for slot, size in rows(_TODAY)}
 
 

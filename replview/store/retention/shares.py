@@ -1,8 +1,8 @@
-"""Deleting some incarnations' share of a day whose other transactions stay: row by row, in pieces
-of a store transaction each, as changes lie in one partition for all slots.
+"""Delete some incarnations' share of a day row by row, while other transactions of it stay.
 
-A piece's transactions go first, noted as ``orphans`` of ``retention.deleting``, whose changes go
-next, also after a crash: nobody ever sees a transaction without its changes.
+Changes of all slots are in one partition, so this runs in pieces of one store transaction each. A
+piece's transactions are deleted first and stored as ``orphans`` in ``retention.deleting``; their
+changes are deleted next, even after a crash. No transaction is ever shown without its changes.
 """
 
 import time
@@ -25,12 +25,12 @@ _OTHERS = """
 
 
 def others_have_some(low: int, high: int, incarnations: Sequence[int] = ()) -> bool:
-    """Whether a day has transactions besides those of these incarnations."""
+    """Return whether a day has transactions of other incarnations than these."""
     return bool(rows(_OTHERS, [low, high, list(incarnations)])[0][0])
 
 
 def delete(low: int, high: int, state: dict[str, Any], deadline: float) -> bool:
-    """Go on until all is gone; False if the deadline (``time.monotonic()``) came first."""
+    """Delete the share; return False if the deadline (``time.monotonic()``) passed first."""
     orphans: list[int] = state.get("orphans", [])
     after = low
     while True:
@@ -49,7 +49,7 @@ def delete(low: int, high: int, state: dict[str, Any], deadline: float) -> bool:
 
 @transaction.atomic
 def _take_piece(low: int, high: int, state: dict[str, Any]) -> list[int]:
-    """Delete some transactions, and note whose changes are left to delete."""
+    """Delete some transactions, and store their ids so that their changes are deleted next."""
     share = Transaction.objects.filter(incarnation_id__in=state["share"])
     found = share.filter(pk__gte=low, pk__lt=high).order_by("pk")
     piece = list(found.values_list("pk", flat=True)[:TOGETHER])

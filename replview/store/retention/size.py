@@ -1,10 +1,10 @@
-"""How large the store is, what it consists of, how fast it grows, and what a budget means for it.
+"""Measure the store's size and growth, and enforce its budget.
 
-``store.budget_bytes``: what it may occupy; not chosen: whatever its disk has. ``store.protect``:
-what comes first there, ``database`` (receivers go on, so that no source keeps WAL, and the oldest
-days of the record are deleted) or ``record`` (receivers stop, nothing is deleted).
-``store.stopped_slots``: those stopped for it, to be started again. ``store.stuck``: why no room can
-be made though there should be, in a sentence.
+Settings: ``store.budget_bytes`` is the most that the store may occupy; without it the disk is the
+limit. ``store.protect`` decides what happens at the budget: ``database`` (receivers continue, so
+that no source retains WAL, and the oldest days are deleted) or ``record`` (receivers stop, and
+nothing is deleted). ``store.stopped_slots`` are the slots stopped for that, to be started again.
+``store.stuck`` is a sentence that says why no room can be made.
 """
 
 import datetime as dt
@@ -22,13 +22,13 @@ from replview.store.retention import deletion as retention
 from replview.store.slot_control import NO_PROBLEM
 from replview.store.slot_log import add_line
 
-#: The code of a slot that was stopped because the store is as large as it may be.
+#: Problem code of a slot that was stopped because the store reached its budget.
 STOPPED = "store_budget"
-#: Receivers go on again below this share of the budget.
+#: Share of the budget below which receivers start again.
 _ROOM_AGAIN = 0.95
-#: The growth is told of so many whole days at most.
+#: Most complete days that the growth is computed from.
 _GROWTH_DAYS = 7
-#: Rows of days are deleted for so long at a time.
+#: Most seconds that one run deletes days.
 _ROOM_SECONDS = 20.0
 
 _TABLES = """
@@ -45,15 +45,15 @@ class StoreSize:
 
     size_bytes: int
     budget_bytes: int | None
-    #: As ``Slot.Protect``.
+    #: Value of ``Slot.Protect``.
     protect: str
     #: Tables with their indexes and partitions, the largest first.
     tables: tuple[tuple[str, int], ...]
     #: Days of changes with their size, the oldest first.
     days: tuple[tuple[dt.date, int], ...]
-    #: Of changes, over the last whole days; None: there was none yet.
+    #: Mean size of the last complete days of changes; None before the first.
     growth_bytes_per_day: float | None
-    #: Why no room can be made though there should be; empty: nothing is in the way.
+    #: The reason that no room can be made; empty if there is none.
     stuck: str = ""
 
     @property
@@ -70,11 +70,11 @@ class StoreSize:
 
 
 def measure() -> StoreSize:
-    """Everything about the store's size: three cheap reads of its catalog."""
+    """Measure the store with three cheap queries to its catalog."""
     budget_bytes, protect = chosen()
     tables, days = rows(_TABLES, [12]), day_sizes.partitions()
     today = timezone.now().date()
-    # Partitions stand ready for tomorrow, and today's is not whole.
+    # Partitions exist for coming days already, and today's is incomplete.
     whole = [bytes_ for day, bytes_ in days if day < today][-_GROWTH_DAYS:]
     return StoreSize(
         size_bytes=size_now(),
@@ -88,11 +88,12 @@ def measure() -> StoreSize:
 
 
 def size_now() -> int:
+    """Return the size of the store's database in bytes."""
     return int(rows("SELECT pg_database_size(current_database())")[0][0])
 
 
 def chosen() -> tuple[int | None, str]:
-    """The budget in bytes (None: none) and what comes first there."""
+    """Return the budget in bytes (None for none) and what is protected when it is reached."""
     budget = instance_settings.read("store.budget_bytes", None)
     usable = isinstance(budget, int) and not isinstance(budget, bool) and budget > 0
     protect = instance_settings.read("store.protect", Slot.Protect.DATABASE.value)
@@ -101,7 +102,7 @@ def chosen() -> tuple[int | None, str]:
 
 
 def order_of_sacrifice(budget_bytes: int | None, protect: str) -> list[str]:
-    """Return sentences that say what is given up first where the store fills."""
+    """Return sentences that say what is given up first when the store is full."""
     if budget_bytes is None:
         return [
             "No budget: the store grows until its disk is full. Then nothing is stored or "
@@ -129,7 +130,7 @@ def order_of_sacrifice(budget_bytes: int | None, protect: str) -> list[str]:
     ]
 
 
-#: Without any of these there is nothing to enforce.
+#: SQL condition that is true when there may be something to enforce.
 ANYTHING_CHOSEN = """
     EXISTS (SELECT FROM setting WHERE name IN ('store.budget_bytes', 'store.stopped_slots',
             'store.stuck', 'retention.deleting'))
@@ -137,8 +138,9 @@ ANYTHING_CHOSEN = """
 
 
 def enforce() -> None:
-    """Where the store is as large as it may be: delete its oldest days, or, if the record comes
-    first, stop receivers and let them go on once there is room.
+    """Delete the oldest days at the budget or, to protect the record, stop the receivers.
+
+    Stopped receivers are started again once there is room.
     """
     budget_bytes, protect = chosen()
     stopped = _stopped()
@@ -156,8 +158,9 @@ def enforce() -> None:
 
 
 def _make_room(budget_bytes: int | None) -> None:
-    """Delete whole days, one at a time, until the store is below its budget (None: of none); what
-    was begun is ended in any case. Whoever tidies the store now is not disturbed.
+    """Delete whole days until the store is below its budget; None only finishes a day in progress.
+
+    Do nothing while another process tidies the store.
     """
     over = budget_bytes is not None and size_now() >= budget_bytes
     stuck = ""
@@ -180,7 +183,7 @@ def _make_room(budget_bytes: int | None) -> None:
 
 
 def _stop_all(stopped: list[int], size: int, budget_bytes: int) -> None:
-    """Those that run; of those stopped before the reason is written again where it was lost."""
+    """Stop the running receivers, and restore the reason on slots that were already stopped."""
     problem = {
         "problem_code": STOPPED,
         "problem_cause": "the store reached its budget, and the record comes first: nothing is "
@@ -216,7 +219,7 @@ def _stopped() -> list[int]:
 
 
 def _words(size: int) -> str:
-    """``50 GB``."""
+    """Return a size in words, such as ``50 GB``."""
     for unit, power in (("TB", 40), ("GB", 30), ("MB", 20)):
         if size >= 1 << power:
             return f"{size / (1 << power):.4g} {unit}"

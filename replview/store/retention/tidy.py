@@ -1,8 +1,8 @@
-"""Deleting what is no longer wanted, a bounded piece at a time, while receivers go on writing.
+"""Delete what is no longer needed, a bounded piece at a time, while receivers write.
 
-Nothing is ever counted or scanned whole: a transaction's changes are walked by its primary key in
-windows of ``seq``, each window a store transaction of its own. All functions take a deadline
-(``time.monotonic()``) and go on where they ended the next time.
+No table is counted or scanned as a whole: a transaction's changes are read by primary key in
+windows of ``seq``, each in a store transaction of its own. All functions take a deadline
+(``time.monotonic()``) and continue the next time.
 """
 
 import datetime as dt
@@ -35,18 +35,18 @@ from replview.store.slot_log import add_line, after_seq
 from replview.store.sums import activity, relation_minutes
 from replview.store.write.partitions import ensure_partitions
 
-#: How many changes, by ``seq``, are looked at in one store transaction.
+#: Range of ``seq`` that one store transaction deletes.
 WINDOW = 5000
 #: Small transactions that are deleted together.
 TOGETHER = 500
 _DAYS_AHEAD = 2
 #: Serialises tidying among workers.
 _TIDY_LOCK = 0x7265706C74696479
-#: A watch whose receiver was killed is forgotten after this.
+#: Seconds without heartbeat after which a watch is removed.
 _WATCH_GONE_SECONDS = 60
 _ENDED_FOR_NOTHING = [Transaction.State.ABORTED, Transaction.State.ROLLED_BACK]
 _ENDED = [Transaction.State.COMMITTED, *_ENDED_FOR_NOTHING]
-#: The changes of a transaction that came to nothing can be looked at for so long.
+#: Seconds for which changes of an aborted transaction can be viewed.
 LOOKED_AT_SECONDS = 600
 
 _SIZES = """
@@ -56,21 +56,22 @@ _SIZES = """
 
 
 def alone() -> AbstractContextManager[bool]:
-    """Yields whether we are the only one tidying this store now."""
+    """Return a context that yields whether no other process tidies this store now."""
     return connecting.alone(_TIDY_LOCK)
 
 
 def make_partitions() -> list[str]:
-    """Partitions for today and the two days after, where missing; returns those made."""
+    """Create missing partitions for today and the next two days; return their names."""
     connection.ensure_connection()
     today = dt.datetime.now(dt.UTC).date()
     return ensure_partitions(connection.connection, today, today + dt.timedelta(days=_DAYS_AHEAD))
 
 
 def sweep_tombstones(deadline: float) -> int:
-    """Delete changes of aborted subtransactions once their transaction has ended, and those of
-    transactions that aborted whole or were rolled back, a while after; a slot with
-    ``keep_aborted`` keeps them. Returns how many changes were deleted.
+    """Delete changes of aborted subtransactions and transactions; return how many.
+
+    Those of subtransactions are deleted once their transaction has ended, those of transactions
+    that aborted or were rolled back some time later. A slot with ``keep_aborted`` keeps them.
     """
     deleted = 0
     for identifier in _to_sweep():
@@ -88,7 +89,7 @@ def sweep_tombstones(deadline: float) -> int:
 
 
 def _to_sweep() -> list[int]:
-    """The oldest transactions that ended and have tombstones whose changes are to be deleted."""
+    """Return the oldest ended transactions with aborted changes to delete."""
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=LOOKED_AT_SECONDS)
     keeping = Slot.objects.filter(keep_aborted=True).values("incarnations")
     young = Q(state__in=_ENDED_FOR_NOTHING, stored_at__gt=long_ago)
@@ -100,7 +101,7 @@ def _to_sweep() -> list[int]:
 
 
 def sweep_discarded(deadline: float) -> int:
-    """Delete transactions that were half received when a session ended; returns how many."""
+    """Delete transactions that were partly received when a session ended; return how many."""
     swept = 0
     found = Transaction.objects.filter(state=Transaction.State.DISCARDED).values_list("pk")
     while time.monotonic() < deadline and (piece := [pk for (pk,) in found[:TOGETHER]]):
@@ -109,7 +110,7 @@ def sweep_discarded(deadline: float) -> int:
 
 
 def forget_ended_watches() -> int:
-    """Have the slots of watches that were killed removed; returns how many."""
+    """Mark the slots of killed watches for removal; return how many."""
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=_WATCH_GONE_SECONDS)
     watches = Slot.objects.filter(source__ephemeral=True, created_at__lt=long_ago)
     silent = watches.exclude(desired=Slot.Desired.REMOVING).exclude(heartbeat_at__gt=long_ago)
@@ -117,8 +118,9 @@ def forget_ended_watches() -> int:
 
 
 def remove_slots(deadline: float, give_up: Callable[[Slot], None] = lambda slot: None) -> int:
-    """Delete all that was stored of slots to be removed, whose counters fall meanwhile; returns how
-    many are gone. ``give_up`` ends the jobs that would store more of one.
+    """Delete everything of slots that are being removed; return how many are done.
+
+    The slots' counters fall meanwhile. ``give_up`` ends the jobs that would store more of a slot.
     """
     gone = 0
     for slot in Slot.objects.filter(desired=Slot.Desired.REMOVING):
@@ -137,10 +139,10 @@ def remove_slots(deadline: float, give_up: Callable[[Slot], None] = lambda slot:
 
 
 def _empty_slot(slot: Slot, deadline: float) -> bool:
-    """Delete the slot's transactions; False if the deadline came first."""
+    """Delete the slot's transactions; return False if the deadline passed first."""
     for incarnation in SlotIncarnation.objects.filter(slot=slot):
         found = Transaction.objects.filter(incarnation=incarnation)
-        # By the indexes there are: those in order, then those never committed.
+        # Use the existing indexes: committed transactions first, then the others.
         in_order = found.filter(commit_seq__isnull=False).order_by("commit_seq")
         for part in (in_order, found.order_by("pk")):
             while identifiers := list(part.values_list("pk", flat=True)[:TOGETHER]):
@@ -156,7 +158,7 @@ def _empty_slot(slot: Slot, deadline: float) -> bool:
 
 
 def _delete_transactions(identifiers: list[int], deadline: float) -> int:
-    """Delete transactions with all that belongs to them; returns how many were deleted."""
+    """Delete transactions with all that belongs to them; return how many."""
     done = delete_changes_of(identifiers, deadline)
     for belonging in (AbortedSubtransaction, Transition):
         belonging.objects.filter(transaction_id__in=done).delete()
@@ -165,7 +167,7 @@ def _delete_transactions(identifiers: list[int], deadline: float) -> int:
 
 
 def delete_changes_of(identifiers: list[int], deadline: float) -> list[int]:
-    """Delete transactions' changes, small ones together; returns those that have none left."""
+    """Delete transactions' changes, small ones together; return transactions without changes."""
     sizes = dict(rows(_SIZES, [identifiers]))
     done, small, size = list[int](), list[int](), 0
     for identifier in identifiers:
@@ -187,13 +189,13 @@ def delete_changes_of(identifiers: list[int], deadline: float) -> list[int]:
 
 
 def delete_all_changes(identifiers: list[int]) -> None:
-    """Of small transactions, in one go."""
+    """Delete all changes of small transactions in one statement."""
     LargeValue.objects.filter(transaction_id__in=identifiers).delete()
     Change.objects.filter(transaction_id__in=identifiers).delete()
 
 
 def delete_changes(identifier: int, subxids: list[int] | None, deadline: float) -> tuple[int, bool]:
-    """Delete a transaction's changes, or some subtransactions'; how many, and whether all."""
+    """Delete changes of a transaction or of subtransactions; return how many, and if all."""
     deleted = 0
     newest = Change.objects.filter(transaction_id=identifier).aggregate(last=Max("seq"))
     for first in range(0, (newest["last"] or 0) + 1, WINDOW):
@@ -211,11 +213,11 @@ def delete_changes(identifier: int, subxids: list[int] | None, deadline: float) 
 
 
 def give_up_lost_ends() -> int:
-    """Call the end of prepared transactions unknown that will never come; returns how many.
+    """Set prepared transactions to unknown whose end will never arrive; return how many.
 
-    A COMMIT or ROLLBACK PREPARED that fell into a gap of the record leaves its transaction prepared
-    for ever, unless the source is asked: one that is not among its prepared transactions has ended,
-    and once everything up to that look has been received, its end is not going to be.
+    A COMMIT or ROLLBACK PREPARED in a gap of the record would leave its transaction prepared for
+    ever. A transaction that is not among the source's prepared ones has ended; once everything up
+    to that sample was received, its end will not arrive.
     """
     found = 0
     for look in SourceLook.objects.select_related("source"):
@@ -224,7 +226,7 @@ def give_up_lost_ends() -> int:
             continue
         before, after = map(LSN.parse, between)
         waiting = {(row["gid"], row["xid"]) for row in look.prepared}
-        # Of the cluster that was looked at, and received beyond the look.
+        # Slots of the sampled cluster that have received everything up to the sample.
         slots = Slot.objects.filter(
             source=look.source,
             incarnation__system_identifier=look.source.system_identifier,
@@ -237,7 +239,7 @@ def give_up_lost_ends() -> int:
 
 
 def _give_up(slot: Slot, before: LSN, waiting: set[tuple[str, int]]) -> int:
-    """Those of one slot that were prepared before the look and did not wait any more."""
+    """Set a slot's transactions to unknown that were prepared before the sample and are gone."""
     prepared = Transaction.objects.filter(
         incarnation=slot.incarnation, state=Transaction.State.PREPARED, prepare_lsn__lt=before
     )
