@@ -1,1 +1,1 @@
-"""Where slices may be written, and what the archive tells on pages."""
+"""The rules for targets of exports, and pages that show data from the archive."""

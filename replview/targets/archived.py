@@ -1,6 +1,6 @@
-"""What the archive tells, on pages: a transaction that only it has, a row's older changes.
+"""Build pages from the archive: a transaction that only it has, a row's older changes.
 
-Values are the archive's: nothing is derived from the record, nothing can be undone from here.
+No value is derived from the record, and nothing can be undone from these pages.
 """
 
 import datetime as dt
@@ -31,32 +31,34 @@ from replview.ui.params import Params, scope_to
 if TYPE_CHECKING:
     from replview.parquet.archive.changes import ArchivedChange
 
-#: Changes of a page.
+#: Number of changes per page.
 PAGE_CHANGES = 50
 _NOT_UNDONE = "it is in the archive, not in the store"
 
 
 @dataclass(slots=True, kw_only=True)
 class ArchivedPage:
+    """The page of a transaction that only the archive has."""
+
     place: Place
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
-    #: All who are named in it, the last one last.
+    #: Names of all its actors.
     who: str = ""
     did: str = ""
     size: str = "withheld"
     context: list[tuple[str, str]] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
-    #: The address of what comes after; empty: nothing does.
+    #: Address of the next page of changes; empty on the last.
     later_url: str = ""
-    #: Why there is nothing to show, and what mends it.
+    #: The reason that there is nothing to show, and the remedy.
     problem: str = ""
     remedy: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class ArchivedLine:
-    """A change of a row with whose it was."""
+    """A change of a row, with its transaction."""
 
     block: Block
     commit_time: dt.datetime | None
@@ -69,6 +71,8 @@ class ArchivedLine:
 
 @dataclass(slots=True, kw_only=True)
 class ArchivedRow:
+    """A page of a row's changes from the archive."""
+
     lines: list[ArchivedLine] = field(default_factory=list)
     older_url: str = ""
     searched_back_to: dt.date | None = None
@@ -77,7 +81,7 @@ class ArchivedRow:
 
 
 def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpResponse:
-    """The page of a transaction that only the archive has; ``url`` is its own address."""
+    """Show a transaction that only the archive has; ``url`` is the page's address."""
     page = read_transaction(place, url, Params(request.GET).number("after") or 0)
     scope_to(request, f"{place.source}/{place.slot}")
     content = {"page": page, "slot": place.incarnation.slot}
@@ -86,7 +90,7 @@ def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpRe
 
 
 def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
-    """From the files; ``url`` is the page's own address."""
+    """Read the transaction from the archive's files; ``url`` is the page's address."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
@@ -107,11 +111,11 @@ def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
     page.name = facts["gid"] or ("message" if facts["xid"] is None else str(facts["xid"]))
     page.who = ", ".join(facts.get("actors") or filter(None, [facts["actor"]]))
     page.did = _did(facts)
-    # (Which tables it touched beyond those shown here its files alone know.)
+    # Show the size only to accounts that see everything: other tables may be part of it.
     if facts["size_bytes"] is not None and current_visibility().open:
         page.size = bytes_words(facts["size_bytes"])
     if not current_visibility().hides_messages_of_incarnation(place.incarnation.pk):
-        # A message told it.
+        # The context comes from a logical message.
         page.context = _context(facts["context"])
     of = withheld(place.incarnation.slot)
     page.blocks = [block_of(change, place.incarnation.slot, of) for change in found.changes]
@@ -124,7 +128,7 @@ def read_row(
     slot: Slot, oids: Sequence[int], key: Mapping[str, str | None], words: Mapping[str, object],
     address: str,
 ) -> ArchivedRow:  # fmt: skip
-    """A row's changes in one incarnation, the newest first; then of the one before it."""
+    """Read a row's changes, newest first, from one incarnation after the other."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem
 
@@ -153,7 +157,7 @@ def read_row(
 
 
 def _incarnations(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
-    """Those that an archive has something of, the newest first, with how far."""
+    """Return the archived incarnations with their marks, newest first."""
     marks = ArchiveMark.objects.filter(incarnation__slot=slot, through_seq__gt=0)
     found: dict[SlotIncarnation, ArchiveMark] = {}
     for mark in marks.select_related("incarnation").order_by("-incarnation__number", "-moved_at"):
@@ -162,7 +166,7 @@ def _incarnations(slot: Slot) -> dict[SlotIncarnation, ArchiveMark]:
 
 
 def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) -> ArchivedLine:
-    # A transaction of the archive by its commit.
+    # Identify an archived transaction by its commit.
     words = {"slot": str(slot), "life": incarnation, "lsn": str(LSN(change.commit_lsn or 0))}
     if change.commit_time is not None:
         words["time"] = change.commit_time.astimezone(dt.UTC).isoformat()
@@ -178,7 +182,7 @@ def _line(change: "ArchivedChange", slot: Slot, incarnation: int, of: Withheld) 
 
 
 def block_of(change: "ArchivedChange", slot: Slot, of: Withheld) -> Block:
-    """As other pages show a change, without what is withheld of the table."""
+    """Return a change as pages show it, without values that are withheld."""
     row = ChangeRow(
         transaction_id=0, seq=change.seq, lsn=change.lsn, subxid=None, op=change.op,
         old_kind=change.old_kind, old=None if change.old is None else dict(change.old),

@@ -1,15 +1,14 @@
-"""What of exports this instance allows, and where one may be written: for most never outside of the
-instance's folder.
+"""Decide whether this instance may export, and to which targets.
 
 ``exports.allowed``
     whether anything may be exported at all (true).
 ``exports.root``
-    the folder within which local targets stand (``exports`` in the data folder).
+    the folder that contains local targets (``exports`` in the data folder).
 ``exports.schemes``
-    URL schemes that may be written to by those who may write elsewhere than there.
+    URL schemes for accounts that may write outside that folder.
 
-A path is followed through every symbolic link before it is judged, when it is asked for and again
-when it is written: what it leads to counts, not how it is spelled.
+A path is resolved through all symbolic links before it is checked, when it is requested and again
+when it is written.
 """
 
 import re
@@ -39,14 +38,14 @@ _LONGEST = 1000
 #: Options of pyarrow's file systems that name a server, and schemes whose host is a bucket.
 _PLACES = ("endpoint_override", "blob_storage_authority", "dfs_storage_authority")
 _BUCKETS = ("s3", "s3a", "gs", "gcs")
-#: A server that takes longer does not answer; what asks it waits for minutes.
+#: Seconds after which a target is taken not to answer.
 TRIAL_SECONDS = 20.0
 #: Words of an address's query that carry secrets.
 _SECRETS = re.compile(r"(?i)(secret|password|token|key|sig|signature)=")
 
 
 class Refused(CodedProblem):
-    """An export that is not to be; ``remedy`` says what to do instead."""
+    """An export or a target that is refused; ``remedy`` has the alternative."""
 
     code_of_all = "refused_target"
 
@@ -56,12 +55,14 @@ class Refused(CodedProblem):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
+    """The settings of exports."""
+
     allowed: bool
     root: Path
     schemes: tuple[str, ...]
 
     def check(self) -> None:
-        """Raises ``Refused`` where exports are switched off."""
+        """Raise ``Refused`` if exports are switched off."""
         if not self.allowed:
             raise Refused(
                 "exports are switched off on this instance",
@@ -70,7 +71,7 @@ class Policy:
 
 
 def read_policy() -> Policy:
-    """As chosen now: nothing is kept in memory."""
+    """Read the current settings of exports."""
     schemes = instance_settings.read("exports.schemes", None)
     root = instance_settings.read("exports.root", None)
     return Policy(
@@ -81,10 +82,10 @@ def read_policy() -> Policy:
 
 
 def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = None) -> str:
-    """The absolute folder or the URL that ``text`` names. Raises ``Refused``.
+    """Return the absolute folder or the URL that ``text`` names. Raises ``Refused``.
 
-    Relative paths stand under ``base``, else under the instance's folder. ``anywhere``: whoever
-    asks may also write elsewhere.
+    Relative paths are below ``base``, else below the instance's folder. ``anywhere`` permits
+    targets outside that folder.
     """
     text = text.strip()
     if not text:
@@ -111,7 +112,7 @@ def target_of(text: str, policy: Policy, *, anywhere: bool, base: Path | None = 
 
 
 def check_again(target: str, policy: Policy, *, anywhere: bool) -> None:
-    """Just before it is written: links and choices may be others now. Raises ``Refused``."""
+    """Check a target again before writing, since links and settings may have changed."""
     if target_of(target, policy, anywhere=anywhere) != target:
         raise Refused("the target leads elsewhere than when it was asked for", "Export again")
 
@@ -151,7 +152,7 @@ def _url(text: str, scheme: str, policy: Policy, *, anywhere: bool) -> str:
 
 
 def _hosts(parts: SplitResult, scheme: str) -> list[str]:
-    """Where the address leads to by its own words: not by a bucket's name."""
+    """Return the hosts that the URL names, without names of buckets."""
     given = [value for name, value in parse_qsl(parts.query) if name in _PLACES]
     if scheme not in _BUCKETS:
         given.append(parts.netloc.rpartition("@")[2])
@@ -162,22 +163,23 @@ def _hosts(parts: SplitResult, scheme: str) -> list[str]:
 
 
 def default_target(part: "Slice") -> str:
-    """A folder of its own within the instance's: slices that overlap do not go into one."""
-    # Here alone: a worker that only follows jobs loads no pyarrow.
+    """Return a folder name for the slice, so that overlapping slices do not share one."""
+    # Import here, so that a worker that only follows jobs does not load pyarrow.
     from replview.parquet.writing.layout import encoded, slice_digest
 
     return f"{encoded(part.source)}-{encoded(part.slot)}-{slice_digest(part)[:8]}"
 
 
 def may_choose_anywhere(user: Visitor) -> bool:
-    """Whether somebody may write elsewhere than into the instance's folder: admins may."""
+    """Return whether an account may write outside the instance's folder: admins may."""
     return may(user, Role.ADMIN)
 
 
 def try_target(target: str) -> None:
-    """Write a small file there, read it back, delete it. Raises ``Refused``.
+    """Write a small file to the target, read it back, delete it. Raises ``Refused``.
 
-    In a process of its own: what a file system of elsewhere waits for cannot be ended otherwise.
+    This runs in a process of its own, because a call that hangs in a file system cannot be ended
+    otherwise.
     """
     command = [sys.executable, "-m", "replview.parquet.writing.trial", target]
     folder = Path(__file__).parents[2]
