@@ -1,1 +1,1 @@
-"""From the record to Parquet and Spark; knows nothing of Django."""
+"""Read the record with Spark, and compute history jobs over Parquet files; uses no Django."""

@@ -1,10 +1,10 @@
-"""``python -m replview.spark JOB …``: a Spark job in a process of its own, here or by spark-submit.
+"""``python -m replview.spark JOB …`` runs a Spark job in a process of its own or by spark-submit.
 
-The result is all that stands on standard output, Spark's log on standard error. What was wrong is
-said in the last line there, with what mends it. The exit status is 0 where it is done, 1 where it
-failed, 2 where nothing is new to archive, 3 over a gap (of an archive: of the store; of an answer:
-of what it was asked of, as it says itself), and 64 for wrong options. With ``--json`` standard
-output tells what was wrong, too: ``{"problem", "remedy"}``.
+Standard output has only the result, standard error Spark's log. If the job fails, the last line of
+standard error has the problem and its remedy. The exit status is 0 for success, 1 for a failure, 2
+if nothing is new to archive, 3 for a gap (in the store for an archive, in the data for an answer,
+which then gives the reasons), and 64 for wrong options. With ``--json`` standard output has the
+problem too: ``{"problem", "remedy"}``.
 """
 
 import argparse
@@ -38,21 +38,21 @@ DONE, FAILED, NOTHING_NEW, GAP, WRONG_USE = 0, 1, 2, 3, 64
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the options; 2 has another meaning here."""
+        """Report wrong options with status 64, because argparse's 2 has another meaning here."""
         self.print_usage(sys.stderr)
         self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
 
 
-#: By a signal.
+#: Exit status after SIGTERM.
 _TOLD_TO_END = 143
-#: How often a query is told to end.
+#: Seconds between two interrupts of a query.
 _AGAIN_SECONDS = 0.05
-#: Changes of one increment, about.
+#: Approximate number of changes in one increment.
 _INCREMENT = 2_000_000
 
 
 def add_archive(commands: Any) -> None:
-    """The command's parser; ``whole`` is its function, which tells itself what it did."""
+    """Add the parser of ``archive``; ``whole`` is its function, which prints its own result."""
     parser = commands.add_parser(
         "archive",
         help="have what is stored go to an archive, and go on where the last run ended",
@@ -69,7 +69,7 @@ def add_archive(commands: Any) -> None:
 
 
 def run(spark: "SparkSession", options: argparse.Namespace) -> int:
-    """Archive what is stored now, say how far that is, and give the exit status.
+    """Archive what is stored now, print how far it is archived, and return the exit status.
 
     Raises ``SparkProblem``, ``TargetProblem``.
     """
@@ -97,6 +97,7 @@ def run(spark: "SparkSession", options: argparse.Namespace) -> int:
 
 
 def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
+    """Return the parser of all jobs."""
     found = _Parser(
         prog=prog,
         description="Jobs over changes that were exported as Parquet, by Spark: on this machine or "
@@ -109,7 +110,7 @@ def parser(prog: str = "python -m replview.spark") -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one job; gives the exit status."""
+    """Run one job; return the exit status."""
     known = parser()
     options = known.parse_args(argv)
     for name in ("limit", "top"):
@@ -129,16 +130,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _told_to_end(*_: object) -> NoReturn:
-    """By a page's button, or a worker that stops: a query's files, or the JVM, go along."""
-    # Once is enough: what goes along is not left half gone.
+    """Exit on SIGTERM, so that the files of a query and the JVM are removed."""
+    # Ignore further signals, so that the clean-up is complete.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(_TOLD_TO_END)
 
 
 def check(options: argparse.Namespace) -> Question:
-    """What is asked; all that can be told without an engine, which takes its time to start, is
-    right.
-    """
+    """Check the options as far as possible without an engine, which takes time to start."""
     question = Question.of(options)
     if options.output:
         check_output(options.output, options.spark)
@@ -169,7 +168,7 @@ def _answered(
         result = question.answer(session_)
         result = replace(result, details={**result.details, **told})
         if options.output:
-            # Worked out once, although it is written and shown.
+            # Compute the rows once for both the file and the display.
             result.frame.persist()
             print(f"written to {write(result, options.output)}", file=sys.stderr)
         shown = (as_json if options.json else as_table)(result, options.limit)
@@ -178,8 +177,9 @@ def _answered(
 
 
 def _apart(question: Question, answered: Callable[["DuckSession"], int]) -> int:
-    """Answer by DuckDB in a thread of its own: an exit that a signal asks for, raised within its
-    code, would end the process on the spot and leave its files.
+    """Answer with DuckDB in a thread of its own.
+
+    An exit that a signal raises inside DuckDB's code would end the process and leave its files.
     """
     begun: list[DuckSession] = []
 

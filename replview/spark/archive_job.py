@@ -1,12 +1,13 @@
-"""``python -m replview.spark.archive_job JOB.json``: one slice to an archive, in its own process.
+"""``python -m replview.spark.archive_job JOB.json`` archives one slice in its own process.
 
-The file says ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``,
-``abandoned`` (slices of exports that ended there before they were whole), and ``spark``: where
-Spark writes it, if it is large enough (null: this process does). The store's address is in the
-environment. Standard output is one JSON object: ``{"after_seq", "through_seq", "bytes", "opened",
-"transactions", "changes"}`` of the slice that is there now (it may be another than wanted: see
-``increments``; ``opened``: the roots that it opened, and why), or ``{"problem", "remedy"}`` with
-status 1. Told to stop, it keeps the files that are finished; status 3. Standard error is the log.
+The file has ``slice`` (the slice that is wanted next, as ``Slice.to_json()``), ``target``,
+``abandoned`` (slices of exports to that target that ended before they were complete), and
+``spark``: the address of Spark for large slices (null: this process writes). The store's address is
+in the environment. Standard output is one JSON object: ``{"after_seq", "through_seq", "bytes",
+"opened", "transactions", "changes"}`` of the slice that was written (it may differ from the wanted
+one, see ``increments``; ``opened`` has the roots that it opened, and why), or ``{"problem",
+"remedy"}`` with status 1. When stopped, it keeps finished files and returns status 3. Standard
+error is the log.
 """
 
 import logging
@@ -33,7 +34,7 @@ from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 from replview.spark.export_tasks import writing
 
-#: ``_change_type`` → the operation; a row before an update is no change of its own.
+#: Operation by ``_change_type``; a row before an update is no change of its own.
 _OPERATIONS = {"insert": "insert", "update_postimage": "update", "delete": "delete"}
 log = logging.getLogger("replview.archive")
 
@@ -41,9 +42,10 @@ PROBLEM, STOPPED = 1, 3
 
 
 def count(target: Target, manifest: Manifest) -> dict[str, object]:
-    """``transactions``, and ``changes``: ``[[the table's oid or null, operation, number], …]``.
+    """Count the rows of a slice's files: ``transactions``, and ``changes`` as a list.
 
-    Reads one column of each file. Raises ``TargetProblem`` where one is missing or broken.
+    ``changes`` has ``[table's OID or null, operation, number]``. This reads one column of each
+    file. Raises ``TargetProblem`` if a file is missing or broken.
     """
     oids = {table["dataset"]: int(table["oid"]) for table in manifest.document["tables"]}
     transactions = 0
@@ -65,7 +67,7 @@ def count(target: Target, manifest: Manifest) -> dict[str, object]:
 
 
 def _values(target: Target, path: str, column: str) -> Counter[str]:
-    """How often each value of a column stands in a file; of numbers: rows."""
+    """Return how often each value of a column occurs in a file; for numbers, the number of rows."""
     found: Counter[str] = Counter()
     for batch in _batches(target, path, [column]):
         values = batch.column(0)
@@ -78,7 +80,7 @@ def _values(target: Target, path: str, column: str) -> Counter[str]:
 
 
 def _events(target: Target, path: str) -> Counter[tuple[int | None, str]]:
-    """Messages are of no table."""
+    """Count the events of a file by table and operation; messages have no table."""
     found: Counter[tuple[int | None, str]] = Counter()
     for batch in _batches(target, path, ["op", "relation_oid"]):
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
@@ -104,7 +106,7 @@ def _broken() -> TargetProblem:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the job that a file describes; returns the exit status."""
+    """Run the job that a file describes; return the exit status."""
     path, stopped = begin(arguments)
     try:
         say(write_slice(orjson.loads(path.read_bytes()), stopped))
@@ -119,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _where(spark: str | None, wanted: Slice) -> str | None:
-    """Where Spark writes, if it is large enough for that."""
+    """Return the address of Spark if the slice is large enough for it, else None."""
     if spark is None:
         return None
     with connect() as connection:
@@ -128,7 +130,7 @@ def _where(spark: str | None, wanted: Slice) -> str | None:
 
 
 def write_slice(job: Mapping[str, Any], stopped: threading.Event) -> dict[str, object]:
-    """Write the slice that ``job`` describes, and count what is there.
+    """Write the slice that ``job`` describes, and count the rows in its files.
 
     Raises ``TargetProblem``, and ``Cancelled`` once ``stopped`` is set.
     """

@@ -1,13 +1,12 @@
-"""``python -m replview.spark archive``: the archive as a Structured Streaming query.
+"""``python -m replview.spark archive`` is the archive as a Structured Streaming query.
 
-What is stored now goes to the archive, increment by increment (trigger AvailableNow); run again it
-goes on. Spark's checkpoint stands in the target and tells how far each incarnation was read; the
-files tell what is there: each increment is written by the same writer as everywhere, as slices that
-follow on each other. Whatever is between the two when a run is killed, the batch that Spark plays
-again finds its slice whole, or goes on with it: nothing is there twice.
+It archives what is stored now in increments (trigger AvailableNow); the next run continues. Spark's
+checkpoint in the target has how far each incarnation was read. Each increment is written by the
+usual writer, as consecutive slices. If a run is killed between writing and the checkpoint, Spark
+repeats the batch, which finds its slice complete or continues it: no row is written twice.
 
-A store that archives by itself (``replview store archive``) takes such slices as its own, counts
-them, and moves its mark.
+A store with an archive of its own (``replview store archive``) accepts such slices, counts them,
+and moves its mark.
 """
 
 from collections.abc import Mapping
@@ -38,10 +37,10 @@ def archive(
     slot: str | None = None,
     *, dsn: str | None = None, changes: int,
 ) -> tuple[Mapping[str, int], list[tuple[str, int, int]]]:  # fmt: skip
-    """What was written: the incarnation's number → the commit_seq up to which it is there; and what
-    the store lacks in it: an incarnation's number, the first and the last commit_seq.
+    """Archive what is stored now; return the archived commit_seq by incarnation, and gaps.
 
-    Raises ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
+    A gap in the store is an incarnation's number, its first and its last commit_seq. Raises
+    ``TargetProblem``, ``StoreProblem``, ``SparkProblem``.
     """
     if by_connect(spark):
         raise SparkProblem(
@@ -75,20 +74,20 @@ def archive(
 
 
 def _stream_of(spark: "SparkSession", part: Slice, dsn: str | None, changes: int) -> "DataFrame":
-    """All that is stored of the slot, in batches of about so many changes."""
+    """Return a stream of the slot's record, in batches of about ``changes`` changes."""
     stream = (
         spark.readStream.format("replview")
         .option("source", part.source)
         .option("slot", part.slot)
         .option("maxRowsPerTrigger", changes)
-        # The manifests tell what the store lacks.
+        # The manifests record what the store lacks.
         .option("failOnDataLoss", "false")
     )
     return (stream if dsn is None else stream.option("dsn", dsn)).load()
 
 
 class _Increments:
-    """Writes each batch: of the frame nothing is read, its offsets tell which slices it is."""
+    """A function that writes each batch: its offsets name the slices, its rows are not read."""
 
     def __init__(
         self, target: Target, slot: str, dsn: str | None, checkpoint: str, spark: object
@@ -109,9 +108,9 @@ class _Increments:
             raise
 
     def _offset(self, batch: int) -> dict[int, int]:
-        """How far each incarnation is read with this batch, as Spark noted before it began.
+        """Return how far each incarnation is read with this batch, from Spark's checkpoint.
 
-        Source: Spark, OffsetSeqLog: a version, a line of metadata, then one a source.
+        Source: Spark, OffsetSeqLog: a version, a line of metadata, then one per source.
         """
         data = self._target.read_bytes(f"{self._checkpoint}/offsets/{batch}") or b""
         lines = data.decode().splitlines()
@@ -122,7 +121,7 @@ class _Increments:
         return {int(number): through for number, through in orjson.loads(lines[2]).items()}
 
     def _write(self, incarnation: int, through: int) -> None:
-        """Slices from where the files end up to there, as they were begun."""
+        """Write slices from where the files end up to ``through``."""
         with connect(self._dsn) as connection:
             wanted = resolve(
                 connection, slot=self._slot, incarnation=incarnation, through_seq=through

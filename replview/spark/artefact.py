@@ -1,14 +1,14 @@
-"""``python -m replview.spark.artefact FOLDER``: what ``spark-submit`` takes along to a cluster.
+"""``python -m replview.spark.artefact FOLDER`` builds the files for ``spark-submit``.
 
-``replview-spark.zip`` (for ``--py-files``) holds the decoder, ``replview.parquet``,
-``replview.spark``, ``replview.store.read`` and what they use of ``replview.text`` and
-``replview.runtime``; no Django;
-``replview-spark.py`` is the program that ``spark-submit`` starts::
+``replview-spark.zip`` (for ``--py-files``) has the decoder, ``replview.parquet``,
+``replview.spark``, ``replview.store.read`` and the modules of ``replview.text`` and
+``replview.runtime`` that they use; no Django. ``replview-spark.py`` is the program that
+``spark-submit`` starts::
 
     spark-submit --master yarn --py-files replview-spark.zip replview-spark.py as-of --root s3://…
 
-The cluster's Python needs pyspark, pyarrow and orjson, and psycopg where the store is read. Equal
-sources give equal bytes.
+The cluster's Python needs pyspark, pyarrow and orjson, and psycopg to read the store. The output is
+reproducible.
 """
 
 import sys
@@ -24,16 +24,16 @@ from replview.spark.__main__ import main
 
 sys.exit(main())
 '''
-#: Single modules of packages that are not taken along.
+#: Single modules of packages that are not included as a whole.
 _USED = (
     "replview/text/problem.py", "replview/text/parsing.py", "replview/runtime/failpoints.py",
 )  # fmt: skip
-#: The first moment that a zip can tell: every build's.
+#: Time of all entries, for reproducible builds: the earliest that a zip can store.
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """Write both files into a folder; gives the zip and the program."""
+    """Write both files into a folder; return the paths of zip and program."""
     folder.mkdir(parents=True, exist_ok=True)
     archive, program = folder / "replview-spark.zip", folder / "replview-spark.py"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -44,16 +44,14 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def carried(folder: Path) -> Path:
-    """The zip that a Spark Connect server is sent: the one that we run from, else one made in this
-    folder.
-    """
+    """Return the zip for a Spark Connect server: the one in use, else one built in the folder."""
     root = Path(__file__).parent.parent.parent
     return root if root.is_file() else build(folder)[0]
 
 
 def _contents() -> Iterator[tuple[str, bytes]]:
     root = Path(__file__).parent.parent.parent
-    # The project's own __init__ may import what a cluster has not.
+    # The project's own __init__ may import packages that a cluster lacks.
     yield "replview/__init__.py", b""
     yield "replview/store/__init__.py", b""
     yield "replview/text/__init__.py", b""
@@ -63,7 +61,7 @@ def _contents() -> Iterator[tuple[str, bytes]]:
     for package in ("decoder", "replview/parquet", "replview/spark", "replview/store/read"):
         for path in sorted((root / package).rglob("*.py")):
             yield path.relative_to(root).as_posix(), path.read_bytes()
-    # So that ``python replview-spark.zip JOB …`` runs, too.
+    # This makes ``python replview-spark.zip JOB …`` work too.
     yield "__main__.py", _PROGRAM.encode()
 
 

@@ -1,16 +1,16 @@
-"""``spark.read.format("replview")``: the store as a data source of Spark.
+"""``spark.read.format("replview")`` reads the store as a data source of Spark.
 
-Options (``options.py``; a table in docs/export-and-spark.md) choose what is read; with ``relation``
-rows are typed by the shapes that the table has had, without they are records of all tables. What is
-stored after ``load()`` is not part of a batch. Filters of Spark narrow the slice that is read,
-where a slice can say them. Connections are opened where a partition is read.
+Options (``options.py``; a table in docs/export-and-spark.md) choose what is read. With ``relation``
+rows are typed by the versions of the table, without it they are records of all tables. A batch does
+not include what is stored after ``load()``. Filters of Spark narrow the slice that is read if a
+slice can express them. Connections are opened where a partition is read.
 
 A stream (``stream_reader.py``) gives batches of whole transactions, in the order of history.
 
-Whoever reads so has the store's password, and could read all there is. What nobody is to see stays
-unseen all the same: columns that the store's rules mask come as they come to pages, unless
-``masked`` says otherwise (``none``, or tables with their columns as JSON); ``excluded`` names
-tables that are left out, and messages with them, which are of no table.
+A reader has the store's password and could read everything. Hidden values are left out all the
+same: columns that the store's rules mask are masked as on pages, unless ``masked`` says otherwise
+(``none``, or tables with their columns as JSON). ``excluded`` names tables to leave out, and with
+them logical messages, which belong to no table.
 """
 
 import datetime as dt
@@ -46,13 +46,13 @@ from replview.spark.options import Options, StorePartition, as_spark_has, planne
 from replview.spark.planned_files import PlannedFiles
 from replview.spark.stream_reader import StreamReader
 
-#: Spark reads so only where ``spark.sql.python.filterPushdown.enabled`` is set.
+#: Spark loads this module only if ``spark.sql.python.filterPushdown.enabled`` is set.
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _LSN = "_commit_version"
-#: Of untyped records: their place in history.
+#: Column of untyped records with their place in history.
 _PLACE = "commit_seq"
 _MOST = (1 << 63) - 1
-#: ``_change_type`` → the operations that give such rows.
+#: Operations that produce rows of a ``_change_type``.
 _OPERATIONS = {
     "insert": ("insert", "snapshot"), "update_preimage": ("update",),
     "update_postimage": ("update",), "delete": ("delete",),
@@ -60,21 +60,22 @@ _OPERATIONS = {
 
 
 class ReplviewDataSource(DataSource):
-    """Changes of one table, typed, or of all of them as records."""
+    """Changes of one table, typed, or of all tables as records."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__({})
-        # Not kept as Spark's own: they may be shown, and hold the store's address.
+        # Do not pass options to Spark, which may show them: they have the store's address.
         self._options = Options.parse(dict(options))
         self._slice: Slice | None = None
         self._table: SliceTable | None = None
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return "replview"
 
     def schema(self) -> StructType:
-        """The table's columns and the change's, or those of a record."""
+        """Return the columns of the table and of the change, or those of a record."""
         if self._options.files is not None:
             return from_arrow_schema(self._options.files.schema, prefer_timestamp_ntz=True)
         self._look()
@@ -82,7 +83,7 @@ class ReplviewDataSource(DataSource):
         return from_arrow_schema(schema.remove_metadata(), prefer_timestamp_ntz=True)
 
     def _look(self) -> Slice:
-        """Fix what is read, once."""
+        """Resolve the slice and the table, once."""
         if self._slice is None:
             with connect(self._options.dsn) as connection:
                 part = self._options.shown(connection, resolved(connection, **self._options.asked))
@@ -92,7 +93,7 @@ class ReplviewDataSource(DataSource):
         return self._slice
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """One that takes filters, where Spark gives them."""
+        """Return a reader, which accepts filters if Spark pushes them."""
         if self._options.files is not None:
             return FilesReader(self._options.dsn, self._options.files, schema)
         part, pushdown = self._look(), self._options.pushdown
@@ -101,13 +102,13 @@ class ReplviewDataSource(DataSource):
         return kind(self._options, part, self._table, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Continues by commit_seq."""
+        """Return a stream that continues by commit_seq."""
         self._look()
         return StreamReader(self._options, self._table, schema)
 
 
 class Reader(DataSourceReader):
-    """Reads a slice, a partition at a time."""
+    """A reader of a slice, partition by partition."""
 
     def __init__(
         self, options: Options, part: Slice, table: SliceTable | None, schema: StructType
@@ -118,20 +119,20 @@ class Reader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[StorePartition]:
-        """Of even numbers of changes."""
+        """Return partitions with even numbers of changes."""
         with connect(self._options.dsn) as connection:
             return planned(connection, self._slice, self._table, self._options)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Rows in the order of history."""
+        """Yield the rows in the order of history."""
         yield from read_partition(partition, self._options, self._schema)
 
 
 class PushingReader(Reader):
-    """The same, reading no more than filters ask for; Spark applies them again."""
+    """A reader that narrows its slice by Spark's filters; Spark applies them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Narrow the slice. Nothing is taken off Spark's hands: the slice stays a superset."""
+        """Narrow the slice and return all filters, since the slice stays a superset."""
         self._slice = narrowed(self._slice, filters, typed=self._table is not None)
         if self._slice.from_lsn is not None or self._slice.to_lsn is not None:
             words = ("from_lsn", "to_lsn", "after_seq", "through_seq", "incarnation")
@@ -144,27 +145,27 @@ class PushingReader(Reader):
 
 
 class FilesReader(DataSourceReader):
-    """Reads what an export planned: a partition a file."""
+    """A reader of the files that an export planned, one partition per file."""
 
     def __init__(self, dsn: str, files: PlannedFiles, schema: StructType) -> None:
         self._dsn, self._files, self._schema = dsn, files, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """By their numbers."""
+        """Return a partition for each planned file."""
         return [InputPartition(number) for number in range(len(self._files.parts))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows in the order of history."""
+        """Yield the rows in the order of history."""
         yield from as_spark_has(self._files.read(self._dsn, partition.value), self._schema)
 
 
 def register(spark: Any) -> None:
-    """Make ``format("replview")`` known to a session."""
+    """Register ``format("replview")`` in a session."""
     spark.dataSource.register(ReplviewDataSource)
 
 
 def narrowed(part: Slice, filters: Iterable[Filter], *, typed: bool) -> Slice:
-    """A slice that holds every row for which all of these hold."""
+    """Return a slice with every row that satisfies all filters."""
     for each in filters:
         attribute: tuple[str, ...] = getattr(each, "attribute", ())
         if len(attribute) == 1:
@@ -181,7 +182,7 @@ def _narrowed(part: Slice, each: Filter, name: str, *, typed: bool) -> Slice:
     if name == _PLACE and isinstance(value, int) and not typed:
         return _by_place(part, each, value)
     if name == ("_xid" if typed else "xid") and isinstance(each, EqualTo):
-        # One filter alone; and what has such a gid is taken along.
+        # Only one filter fits; transactions with such a gid are included.
         free = isinstance(value, int) and not part.narrowed.id
         return _narrowed_by(part, id=str(value)) if free else part
     if name == ("_actor" if typed else "actor") and isinstance(each, IsNull):

@@ -1,21 +1,21 @@
-"""``python -m replview.spark.export_job JOB.json``: one export in a process of its own.
+"""``python -m replview.spark.export_job JOB.json`` runs one export in a process of its own.
 
-The file says ``slice`` (``Slice.to_json()``), ``target`` (a folder or URL), ``dsn_env`` (the name
-of the environment variable with the store's address), ``spark`` (null, or where Spark runs:
-``local[2]``, ``sc://…``, ``spark://…``, ``default`` for what spark-submit and the environment say)
-and ``keep`` (whether finished files of a cancelled export stay). ``abandoned`` are the slices of
-earlier runs that ended before they were whole, and are taken back where they are in the way; with
-``take_back`` every such slice is. The file holds no secret.
+The file has ``slice`` (``Slice.to_json()``), ``target`` (a folder or URL), ``dsn_env`` (the name of
+the environment variable with the store's address), ``spark`` (null, or Spark's address:
+``local[2]``, ``sc://…``, ``spark://…``, ``default`` for the setting of spark-submit and the
+environment) and ``keep`` (whether finished files of a cancelled export stay). ``abandoned`` has the
+slices of earlier runs that ended before they were complete; those that are in the way are deleted,
+with ``take_back`` all of them. The file holds no secret.
 
-Standard output is JSON, a line each: ``{"event": "progress", …}`` at most twice a second, and at
-the end one of
+Standard output is JSON, one object per line: ``{"event": "progress", …}`` at most twice a second,
+and at the end one of
 
 - ``{"event": "done", "manifest": …}``, status 0
 - ``{"event": "problem", "problem": …, "remedy": …}``, status 1
 - ``{"event": "cancelled"}``, status 3
 
-Standard error is the log. SIGTERM and SIGINT cancel: half-written files go, and so do finished ones
-unless they are to be kept.
+Standard error is the log. SIGTERM and SIGINT cancel: partly written files are deleted, and finished
+ones too unless ``keep`` is set.
 """
 
 import logging
@@ -46,7 +46,7 @@ _REPORT_SECONDS = 0.5
 
 
 class _Telling:
-    """Progress to standard output, not too often, and to the log now and then."""
+    """A function that prints progress at a limited rate, and logs it now and then."""
 
     def __init__(self) -> None:
         self._reported_at = self._logged_at = 0.0
@@ -69,7 +69,7 @@ class _Telling:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the job that a file describes; returns the exit status."""
+    """Run the job that a file describes; return the exit status."""
     path, stopped = begin(arguments)
     try:
         result = _run(orjson.loads(path.read_bytes()), stopped)
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         say({"event": "cancelled"})
         return CANCELLED
     except BrokenPipeError:
-        # Whoever asked is gone: finished files stay for whoever asks again.
+        # The parent process has ended; finished files stay for the next run.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except Exception as error:
@@ -113,7 +113,7 @@ def _write(
     job: Mapping[str, Any], part: Slice, target: Target, *, cancelled: Callable[[], bool],
     **options: Any,
 ) -> Mapping[str, Any]:  # fmt: skip
-    """The manifest of the slice, written in the pieces that earlier runs began."""
+    """Return the slice's manifest, written in the pieces that earlier runs began."""
     keep, telling, made = bool(job.get("keep")), _Telling(), list[Manifest]()
     ended = chains.abandoned_by([Slice.from_json(each) for each in job.get("abandoned", ())])
     abandoned = (lambda name: True) if job.get("take_back") else ended

@@ -1,11 +1,9 @@
-"""An export on Spark: executors read the store in partitions, each the rows of one file, and write
-them.
+"""Export with Spark: executors read the store in partitions, one per file, and write the files.
 
-The planner and the writer are those of a plain process. A dataset is a frame of
-``format("replview")``, whose option ``files`` names the files that were planned; ``mapInArrow``
-writes each of them in the task that read its rows, so that they keep their order and the bytes are
-those of a plain process, on threads, on a cluster or by Connect. What comes back is what was
-written.
+Planner and writer are those of a plain process. A dataset is a frame of ``format("replview")``
+whose option ``files`` names the planned files. ``mapInArrow`` writes each file in the task that
+read its rows, so the rows keep their order, and the bytes equal those of a plain process: on
+threads, on a cluster, or by Connect. The result lists the written files.
 """
 
 import re
@@ -29,10 +27,10 @@ from replview.spark.planned_files import PlannedFiles, told_in
 from replview.spark.sessions import SparkProblem, by_connect, session
 
 _LOOK_SECONDS = 0.5
-#: How often finished files are looked for, on object stores less often.
+#: Seconds between two searches for finished files, locally and on object stores.
 _COUNT_SECONDS = 1.0
 _COUNT_ELSEWHERE_SECONDS = 10.0
-#: Datasets at the same time: Spark plans one while others are written.
+#: Most datasets at the same time: Spark plans one while others are written.
 _SIDE_BY_SIDE = 4
 _MISSING = re.compile(r"No module named '(\w+)")
 #: Spark ends a cancelled task's Python after two seconds.
@@ -40,7 +38,7 @@ _KILLED_SECONDS = 4.0
 
 
 def _problem(error: BaseException) -> BaseException:
-    """What a task told; else the error itself."""
+    """Return the problem that a task reported, else the error itself."""
     text = str(error)
     if (told := told_in(text)) is not None:
         return told
@@ -54,14 +52,14 @@ def _problem(error: BaseException) -> BaseException:
 
 @contextmanager
 def writing(where: str | None, name: str) -> Iterator[WriteParts | None]:
-    """What writes files on Spark ``where`` a job says, as long as that runs; None: nowhere.
+    """Yield a function that writes files with Spark at ``where``; None without Spark.
 
-    ``default``: where spark-submit and the environment say. Raises ``SparkProblem``.
+    ``default`` uses the setting of spark-submit and the environment. Raises ``SparkProblem``.
     """
     if not where:
         yield None
         return
-    # A driver of this machine that passes a few plans on is better off starting than running fast.
+    # A local driver only passes plans on, so optimise its start-up time.
     settings = {} if where.startswith("sc://") else {"spark__driver__memory": "1g"}
     if where.startswith("local"):
         settings["spark__driver__extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -76,10 +74,10 @@ def write_parts(
     spark: Any, writer: PartWriter, parts: Sequence[Part], dsn: str | None,
     cancelled: Callable[[], bool],
 ) -> Iterator[Written | None]:  # fmt: skip
-    """Each file when it is seen to be there, and again, with its checksum, once its dataset is
-    written; None whenever there is something to look at.
+    """Yield each file when it appears, and again with its checksum once its dataset is written.
 
-    Raises what ``PartWriter.write`` raises, wherever it ran.
+    None is yielded regularly, so that the caller can report progress. Raises what
+    ``PartWriter.write`` raises, wherever it ran.
     """
     datasets: dict[tuple[str, int | None], list[Part]] = {}
     for part in parts:
@@ -108,7 +106,7 @@ def write_parts(
 
 @dataclass(frozen=True, slots=True)
 class _Frames:
-    """Spark's jobs, one a dataset, and one task of each a file."""
+    """Spark's jobs, one per dataset, with one task per file."""
 
     spark: Any
     dsn: str | None
@@ -116,7 +114,7 @@ class _Frames:
     tag: str
 
     def written(self, parts: Sequence[Part]) -> list[Written]:
-        """The files of one dataset."""
+        """Write the files of one dataset."""
         relation = parts[0].relation_id
         table = None if relation is None else self.writer.tables[relation]
         files, url = PlannedFiles(self.writer.part_of, table, tuple(parts)), self.writer.target.url
@@ -125,7 +123,7 @@ class _Frames:
             for each in files.write(url, batches):
                 yield pa.RecordBatch.from_pydict({"written": [orjson.dumps(each).decode()]})
 
-        # Of this thread alone. (A session's own tags are cancelled by the thread that set them.)
+        # Job tags belong to this thread. (A session's tags can be cancelled by their thread only.)
         if self._context is None:
             self.spark.addTag(self.tag)
         else:
@@ -150,15 +148,16 @@ class _Frames:
         missing = {part.path for part in parts} - {each.path for each in found}
         for part in parts:
             if part.path in missing:
-                # Of no rows there is no task that knows whose they are.
+                # A file without rows has no task that could check it.
                 check_rows(0, part)
 
     @property
     def _context(self) -> Any:
-        """None by Connect, which has none."""
+        """Return the Spark context; None by Connect, which has none."""
         return None if by_connect(self.spark) else self.spark.sparkContext
 
     def cancel(self) -> None:
+        """Cancel all jobs of the export."""
         if self._context is None:
             self.spark.interruptTag(self.tag)
         else:
@@ -166,8 +165,10 @@ class _Frames:
 
 
 class _Appearing:
-    """Files as they come: an executor tells of them only when its task has ended, and a file has
-    its name only when it is whole. Where executors write to another disk none is seen.
+    """A watch for finished files in the target.
+
+    Executors report files only when their task has ended, but a file gets its name as soon as it is
+    complete. If executors write to another disk no file is seen.
     """
 
     def __init__(self, writer: PartWriter, parts: Sequence[Part]) -> None:
@@ -179,13 +180,13 @@ class _Appearing:
         self._next = time.monotonic() + self._every_seconds
 
     def without(self, written: list[Written]) -> list[Written]:
-        """These, of which nothing more is told."""
+        """Return these files, and do not report them again."""
         for each in written:
             self._wanted.pop(each.path, None)
         return written
 
     def files(self) -> Iterator[Written]:
-        """Those not told of yet."""
+        """Yield files that were not reported yet."""
         if time.monotonic() < self._next:
             return
         for path, size in self._sizes().items():

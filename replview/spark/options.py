@@ -1,6 +1,4 @@
-"""The options of the data source, by name in lower case as Spark hands them over, and the
-partitions that they ask for.
-"""
+"""Parse the data source's options (lower case, as Spark passes them), and plan partitions."""
 
 import datetime as dt
 import json
@@ -30,7 +28,7 @@ from replview.text.parsing import plain_name, read_table_word, whole_number
 
 log = logging.getLogger("replview.spark")
 ROWS_PER_PARTITION = 250_000
-#: In ``actors``, alone: where nobody was named.
+#: The single value of ``actors`` that selects transactions without actor.
 NOBODY = "?"
 _KNOWN = (
     "relation", "slot", "source", "incarnation", "from_lsn", "to_lsn", "since", "until", "columns",
@@ -38,46 +36,48 @@ _KNOWN = (
     "prepared_min", "before", "numeric_scale", "dsn", "partitions", "rowsperpartition",
     "maxrowspertrigger", "pushdown", "masked", "excluded", "archive", "failondataloss",
 )  # fmt: skip
-#: Spark's own, and an export's.
+#: Options that Spark and exports set themselves.
 _UNSAID = ("path", "files")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    #: Empty: untyped records of all tables.
+    """The options of the data source."""
+
+    #: Table to read typed; empty for untyped records of all tables.
     relation: str
-    #: What ``reading.resolve`` takes.
+    #: Arguments of ``reading.resolve``.
     asked: dict[str, Any]
     columns: tuple[str, ...] | None
     partitions: int | None
     rows_per_partition: int
-    #: Changes that one batch of a stream takes, about; None: all there are.
+    #: Approximate number of changes per batch of a stream; None for all.
     max_rows: int | None
-    #: ``auto``: where Spark's configuration allows it.
+    #: ``true``, ``false``, or ``auto`` to follow Spark's configuration.
     pushdown: str
-    #: Columns whose values are left out; None: as the store's rules say.
+    #: Columns whose values are left out; None to follow the store's rules.
     masked: Masked | None
     #: Tables that are not read.
     excluded: tuple[str, ...]
-    #: Where what was deleted from the store is read.
+    #: Archive from which data that the store has deleted is read.
     archive: Target | None
-    #: Whether it is an error that neither of the two has what is asked for.
+    #: True to raise an error for data that neither the store nor the archive has.
     fail_on_data_loss: bool
-    #: Of an export, which reads these alone.
+    #: Planned files of an export, which reads nothing else.
     files: PlannedFiles | None
-    #: Not shown: it may hold a password.
+    #: Connection string; not shown, since it may hold a password.
     dsn: str = field(repr=False)
 
     def shown(self, connection: Connection, part: Slice) -> Slice:
-        """The slice without the tables and columns that are not to be seen."""
+        """Return the slice without tables and columns that must stay hidden."""
         if self.excluded:
             names = known_tables(connection, part)
-            # What is excluded may be named without quotes: then every table of that name is.
+            # A name without quotes excludes every table that it may mean.
             excluded = {*self.excluded, *map(read_table_word, self.excluded)}
             seen = tuple(n for n in names if not {n, plain_name(n)} & excluded)
             if not seen:
                 raise StoreProblem("every table is excluded", "exclude fewer")
-            # That a text is found would tell of a value.
+            # Search visible tables only: a match would reveal a value.
             searched = seen if part.narrowed.text else None
             narrowed = replace(part.narrowed, searched=searched)
             part = replace(part, tables=part.tables or seen, narrowed=narrowed)
@@ -87,7 +87,7 @@ class Options:
 
     @classmethod
     def parse(cls, document: Mapping[str, str]) -> "Options":
-        """Raises ``StoreProblem`` for what cannot be meant."""
+        """Parse the options. Raises ``StoreProblem`` for invalid ones."""
         given = {name.lower(): value for name, value in document.items()}
         _refuse_unknown(given)
         relation, actors = given.get("relation", ""), _names(given.get("actors", ""))
@@ -136,7 +136,7 @@ def _refuse_unknown(names: Iterable[str]) -> None:
 
 
 def _narrowing(given: Mapping[str, str], *, nobody: bool) -> Narrowing:
-    """What is asked of whole transactions."""
+    """Return the conditions on whole transactions."""
     gid, xid = given.get("gid", "").strip(), _number(given, "xid")
     if gid and xid is not None:
         raise StoreProblem("a transaction has one number", "give gid or xid")
@@ -193,7 +193,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 
 
 def _lsn(given: Mapping[str, str], name: str) -> int | None:
-    """``0/1B2C3D8``, or as ``_commit_version`` tells it."""
+    """Parse an LSN such as ``0/1B2C3D8``, or a number as in ``_commit_version``."""
     text = given.get(name, "").strip()
     if not text:
         return None
@@ -218,7 +218,7 @@ def _moment(given: Mapping[str, str], name: str) -> dt.datetime | None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """``a, b``, or a JSON list where a name has a comma or begins with a space."""
+    """Parse ``a, b``, or a JSON list for names with a comma or leading space."""
     if text.lstrip().startswith("["):
         try:
             return tuple(str(name) for name in json.loads(text))
@@ -229,23 +229,24 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass
 class StorePartition(InputPartition):
-    """Knows no address of the store: a plan may show it."""
+    """A partition of the store; it has no address of the store, since plans may be shown."""
 
     part: Slice
     table: SliceTable | None
     within: Range
-    #: Of the archive's slice that has it; empty: the store has it.
+    #: Manifest of the archive's slice that has the rows; empty if the store has them.
     manifest: str = ""
 
 
 def planned(
     connection: Connection, part: Slice, table: SliceTable | None, options: Options
 ) -> list[StorePartition]:
-    """Partitions of even numbers of changes, none empty, in the order of history; of what was
-    deleted from the store one a slice of the archive. Raises ``StoreProblem``.
+    """Return non-empty partitions with even numbers of changes, in the order of history.
+
+    Deleted parts of the record get one partition per slice of the archive. Raises ``StoreProblem``.
     """
     rows, found = None if options.partitions else options.rows_per_partition, []
-    # What is deleted while this is asked is deleted for none of these questions, or for all.
+    # Use one snapshot, so that all queries see the same deletions.
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     with connection.transaction():
         for piece, manifest in deleted.pieces(connection, part, options.archive):
@@ -263,16 +264,14 @@ def planned(
 def as_spark_has(
     batches: Iterable[pa.RecordBatch], planned_as: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Batches in the very schema of Spark's plan, which names the insides of lists and maps
-    otherwise.
-    """
+    """Yield batches in the schema of Spark's plan, which names fields of lists otherwise."""
     schema = to_arrow_schema(planned_as, timezone="UTC")
     for batch in batches:
         yield in_schema(batch.columns, schema)
 
 
 def _lose(part: Slice, options: Options) -> None:
-    """Raise ``StoreProblem`` for what is nowhere, or say that it is left out."""
+    """Raise ``StoreProblem`` for data that is nowhere, or log that it is left out."""
     cause = (
         f"retention deleted commit_seq {part.after_seq + 1} to {part.through_seq} of "
         f"{part.source}/{part.slot}, incarnation {part.incarnation}, from the store"
@@ -290,11 +289,12 @@ def _lose(part: Slice, options: Options) -> None:
 def read_partition(
     partition: InputPartition, options: Options, planned_as: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Its rows, in the schema that Spark's plan has. Raises ``StoreProblem`` where some of them
-    were deleted meanwhile, ``TargetProblem``.
+    """Yield the rows of a partition, in the schema of Spark's plan.
+
+    Raises ``StoreProblem`` if retention deleted some of them meanwhile, and ``TargetProblem``.
     """
     if not isinstance(partition, StorePartition):
-        # There was nothing to read: Spark makes a partition of its own.
+        # Without partitions Spark makes one of its own.
         return
     part, table, within = partition.part, partition.table, partition.within
     with connect(options.dsn) as connection:
@@ -306,7 +306,7 @@ def read_partition(
             else read_typed(connection, part, table, within)
         )  # fmt: skip
         yield from as_spark_has(batches, planned_as)
-        # A transaction goes no later than what it consists of.
+        # Transactions are deleted before their changes, so check them after reading.
         after, through = ends(part, within)
         if not partition.manifest and manifests.deleted(
             connection, replace(part, after_seq=after, through_seq=through)

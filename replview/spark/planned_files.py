@@ -1,4 +1,4 @@
-"""The files that an export planned, on Spark: how executors read their rows, and write them."""
+"""Read and write the files of an export in Spark's executors."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +24,10 @@ _TOLD = re.compile(r"replview tells (\[.*\])")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFiles:
-    """The files of one dataset. Their rows, as Spark has them, begin with the file's number; their
-    columns have names of ours, since Spark takes the dot in ``a.b`` for a field's.
+    """The planned files of one dataset.
+
+    In Spark the rows begin with the file's number. Columns have generated names, because Spark
+    reads the dot in ``a.b`` as a field.
     """
 
     part_of: Slice
@@ -33,6 +35,7 @@ class PlannedFiles:
     parts: tuple[Part, ...]
 
     def to_json(self) -> str:
+        """Return the plan as JSON."""
         parts = [
             {"kind": e.kind, "dataset": e.dataset, "path": e.path, "relation_id": e.relation_id,
              "within": e.within.to_json()}
@@ -43,6 +46,7 @@ class PlannedFiles:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
+        """Read a plan from JSON."""
         part_of, table, parts = orjson.loads(text)
         found = (Part(**{**each, "within": Range.from_json(each["within"])}) for each in parts)
         return cls(Slice.from_json(part_of), table and SliceTable.from_json(table), tuple(found))
@@ -60,7 +64,7 @@ class PlannedFiles:
         return pa.schema([pa.field("file", pa.int32()), *fields])
 
     def read(self, dsn: str, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, in their order."""
+        """Yield the rows of a file, in order."""
         schema = self.schema
         with telling(), connect(dsn) as connection:
             for batch in rows_of(connection, self.part_of, self.parts[number], self._tables):
@@ -68,7 +72,7 @@ class PlannedFiles:
                 yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=schema)
 
     def write(self, url: str, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
-        """The file that these rows are of; one that is there already is written over."""
+        """Write the file that these rows belong to, over an existing one."""
         first = next(batches, None)
         if first is None:
             return
@@ -85,7 +89,7 @@ class PlannedFiles:
 
 
 def in_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """What Spark has, or is to have: it names the insides of lists and maps otherwise."""
+    """Return the columns as a batch in a schema that may name fields in lists otherwise."""
     arrays = [
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(columns, schema, strict=True)
@@ -95,11 +99,11 @@ def in_schema(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Problems in words that the driver finds in what Spark shows of a task that failed."""
+    """Re-raise problems in a form that the driver finds in Spark's error message."""
     try:
         yield
     except (StoreProblem, TargetProblem, psycopg.Error) as error:
-        # What a server says may hold values.
+        # Do not pass on a server's text, which may hold values.
         known = lost_store(error) if isinstance(error, psycopg.Error) else error
         of = "store" if isinstance(known, StoreProblem) else "target"
         told = orjson.dumps([of, known.cause, known.remedy]).decode()
@@ -107,7 +111,7 @@ def telling() -> Iterator[None]:
 
 
 def told_in(text: str) -> StoreProblem | TargetProblem | None:
-    """The problem that a task told, found in Spark's words."""
+    """Return the problem that a task reported, from Spark's error message; None if none."""
     if (told := _TOLD.search(text)) is None:
         return None
     of, cause, remedy = orjson.loads(told[1])

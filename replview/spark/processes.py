@@ -1,6 +1,7 @@
-"""A Spark job in a process of its own: started, waited for, ended with all that it started.
+"""Start a Spark job in a process of its own, wait for it, and end it with all its children.
 
-Never in a process that Celery forked: two that share a JVM's socket get each other's answers.
+Jobs never run in a process that Celery forked: two processes that share a JVM's socket get each
+other's answers.
 """
 
 import contextlib
@@ -13,22 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-#: How long a job may take to end cleanly once told to.
+#: Seconds that a job has to end after SIGTERM.
 _PATIENCE_SECONDS = 10.0
-#: What a job has no use for, and its log should not be able to tell.
+#: Secrets that jobs do not need and that must not get into their logs.
 KEPT_BACK = (
     "REPLVIEW_SECRET_KEY", "REPLVIEW_SECRET_KEY_FILE",
     "REPLVIEW_SECRET_KEYS_OLD", "REPLVIEW_SECRET_KEYS_OLD_FILE",
     "REPLVIEW_OIDC_CLIENT_SECRET", "REPLVIEW_OIDC_CLIENT_SECRET_FILE",
     "REPLVIEW_REDIS_URL", "REPLVIEW_REDIS_URL_FILE", "REPLVIEW_LOGIN_PASSWORD",
-    # The store's address is handed over itself, to jobs that need it.
+    # Jobs that need the store's address get it explicitly.
     "REPLVIEW_STORE_URL_FILE",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class JobProcess:
-    """``python -m MODULE …``, running: its results are its output, all else is in its log."""
+    """A running ``python -m MODULE …``, with its results on its output and a log."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -43,17 +44,17 @@ class JobProcess:
         environment: Mapping[str, str] | None = None,
         output: int | IO[bytes] | None = subprocess.PIPE,
     ) -> "JobProcess":
-        """Begin a job. ``output`` is what its results go to: a pipe, a file, or None for ours.
+        """Start a job. ``output`` receives its results: a pipe, a file, or None for our own output.
 
         Raises ``OSError``.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         kept = {key: value for key, value in os.environ.items() if key not in KEPT_BACK}
-        # Found again where we were found, whatever folder the job runs in.
+        # Make this package importable, whatever folder the job runs in.
         ours = str(Path(__file__).parent.parent.parent)
         path = os.pathsep.join(filter(None, (ours, kept.get("PYTHONPATH"))))
         variables = {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        # Of a run before this one too: what went wrong then is still worth reading.
+        # Append, so that the log of earlier runs stays readable.
         with log.open("ab") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -66,15 +67,16 @@ class JobProcess:
         return cls(process, log)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Its exit status once it has ended (negative: the signal that ended it); None: it runs."""
+        """Return the exit status (negative: a signal); None if it still runs after ``seconds``."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def end(self, *, at_once: bool = False) -> None:
-        """Tell it to stop; kill what does not, or ``at_once``, and what it left behind (a JVM, its
-        workers).
+        """Stop the job, and kill it if it does not end in time, or ``at_once``.
+
+        What it left behind (a JVM, its workers) is killed too.
         """
         if self.process.poll() is None:
             if not at_once:
@@ -85,7 +87,7 @@ class JobProcess:
         self._signal(signal.SIGKILL)
 
     def problem(self) -> str:
-        """What the job said was wrong; else the last line of its log."""
+        """Return the problem that the job reported, else the last line of its log."""
         with self.log.open("rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - 65_536))

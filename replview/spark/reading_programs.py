@@ -1,6 +1,6 @@
-"""How each engine reads a table's dataset, whose rows may lie in several roots: parts of programs.
+"""Parts of programs that read a table's dataset with each engine, from one or several roots.
 
-Of several roots, columns whose types no schema reads together are read as text.
+Columns of several roots whose types cannot be read in one schema are read as text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,13 +60,13 @@ _NEEDS_S3A = (
 
 
 def readable(roots: Sequence[Root]) -> list[Root]:
-    """Those that can be read together with the last: by one name a column, in all of them."""
+    """Return the roots that can be read with the last one: columns have the same names in both."""
     own = source_names(roots[-1][1])
     return [each for each in roots if _agree(source_names(each[1]), own)]
 
 
 def one_document(roots: Sequence[Root]) -> dict[str, object]:
-    """What a schema of all roots would publish: the last one's columns, then earlier ones'."""
+    """Return a schema for all roots: the last one's columns, then those of earlier ones."""
     last = roots[-1][1]
     types = _types(roots)
     found = {each["name"]: each for _, details in reversed(roots) for each in details["columns"]}
@@ -75,13 +75,13 @@ def one_document(roots: Sequence[Root]) -> dict[str, object]:
 
 
 def below(target: str, path: str) -> str:
-    """A folder below a target; options of its address stay behind it."""
+    """Return a folder below a target; options stay at the end of the address."""
     place, mark, options = target.partition("?") if "://" in target else (target, "", "")
     return f"{place.rstrip('/')}/{path}{mark}{options}"
 
 
 def read_by_arrow(roots: Sequence[Root]) -> str:
-    """A program that leaves ``table``."""
+    """Return a program that reads the rows into ``table``."""
     folders = [arrow_url(folder) for folder, _ in roots]
     if len(folders) == 1:
         return _READ.format() + _READ_ONE.format(folder=py(folders[0]))
@@ -90,17 +90,18 @@ def read_by_arrow(roots: Sequence[Root]) -> str:
 
 
 def arrow_url(url: str) -> str:
+    """Return an address as pyarrow spells it."""
     scheme, between, rest = url.partition("://")
     return f"{SAME_SCHEMES.get(scheme, scheme)}://{rest}" if between else url
 
 
 def _options(url: str) -> dict[str, str]:
-    """What an address of S3 says of its server."""
+    """Return the options of an S3 address."""
     return dict(parse_qsl(url.partition("?")[2])) if url.startswith("s3") else {}
 
 
 def read_by_duckdb(roots: Sequence[Root]) -> str:
-    """What stands behind FROM: all rows."""
+    """Return the part after FROM that reads all rows."""
     if len(roots) == 1:
         return parquet_files(roots[0][0])
     parts = []
@@ -115,6 +116,7 @@ def read_by_duckdb(roots: Sequence[Root]) -> str:
 
 
 def parquet_files(folder: str) -> str:
+    """Return DuckDB's expression that reads the files of a folder."""
     files = below(arrow_url(folder), "*/*.parquet")
     files = files.partition("?")[0] if "://" in files else files
     return (
@@ -124,7 +126,7 @@ def parquet_files(folder: str) -> str:
 
 
 def duckdb_secret(url: str) -> str:
-    """What DuckDB must know of an object store of S3's kind."""
+    """Return the statement that gives DuckDB access to an S3 object store."""
     if not url.startswith("s3"):
         return ""
     found = _options(url)
@@ -136,7 +138,7 @@ def duckdb_secret(url: str) -> str:
 
 
 def spark_options(url: str) -> str:
-    """The same for Spark, and what it needs besides."""
+    """Return the statements that give Spark access to an S3 object store."""
     if not url.startswith("s3"):
         return ""
     found = _options(url)
@@ -152,7 +154,7 @@ def spark_options(url: str) -> str:
 
 
 def read_by_spark(roots: Sequence[Root]) -> str:
-    """A program that leaves ``changes``."""
+    """Return a program that reads the rows into ``changes``."""
     if len(roots) == 1:
         folder, document = roots[0]
         return f"""\
@@ -192,7 +194,7 @@ def _ddl(document: Mapping[str, Any]) -> str:
 
 
 def retyped(roots: Sequence[Root]) -> list[str]:
-    """The columns, by their names in the files, that are text where they are read together."""
+    """Return the columns, as named in the files, that are text when roots are read together."""
     several = [(name, types) for name, types in _types(roots).items() if len({*types}) > 1]
     return [name for name, types in several if _one(types) == "string"]
 
@@ -206,7 +208,7 @@ def _types(roots: Sequence[Root]) -> dict[str, list[str]]:
 
 
 def _one(types: Sequence[str]) -> str:
-    """The type that holds the values of all."""
+    """Return the type that holds the values of all."""
     return reduce(
         lambda one, other: (
             one if one == other or reads(other, one) else other if reads(one, other) else "string"
@@ -216,6 +218,7 @@ def _one(types: Sequence[str]) -> str:
 
 
 def source_names(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the column names in the files, by name on the source."""
     every = document["columns"]
     return {each["source_name"]: each["name"] for each in every if "source_name" in each}
 

@@ -1,5 +1,6 @@
-"""Spark sessions: of this machine, of a cluster, or of a Spark Connect server; always in UTC. And
-what Spark lacks to read and write an object store.
+"""Open Spark sessions on this machine, on a cluster, or by Spark Connect, always in UTC.
+
+The module also explains which connector Spark lacks for an object store.
 """
 
 import importlib.util
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-#: What every job relies on, and what may be set in a session that runs already.
+#: Settings that every job relies on, and that a running session accepts.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # PostgreSQL's names may differ in case alone.
@@ -31,21 +32,21 @@ SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-#: A driver and all its executors on this machine: nothing of it is for the network.
+#: Settings of a local driver, which listens on the loopback interface only.
 _HERE = {
     "spark.ui.enabled": "false",
-    # A table's changes in a few sorts side by side, not in the 200 meant for a cluster.
+    # Sort in a few partitions, not in the 200 that suit a cluster.
     "spark.sql.shuffle.partitions": "8",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-#: Of Spark Connect, where an address names none.
+#: Default port of Spark Connect.
 _CONNECT_PORT = 15_002
-#: Its client would try for ten minutes.
+#: Seconds to wait for a server; Spark's own client would try for ten minutes.
 _ANSWERS_WITHIN_SECONDS = 5.0
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _TOKEN = re.compile(r";\s*token\s*=", re.IGNORECASE)
-#: Of Spark's schemes: the package, ``{}`` standing for the version of Spark's own Hadoop.
+#: Connector's package by scheme; ``{}`` is the version of Spark's Hadoop.
 _PACKAGES = {
     "s3a": "org.apache.hadoop:hadoop-aws:{}",
     "gs": "org.apache.hadoop:hadoop-gcp:{}",
@@ -54,16 +55,16 @@ _PACKAGES = {
     "wasbs": "org.apache.hadoop:hadoop-azure:{}",
     "oss": "org.apache.hadoop:hadoop-aliyun:{}",
 }
-#: How Hadoop says so: of a class that is configured, and of a scheme that is not.
+#: Hadoop's errors for a missing class and for an unknown scheme.
 _CLASS = re.compile(r"ClassNotFoundException: (?:Class )?org\.apache\.hadoop\.fs\.(\w+)\.")
 _SCHEME = re.compile(r"No FileSystem for scheme:? \"?([\w+.-]+)")
-#: The connector alone, put there by hand, without what it stands on.
+#: Error of a connector that was installed without its libraries.
 _LIBRARY = re.compile(r"(?:NoClassDefFoundError|ClassNotFoundException): software[./]amazon[./]")
 _SCHEMES_OF_CLASSES = {"azurebfs": "abfss", "azure": "wasbs", "aliyun": "oss"}
 
 
 class SparkProblem(CodedProblem):
-    """Spark cannot do what was asked for; ``remedy`` says what to do."""
+    """A request that Spark cannot carry out; ``remedy`` has the next step."""
 
     code_of_all = "spark"
 
@@ -72,13 +73,13 @@ class SparkProblem(CodedProblem):
 
 
 def session(url: str | None = None, *, name: str = "replview", **settings: str) -> "SparkSession":
-    """A session at ``url``: ``local[2]``, ``spark://…``, ``yarn``, ``sc://…`` (Spark Connect).
+    """Open a session at ``url``: ``local[2]``, ``spark://…``, ``yarn``, ``sc://…`` (Spark Connect).
 
-    None: what the environment says (``spark-submit``, SPARK_REMOTE, spark-defaults.conf), else this
+    None uses the environment (``spark-submit``, SPARK_REMOTE, spark-defaults.conf), else this
     machine.
 
-    The process that runs it keeps UTC too, and knows ``format("replview")``. ``settings`` are
-    Spark's, dots written as two underscores. Raises ``SparkProblem``.
+    The current process is set to UTC too, and ``format("replview")`` is registered. ``settings``
+    are Spark's, with two underscores for a dot. Raises ``SparkProblem``.
     """
     try:
         from pyspark.sql import SparkSession
@@ -93,7 +94,7 @@ def session(url: str | None = None, *, name: str = "replview", **settings: str) 
             builder = builder.config(key, value)
         found = _made(builder.getOrCreate)
     if by_connect(found):
-        # Its Python runs on the server, which need not have us.
+        # Python code runs on the server, which may lack this package.
         with tempfile.TemporaryDirectory() as folder:
             found.addArtifacts(str(carried(Path(folder))), pyfile=True)
     for key, value in SETTINGS.items():
@@ -108,12 +109,12 @@ def session(url: str | None = None, *, name: str = "replview", **settings: str) 
 
 def _set_environment() -> None:
     os.environ["TZ"] = "UTC"
-    # Executors of this machine run what we run.
+    # Local executors use the same Python.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _begun(url: str | None, settings: Mapping[str, str]) -> dict[str, str]:
-    """What a driver of our own begins with."""
+    """Return the settings of a local driver."""
     where = {} if url is None else {"spark.master": url}
     here = _HERE if url is not None and url.startswith("local") else {}
     given = {key.replace("__", "."): value for key, value in settings.items()}
@@ -128,12 +129,12 @@ def _lacking() -> SparkProblem:
 
 
 def by_connect(session: object) -> bool:
-    """Whether it is one of Spark Connect: it knows queries alone, no RDDs and no JVM."""
+    """Return whether a session uses Spark Connect, which has neither RDDs nor a JVM."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def refuse_token(url: str) -> None:
-    """An address is recorded and shown. Raises ``SparkProblem`` where it holds a token."""
+    """Raise ``SparkProblem`` for an address with a token, since addresses are recorded."""
     if _TOKEN.search(url):
         raise SparkProblem(
             "the address of Spark Connect holds a token, which would be recorded",
@@ -163,7 +164,7 @@ def _connected(url: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _look_for(url: str) -> None:
-    """Raise ``SparkProblem`` where nobody listens. (Behind a proxy that cannot be told so.)"""
+    """Raise ``SparkProblem`` if no server listens; behind a proxy that is unknown."""
     place = urlsplit(url.partition(";")[0])
     if any(os.environ.get(name) for name in _PROXIES):
         return
@@ -209,7 +210,7 @@ def naming_connectors() -> Iterator[None]:
 
 
 def missing_connector(error: BaseException) -> SparkProblem | None:
-    """What Spark's error says is not there; None: it says something else."""
+    """Return the problem if Spark's error is about a missing connector, else None."""
     words = str(error)
     if _LIBRARY.search(words):
         named = _PACKAGES["s3a"].format(_hadoop_version())
@@ -233,7 +234,7 @@ def missing_connector(error: BaseException) -> SparkProblem | None:
 
 
 def _hadoop_version() -> str:
-    """Of the Hadoop that PySpark brings: its connectors have the same."""
+    """Return the version of PySpark's Hadoop, which its connectors share."""
     found = importlib.util.find_spec("pyspark")
     folders = found.submodule_search_locations if found else None
     for folder in folders or ():

@@ -1,11 +1,10 @@
-"""Programs for whoever has a dataset and an engine: read the changes, or have the table as of the
-slice's end.
+"""Programs that read a dataset's changes, or compute the table as of the slice's end, by engine.
 
-The table begins with the last baseline or TRUNCATE. From there on the last row of each key counts,
-by ``_commit_version`` and ``_step``: a baseline's rows are as of their position, before the commit
-that begins there, and the row before an update precedes the row after it. Where a ``delete`` or an
-``update_preimage`` comes last, the key is gone (an update moved it to another). Where it is not
-known which row a change was of, the programs end with an error.
+The table begins with the last baseline or TRUNCATE. After that the last row of each key counts, by
+``_commit_version`` and ``_step``: a baseline's rows are as of their position, before the commit
+that begins there, and the row before an update precedes the row after it. If a ``delete`` or an
+``update_preimage`` comes last, the key is gone (an update moved the row to another key). If the row
+of a change is unknown, the programs end with an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +38,7 @@ from replview.spark.reading_programs import (
     spark_options,
 )
 
-#: Leaves ``rows``: the table.
+#: Program that computes the table as ``rows``.
 _STATE = """
 # A baseline's rows are as of their position; a row before an update stands before the one after.
 after = pc.cast(pc.not_equal(table["_change_type"], "update_preimage"), pa.int64())
@@ -119,7 +118,7 @@ _AS_SENT = """\
 {0} Exported as the server sent it: a value that it did not send (unchanged TOAST) is null, and
 {0} named in _unknown. An export of whole rows (--images full) has it from the record.
 """
-#: Types whose values always stand in their column.
+#: Types whose values are always in their column, never in ``_pg_raw``.
 _HELD = {"string", "boolean", "smallint", "int", "bigint"}
 
 
@@ -149,8 +148,10 @@ copy.overwrite(rows) if copy.current_snapshot() else copy.append(rows)
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    #: ``pandas``, ``polars``, ``duckdb``, ``spark``; for the table these, ``delta`` and ``iceberg``
-    #: with ``-table`` behind them.
+    """A program to copy."""
+
+    #: ``pandas``, ``polars``, ``duckdb`` or ``spark``; for the table also ``delta`` and
+    #: ``iceberg``, all with the suffix ``-table``.
     name: str
     title: str
     text: str
@@ -165,12 +166,11 @@ def snippets(
     before: Sequence[Root] = (),
     events: bool = True,
 ) -> list[Snippet]:
-    """The programs for one table's dataset at ``folder`` (a path or URL), by its ``_schema.json``;
-    ``before``: its other roots, in their order, which are read, too; ``events``: whether there is a
-    dataset of events beside it.
+    """Return the programs for the dataset at ``folder`` (a path or URL), by its ``_schema.json``.
 
-    ``destination`` is the table or path that a copy is written to. Of a table whose rows cannot be
-    told apart (``why_no_table``) only the changes can be read.
+    ``before`` has its other roots in order, which are read too. ``events`` says whether there is a
+    dataset of events beside it. ``destination`` is the table or path that a copy is written to. For
+    a table without a usable key (``why_no_table``) only the changes can be read.
     """
     roots = readable([*before, (folder, document)])
     given = _Programs(one_document(roots), destination, roots, events)
@@ -178,12 +178,12 @@ def snippets(
 
 
 def _note(roots: Sequence[Root]) -> str:
-    """Of rows that are not whole."""
+    """Return the note about rows that are not complete; empty if all are."""
     return "" if all(document.get("whole") for _, document in roots) else _AS_SENT
 
 
 def why_no_table(roots: Sequence[Root]) -> str:
-    """Why no program can give the table as of the slice's end; empty: one can."""
+    """Return why no program can compute the table as of the slice's end; empty if one can."""
     shapes = [shape for _, document in roots for shape in document.get("versions", ())]
     keys = {tuple(shape["key_columns"]) for shape in shapes} - {()}
     key = _key(roots[-1][1])
@@ -199,7 +199,7 @@ def why_no_table(roots: Sequence[Root]) -> str:
 
 
 def _key(document: Mapping[str, Any]) -> list[str]:
-    """What rows are known by, as on the source: in the newest shape that has such a key."""
+    """Return the key's columns, named as on the source, in the newest version that has a key."""
     shapes = reversed(document.get("versions", ()))
     return next((list(each["key_columns"]) for each in shapes if each["key_columns"]), [])
 
@@ -213,14 +213,14 @@ class _Programs:
 
     @property
     def _named(self) -> dict[str, str]:
-        """The source's columns in the newest shape → their names in the files."""
+        """Return the names in the files of the newest version's columns, by name on the source."""
         names = source_names(self.document)
         newest = self.document["versions"][-1]["columns"]
         return {each["name"]: names[each["name"]] for each in newest}
 
     @property
     def _lacking(self) -> dict[int, list[str]]:
-        """The number of a shape → columns of the newest one that it has not."""
+        """Return, by version number, the columns of the newest version that it lacks."""
         shapes = [shape for _, document in self.roots for shape in document["versions"]]
         found = {
             int(shape["number"]): [
@@ -232,7 +232,7 @@ class _Programs:
 
     @property
     def _raw_keys(self) -> list[str]:
-        """Key columns, as on the source, some of whose values stand in ``_pg_raw``."""
+        """Return key columns, named as on the source, that may have values in ``_pg_raw``."""
         types = {each["name"]: each["type"] for each in self.document["columns"]}
         return [name for name in _key(self.document) if types[self._named[name]] not in _HELD]
 
@@ -247,7 +247,7 @@ class _Programs:
         return sorted({oid for _, document in self.roots for oid in document_oids(document)})
 
     def of_changes(self) -> list[Snippet]:
-        """All changes in their order."""
+        """Return the programs that read all changes in order."""
         order = ["_commit_seq", "_seq"]
         table = read_by_arrow(self.roots)
         to_pandas = _TO_PANDAS.format(name="changes", table="table")
@@ -264,7 +264,7 @@ class _Programs:
         return [Snippet(title.lower(), title, text, "changes") for title, text in texts.items()]
 
     def of_table(self) -> list[Snippet]:
-        """The table as of the slice's end."""
+        """Return the programs that compute the table as of the slice's end."""
         rows = _note(self.roots).format("#") + read_by_arrow(self.roots) + self._state()
         to_pandas = _TO_PANDAS.format(name="rows", table="rows")
         iceberg = _PYICEBERG.format(py(f"default.{self.destination}"))
@@ -343,7 +343,7 @@ class _Programs:
     def _sql(
         self, quoted: Callable[[str], str], *, raw: Sequence[str], events: str, **parts: str
     ) -> str:
-        """The table in SQL; the parts are those in which engines differ."""
+        """Return the table in SQL; ``parts`` are what differs between engines."""
         oids = ", ".join(map(str, self._oids))
         return _SQL.format(
             key=", ".join([*(quoted(self._named[name]) for name in _key(self.document)), *raw]),
@@ -354,7 +354,7 @@ class _Programs:
 
 
 def _union(text: str, lists: Mapping[int, str]) -> str:
-    """``_not_sent`` and, by its shape, what a row has no column for."""
+    """Return SQL for ``_not_sent`` together with the columns that a row's version lacks."""
     if not lists:
         return "_not_sent"
     cases = " ".join(f"WHEN {number} THEN {names}" for number, names in lists.items())

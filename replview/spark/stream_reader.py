@@ -1,7 +1,7 @@
-"""The record as a stream of whole transactions, in the order of history.
+"""Read the record as a stream of whole transactions, in the order of history.
 
-Its offset says how far each incarnation of the slot was read: ``{"1": 5043}``. The record behind an
-offset does not change, so a batch that is read again after a crash is the same batch.
+The offset has how far each incarnation of the slot was read: ``{"1": 5043}``. The record before an
+offset does not change, so a batch that is repeated after a crash has the same rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,36 +34,39 @@ _INCARNATIONS = """
     FROM slot_incarnation i JOIN slot_incarnation mine ON mine.slot_id = i.slot_id
     WHERE mine.id = %s ORDER BY i.number
 """
-#: Places in history that are counted at once, at first and at most.
+#: Number of commit_seq that are counted at once, at first and at most.
 _WINDOW, _WIDEST = 1_000, 100_000
 _COUNTS = "SELECT t.commit_seq, {changes} FROM transaction t WHERE {where} ORDER BY t.commit_seq"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of the record."""
+
     def __init__(self, options: Options, table: SliceTable | None, schema: StructType) -> None:
         self._options = options
         self._table = table
         self._schema = schema
-        #: With AvailableNow: nothing beyond this.
+        #: End of the run with AvailableNow; None otherwise.
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:
+        """Return the offset before the first transaction."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As ``maxRowsPerTrigger`` says."""
+        """Return the limit that ``maxRowsPerTrigger`` sets."""
         most = self._options.max_rows
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is stored now is all that this run reads."""
+        """Limit this run to what is stored now."""
         with connect(self._options.dsn) as connection:
             self._target = self._stored(connection)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """As far as the limit lets one batch go."""
+        """Return the offset that one batch within the limit reaches."""
         with connect(self._options.dsn) as connection:
-            # Incarnations that are gone stay told.
+            # Keep incarnations that were removed meanwhile.
             reached = dict(start)
             for incarnation, seq in self._stored(connection).items():
                 if self._target is not None:
@@ -75,11 +78,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._limited(connection, start, reached, limit.max_rows)
 
     def reportLatestOffset(self) -> Offset:
+        """Return the offset of what is stored now, for Spark's metrics."""
         with connect(self._options.dsn) as connection:
             return {number: seq for number, seq in self._stored(connection).items() if seq}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[StorePartition]:
-        """The transactions between two offsets, incarnation after incarnation."""
+        """Return the partitions between two offsets, by incarnation."""
         found: list[StorePartition] = []
         with connect(self._options.dsn) as connection:
             for incarnation, after, through in _steps(start, end):
@@ -89,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Rows in the order of history."""
+        """Yield the rows in the order of history."""
         yield from read_partition(partition, self._options, self._schema)
 
     def _part(self, connection: Connection, incarnation: int, after: int, through: int) -> Slice:
@@ -98,15 +102,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._options.shown(connection, found)
 
     def _stored(self, connection: Connection) -> Offset:
-        """How far each incarnation goes, or the one that was chosen."""
+        """Return how far each incarnation goes, or the chosen one."""
         part = resolved(connection, **self._options.asked)
         only = self._options.asked["incarnation"]
         rows = connection.execute(_INCARNATIONS, [part.incarnation_id]).fetchall()
         return {str(number): int(seq) for number, seq in rows if only in (None, number)}
 
     def _limited(self, connection: Connection, start: Offset, end: Offset, most: int) -> Offset:
-        """As far as so many changes go, and one transaction at least. Windows that double are
-        counted one after the other: it costs about as much as what is taken, whatever waits behind.
+        """Return the offset after at most ``most`` changes, but at least one transaction.
+
+        Windows of doubling size are counted in turn, so the cost depends on what is taken, not on
+        the backlog.
         """
         reached, taken, width = dict(start), 0, _WINDOW
         for incarnation, after, through in _steps(start, end):
@@ -125,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _counts(
         self, connection: Connection, whole: Slice, part: Slice
     ) -> Iterator[tuple[int, int]]:
-        """In order the transactions of a part of the backlog, and how many changes each has."""
+        """Yield each transaction of a part of the backlog with its number of changes."""
         relation = None if self._table is None else self._table.relation_id
         for piece, manifest in pieces(connection, part, self._options.archive):
             if manifest and self._options.archive:
@@ -138,11 +144,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 yield from connection.execute(query)
             elif self._options.fail_on_data_loss:
-                # This raises the problem, with all that is lost.
+                # Planning raises the problem, with everything that is lost.
                 planned(connection, whole, self._table, self._options)
 
     def _check_shape(self, connection: Connection, part: Slice) -> None:
-        """A shape that the stream did not know when it began would lose its new columns."""
+        """Raise ``StoreProblem`` if columns changed, since new ones would be lost."""
         if self._table is None:
             return
         now = chosen(connection, part, self._options.columns)
@@ -155,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _steps(start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[int, int, int]]:
-    """Incarnation, after, through; the older incarnation first."""
+    """Return incarnation, start and end of each part, older incarnations first."""
     return [
         (int(incarnation), start.get(incarnation, 0), end[incarnation])
         for incarnation in sorted(end, key=int)

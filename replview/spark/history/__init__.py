@@ -1,1 +1,1 @@
-"""History jobs: what exported changes tell, computed by Spark over their Parquet files."""
+"""History jobs compute results from exported changes in Parquet files, with Spark or DuckDB."""

@@ -1,4 +1,4 @@
-"""How much changes, in a table, its rows, transactions; and who changed what."""
+"""Count changes of tables, rows and transactions, and find who changed what."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,11 +29,11 @@ _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def churn(session: Session, dataset: Dataset, span: Span = WHOLE, *, every: str = "hour") -> Result:
-    """Changes of a table in each minute, hour, day, week or month (UTC) that has some.
+    """Count the changes of a table in each minute, hour, day, week or month (UTC) that has some.
 
     Rows: ``period timestamp, inserts bigint, updates bigint, deletes bigint, changes bigint,
-    transactions bigint, actors bigint``, and where rows have a key ``changed_rows bigint``
-    (different keys). Baselines are no changes.
+    transactions bigint, actors bigint``, and if rows have a key ``changed_rows bigint``
+    (different keys). Baselines do not count.
     """
     changes = _changes(session, dataset, span)
     counts = [*_counts(), F.count_distinct("_commit_version").alias("transactions"),
@@ -49,11 +49,11 @@ def churn(session: Session, dataset: Dataset, span: Span = WHOLE, *, every: str 
 
 
 def hot_rows(session: Session, dataset: Dataset, span: Span = WHOLE, *, top: int = 20) -> Result:
-    """The rows that changed most often.
+    """Return the rows that changed most often.
 
     Rows, most changes first: the key's columns (of all its keys, as last known), ``inserts,
     updates, deletes, changes bigint, actors bigint, first_change, last_change timestamp``. Raises
-    ``SparkProblem`` where rows cannot be told apart.
+    ``SparkProblem`` if the table has no key.
     """
     columns, reasons = (
         dataset.key_columns,
@@ -62,7 +62,7 @@ def hot_rows(session: Session, dataset: Dataset, span: Span = WHOLE, *, top: int
     if len(dataset.keys) == 1:
         found = keyed(dataset, _changes(session, dataset, span))
     else:
-        # Which row is which is known from the beginning on.
+        # Keys are followed from the beginning, so read all changes before the span too.
         found = _keyed(session, dataset, span)
         own = _stream(span.since_of(found.rows, time="_commit_timestamp"))
         found = replace(found, rows=own)
@@ -91,19 +91,19 @@ def hot_rows(session: Session, dataset: Dataset, span: Span = WHOLE, *, top: int
 
 
 def _keyed(session: Session, dataset: Dataset, span: Span, *, keep_nameless: bool = False) -> Keyed:
-    """All changes until a span ends; where the key changed, a truncation ended rows, too."""
+    """Return all changes until a span ends; if the key changed, truncations end rows too."""
     cut = truncations(session, dataset, span.end) if len(dataset.keys) > 1 else None
     return keyed(dataset, dataset.changes(session, span.end), cut, keep_nameless=keep_nameless)
 
 
 def _changes(session: Session, dataset: Dataset, span: Span) -> DataFrame:
-    """One row a change of the stream."""
+    """Return one row per change of the stream."""
     rows = dataset.changes(session, span.end)
     return _stream(span.since_of(rows, time="_commit_timestamp"))
 
 
 def _stream(rows: DataFrame) -> DataFrame:
-    """Without baselines and rows before updates."""
+    """Return the rows without baselines and without rows before updates."""
     return rows.where(F.col("_xid").isNotNull() & (F.col("_change_type") != "update_preimage"))
 
 
@@ -118,7 +118,7 @@ def _counts() -> list[Any]:
 
 
 def transaction_sizes(session: Session, incarnation: Incarnation, span: Span = WHOLE) -> Result:
-    """Percentiles of what a transaction holds, exact.
+    """Compute exact percentiles of the sizes of transactions.
 
     Rows, one each for ``changes`` and ``size_bytes`` (of its messages): ``measure string,
     transactions bigint, mean double, p50 … p99 double, largest bigint, total bigint, largest_xid
@@ -157,12 +157,12 @@ def transaction_sizes(session: Session, incarnation: Incarnation, span: Span = W
 def transaction_rates(
     session: Session, incarnation: Incarnation, span: Span = WHOLE, *, every: str = "minute"
 ) -> Result:
-    """Transactions committed in each minute (hour, day …; UTC) that has some.
+    """Count the transactions committed in each minute (hour, day …; UTC) that has some.
 
     Rows: ``period timestamp, transactions bigint, changes bigint, size_bytes bigint, largest
     bigint`` (changes of the largest), ``actors bigint``.
     """
-    # Files of before the list of all was there name the last one alone.
+    # Older files have only the last actor, no list of all.
     named = F.coalesce("actors", F.array_compact(F.array("actor")))
     frame = (
         _committed(session, incarnation, span)
@@ -183,7 +183,7 @@ def transaction_rates(
 
 
 def _committed(session: Session, incarnation: Incarnation, span: Span) -> DataFrame:
-    """The stream's transactions: neither baselines nor messages outside of any."""
+    """Return the stream's transactions, without baselines and messages outside of transactions."""
     counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
     found = incarnation.transactions(session).where(F.col("state") == "committed")
     return span.of(found, time="commit_time").withColumn("changes", counted)
@@ -198,15 +198,14 @@ def who_changed(
     span: Span = WHOLE,
     masked: Mapping[str, Sequence[str]] | None = None,
 ) -> Result:
-    """Who changed which column how often, by comparing each update with the row before it.
+    """Count who changed which column how often, by comparing each update with the row before it.
 
-    Rows, most changes first: ``actor string`` (null: nobody said), ``table string, operation
-    string`` (insert, update, delete), ``column string, changes bigint``. Inserts and deletes are of
-    whole rows: their ``column`` is null. So is that of updates of which nothing tells the row
-    before (counted apart as ``update, before unknown``). A column that the server did not send
-    because it stayed as it was did not change. Of a ``masked`` one nobody is told whether it did:
-    it is not counted. Of a table whose rows cannot be told apart changes are counted, and no update
-    is compared.
+    Rows, most changes first: ``actor string`` (null when unknown), ``table string, operation
+    string`` (insert, update, delete), ``column string, changes bigint``. ``column`` is null for
+    inserts and deletes, which are of whole rows, and for updates whose earlier row is unknown
+    (counted separately as ``update, before unknown``). A column that the server did not send,
+    because it was unchanged, did not change. ``masked`` columns are not counted, so that nothing is
+    revealed about them. For a table without key, changes are counted and updates are not compared.
     """
     hidden = {each.name: masked_of(each, masked or {}) for each in datasets}
     frames, lost = [], []
@@ -229,7 +228,7 @@ def who_changed(
 
 
 def _not_compared(session: Session, dataset: Dataset, span: Span) -> DataFrame:
-    """Changes of whole rows, where nothing tells which row was which before."""
+    """Count changes of whole rows, for a table whose rows have no key."""
     kind = F.col("_change_type")
     operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
     by = F.col("_actor").alias("actor"), operation.alias("operation")
@@ -239,16 +238,16 @@ def _not_compared(session: Session, dataset: Dataset, span: Span) -> DataFrame:
 
 
 def _of_table(found: Keyed, dataset: Dataset, span: Span, hidden: frozenset[str]) -> DataFrame:
-    # Without rows before updates none has moved to another key: worth a look at one column.
+    # Without rows before updates no row has moved to another key; one column shows that.
     may_move = not found.rows.where(F.col("_change_type") == "update_preimage").isEmpty()
     seen = [column for column in dataset.columns if column.source_name not in hidden]
     digests = [F.when(_sent(each), _digest(each)).alias(f"_now{n}") for n, each in enumerate(seen)]
-    # Of what is sorted below a row has no more than its digests.
+    # Sort only digests of the values.
     rows = found.rows.select(
         *PLACE, *found.names, "_epoch", "_change_type", "_xid", "_actor", "_commit_timestamp",
         PARTITION, *digests,
     )  # fmt: skip
-    # The row before may have been left so before the span.
+    # Compare before narrowing to the span, since the earlier row may precede it.
     rows = _with_before(with_ends(rows, found.names), found.names, len(seen))
     came = _with_moves(rows, len(seen)) if may_move else rows.withColumn("_moved", F.lit(False))
     rows = _stream(span.since_of(came, time="_commit_timestamp"))
@@ -262,15 +261,13 @@ def _of_table(found: Keyed, dataset: Dataset, span: Span, hidden: frozenset[str]
 
 
 def _with_before(rows: DataFrame, names: Sequence[str], columns: int) -> DataFrame:
-    """``_before<n>``: the digest of a column's last known value before a change, since its row
-    stands under its key; null: unknown.
-    """
+    """Add ``_before<n>``: the digest of a column's last value in this interval, or null."""
     before = by_key(names, "_epoch").rowsBetween(-(1 << 31), -1)
     begins = F.col("_begins")
     told = {}
     for n in range(columns):
         now = F.col(f"_now{n}")
-        # Where a row begins, what was known of the one before it under the key ends.
+        # Values of an earlier row under the same key do not count.
         known = F.when(begins | now.isNotNull(), F.struct(now.alias("value")))
         last = F.last(known, ignorenulls=True).over(before)
         told[f"_before{n}"] = F.when(~begins, last["value"])
@@ -278,11 +275,11 @@ def _with_before(rows: DataFrame, names: Sequence[str], columns: int) -> DataFra
 
 
 def _with_moves(rows: DataFrame, columns: int) -> DataFrame:
-    """``_before<n>`` also of an update that moved its row to another key, and ``_moved``."""
+    """Set ``_before<n>`` also for updates that moved their row to another key; add ``_moved``."""
     of_change = Window.partitionBy("_commit_version", STREAM, "_seq").orderBy(RANK)
 
     def left(value: Expression | str) -> Expression:
-        """Of the row before the update, which stands under the key before."""
+        """Return a value of the row before the update, which has the key before."""
         return F.lag(value).over(of_change)
 
     moved = F.col("_begins") & (F.col("_change_type") == "update_postimage")
@@ -302,14 +299,14 @@ def _sent(column: Column) -> Expression:
 
 
 def _digest(column: Column) -> Expression:
-    """A value as a number, also one that its column cannot hold."""
-    # A hash leaves nulls out: what is null is said beside.
+    """Return a hash of a value, including one that its column cannot hold."""
+    # A hash ignores nulls, so add whether each part is null.
     value, text = F.col(tick(column.name)), raw(column)
     return F.xxhash64(value.isNull(), value, text.isNull(), text)
 
 
 def _events(columns: Sequence[Column]) -> Expression:
-    """What one change did to columns that may be seen: ``array<struct<operation, column>>``."""
+    """Return what a change did to visible columns: ``array<struct<operation, column>>``."""
 
     def event(operation: str, column: str | None) -> Expression:
         name = F.lit(column).cast("string")
@@ -319,12 +316,12 @@ def _events(columns: Sequence[Column]) -> Expression:
     changed = []
     for n, column in enumerate(columns):
         before, now = F.col(f"_before{n}"), F.col(f"_now{n}")
-        # A large value that was not sent before and is now: it did change.
+        # A large value that was not sent before and is sent now has changed.
         same = F.coalesce(before == now, begins & before.isNull())
         changed.append(F.when(now.isNotNull() & ~same, event("update", column.source_name)))
     kind = F.col("_change_type")
     unknown = F.array(event(_BEFORE_UNKNOWN, None))
-    # Gives an array without events its type.
+    # This element gives an empty array its type.
     nothing = F.when(F.lit(False), event("", None))
     return (
         F.when(kind == "insert", F.array(event("insert", None)))

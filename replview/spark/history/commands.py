@@ -1,4 +1,4 @@
-"""The history jobs as commands: their options, and what they print or write."""
+"""The history jobs as commands: options, and what they print or write."""
 
 import argparse
 import datetime as dt
@@ -15,11 +15,11 @@ from replview.spark.history.results import Result, without_masked
 from replview.spark.sessions import SparkProblem
 from replview.text.parsing import whole_number
 
-#: What changes are counted by.
+#: Periods by which changes can be counted.
 PERIODS = ("minute", "hour", "day", "week", "month")
 
 
-#: Command → what it shows, the groups of options it takes.
+#: Result and groups of options of each command.
 JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
     "as-of": ("a table as it was at a commit LSN or time", ("table", "moment")),
     "row-versions": (
@@ -37,16 +37,16 @@ JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """A job and its options, with what they name below the root."""
+    """A job with its options, and the tables that they name below the root."""
 
     options: argparse.Namespace
     incarnation: Incarnation
-    #: Empty: it is of transactions.
+    #: Tables of the job; empty for a job about transactions.
     tables: Sequence[Dataset]
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
-        """Raises ``SparkProblem``, ``TargetProblem``."""
+        """Find the tables that the options name. Raises ``SparkProblem``, ``TargetProblem``."""
         incarnation = Incarnation.find(options.root, options.life)
         groups = JOBS[options.name][1]
         if "table" in groups:
@@ -60,14 +60,14 @@ class Question:
         return cls(options, incarnation, chosen)
 
     def rows(self) -> int:
-        """How many it reads."""
+        """Return the number of rows that the job reads."""
         day = (self.span.end if "span" in JOBS[self.options.name][1] else self.moment).day
         files = [root.parquet for table in self.tables for root in table.roots]
         return sum(each.rows(day) for each in files or self.incarnation.transaction_files)
 
     def answer(self, session: Session) -> Result:
-        """What the job gives. Raises ``SparkProblem``, ``TargetProblem``."""
-        # Late: they need an engine's modules, and pages that know the jobs do not.
+        """Run the job. Raises ``SparkProblem``, ``TargetProblem``."""
+        # Import here: these need an engine's modules, which pages that list jobs do not load.
         from replview.spark.history import activity, snapshots
 
         options, tables = self.options, self.tables
@@ -93,15 +93,18 @@ class Question:
 
     @property
     def span(self) -> Span:
+        """Return the span that the options set."""
         options = self.options
         return Span(options.from_lsn, options.to_lsn, options.since, options.until)
 
     @property
     def moment(self) -> Moment:
+        """Return the moment that the options set."""
         return Moment(self.options.lsn, self.options.time)
 
 
 def add_jobs(commands: Any) -> None:
+    """Add a parser for each job."""
     for name, (help_, groups) in JOBS.items():
         parser = commands.add_parser(name, help=help_, description=f"Show {help_}.")
         parser.add_argument("--root", required=True, metavar="URL", help="where slices were "
@@ -115,7 +118,7 @@ def add_jobs(commands: Any) -> None:
 
 
 def masks(text: str) -> dict[str, list[str]]:
-    """Tables with their masked columns."""
+    """Parse tables with their masked columns from JSON."""
     try:
         given = json.loads(text)
         return {str(name): [str(column) for column in given[name]] for name in given}
@@ -124,7 +127,7 @@ def masks(text: str) -> dict[str, list[str]]:
 
 
 def lsn(text: str) -> int:
-    """``0/1A2B3C`` as a number."""
+    """Parse an LSN such as ``0/1A2B3C``."""
     try:
         return int(LSN.parse(text))
     except ValueError:
@@ -132,7 +135,7 @@ def lsn(text: str) -> int:
 
 
 def moment(text: str) -> dt.datetime:
-    """An ISO 8601 time; without a zone it is UTC's."""
+    """Parse an ISO 8601 time; without a zone it is UTC."""
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -142,20 +145,20 @@ def moment(text: str) -> dt.datetime:
 
 
 def row_count(text: str) -> int:
-    """A number of rows."""
+    """Parse a number of rows."""
     number = whole_number(text)
     if number is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
     return number
 
 
-#: The options of a group.
+#: Options of each group.
 _OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "table": {"--table": {"required": True, "metavar": "SCHEMA.TABLE"}},
     "tables": {"--table": {
         "action": "append", "metavar": "SCHEMA.TABLE",
         "help": "may be given several times (default: all of the incarnation's)"}},
-    # One of them.
+    # The options of this group exclude each other.
     "moment": {
         "--lsn": {"type": lsn, "help": "at this commit LSN"},
         "--time": {"type": moment, "help": "at this time (ISO 8601; UTC if it has no zone; "

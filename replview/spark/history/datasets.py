@@ -1,6 +1,7 @@
-"""Where a table's exported changes stand, and what is known of them before any is read.
+"""Find a table's exported changes, and what is known of them before they are read.
 
-The small files (schemas, manifests) are read here by pyarrow, the rows by Spark, wherever it runs.
+pyarrow reads the small files (schemas, manifests) here; the engine reads the rows, wherever it
+runs.
 """
 
 import datetime as dt
@@ -27,7 +28,7 @@ from replview.text.parsing import plain_name
 
 @dataclass(frozen=True)
 class Moment:
-    """Until when changes count: a commit LSN (included), a commit time (included), or the end."""
+    """A commit LSN or commit time (both included) until which changes count, or the end."""
 
     lsn: int | None = None
     time: dt.datetime | None = None
@@ -38,7 +39,7 @@ class Moment:
 
     @property
     def day(self) -> dt.date | None:
-        """The last whose files have something of it; None: all may."""
+        """Return the last day whose files may count; None for all days."""
         return None if self.time is None else self.time.astimezone(dt.UTC).date()
 
 
@@ -47,9 +48,7 @@ END = Moment()
 
 
 def by_then(moment: Moment, *, time: str) -> Expression:
-    """Whether a transaction, change or event had committed by then; files of later days are not
-    opened.
-    """
+    """Return the condition that a change was committed by then; it skips files of later days."""
     found = F.lit(True)
     if moment.lsn is not None:
         found &= F.col("_commit_version") <= moment.lsn
@@ -60,13 +59,13 @@ def by_then(moment: Moment, *, time: str) -> Expression:
 
 
 def committed_by(frame: DataFrame, moment: Moment, *, time: str) -> DataFrame:
-    """Those of transactions or events that had committed by then."""
+    """Return the rows of transactions or events that were committed by then."""
     return frame.where(by_then(moment, time=time))
 
 
 @dataclass(frozen=True)
 class Incarnation:
-    """One incarnation of a slot below an export's root: tables, transactions, events, manifests."""
+    """An incarnation of a slot below an export's root: tables, transactions, events, manifests."""
 
     root: Target
     #: ``<source>/<slot>-<number>`` as the folders are named.
@@ -74,7 +73,7 @@ class Incarnation:
 
     @classmethod
     def find(cls, root: str, incarnation: str | None = None) -> Self:
-        """The incarnation ``source/slot-number`` (names as they are); None: the only one there is.
+        """Return the incarnation ``source/slot-number``; None selects the only one.
 
         Raises ``SparkProblem``, ``TargetProblem``.
         """
@@ -98,6 +97,7 @@ class Incarnation:
 
     @classmethod
     def all(cls, target: Target) -> list[Self]:
+        """Return all incarnations below a target."""
         return [
             cls(target, f"{source}/{slot}")
             for source in target.folders()
@@ -106,36 +106,38 @@ class Incarnation:
 
     @property
     def name(self) -> str:
-        """``source/slot-number``, names as they are."""
+        """Return ``source/slot-number`` with the original names."""
         return layout.decoded(self.folder)
 
     @cached_property
     def wholes(self) -> list["WholeSlice"]:
-        """What is whole of it, in the order of history."""
+        """Return the complete slices, in the order of history."""
         names = manifests(self.root, self.folder)
         read = (self.root.read_json(f"{self.folder}/{layout.MANIFESTS}/{n}.json") for n in names)
-        # One after another: together they may be many times as large.
+        # Read one by one, since all documents together may be large.
         found = [WholeSlice.of(document) for document in read if document]
         return sorted(found, key=lambda each: each.part.after_seq)
 
     @property
     def names(self) -> list[str]:
-        """Every name, ``schema.table``, under which tables stand there, by the folders alone."""
+        """Return all names ``schema.table`` of exported tables, from the folders alone."""
         return [*map(layout.decoded, layout.roots_by_dataset(self.root.folders(self.folder)))]
 
     @cached_property
     def tables(self) -> list["Dataset"]:
-        """Its tables, in the order in which they were last exported: each with all that stands
-        there of it, whatever it was called. One made anew under a name is another.
+        """Return the tables in the order of their last export.
+
+        A renamed table is one table with all its files. A table that was dropped and created again
+        under the same name is another one.
         """
         found: dict[object, _Held] = {}
         roots = self.root.folders(self.folder)
         for root, oid, name, files in self._held(
             [root for of in layout.roots_by_dataset(roots).values() for root in of]
         ):
-            # Where the source told no oid, a table is what its name is.
+            # Without an OID, identify the table by its name.
             held = found.setdefault(oid or name, _Held())
-            # What comes last stands last.
+            # Move the table to the end, since it was exported last.
             found[oid or name] = found.pop(oid or name)
             held.names = [*(each for each in held.names if each != name), name]
             held.roots.setdefault((root, oid), []).extend(files)
@@ -148,8 +150,9 @@ class Incarnation:
         ]  # fmt: skip
 
     def _held(self, roots: Sequence[str]) -> Iterator[tuple[str, int, str, Sequence[str]]]:
-        """What changes of tables stand where: ``(root's folder, oid, name, files)``, in the order
-        of history; first what no manifest tells of.
+        """Yield the folders of tables: ``(root's folder, oid, name, files)``.
+
+        They are in the order of history; folders without a manifest come first.
         """
         told = [(whole, *table) for whole in self.wholes for table in whole.tables]
         known = {dataset.rpartition("/")[2] for _, dataset, _, _ in told}
@@ -161,9 +164,10 @@ class Incarnation:
             yield dataset.rpartition("/")[2], oid, name, whole.files.get(dataset, ())
 
     def table(self, name: str) -> "Dataset":
-        """A table by a name that it has, or had, ``schema.table``; one without a schema is
-        ``public``'s. Of several of that name the one exported last; ``schema.table-oid`` is any of
-        them. Raises ``SparkProblem``.
+        """Return a table by a present or former name; without schema it is in ``public``.
+
+        Of several tables with that name the one exported last counts; ``schema.table-oid`` selects
+        another. Raises ``SparkProblem``.
         """
         whole = name if "." in name else f"public.{name}"
         named = [each for each in self.tables if whole == each.names[-1]]
@@ -177,23 +181,23 @@ class Incarnation:
         raise SparkProblem(f"no table {name} is exported of {self.name}", f"there are: {names}")
 
     def transactions(self, session: Session) -> DataFrame:
-        """One row a transaction, as ``slice_schemas.TRANSACTIONS``."""
+        """Return one row per transaction, as in ``slice_schemas.TRANSACTIONS``."""
         return self._frame(session, layout.TRANSACTIONS, TRANSACTIONS)
 
     def events(self, session: Session) -> DataFrame:
-        """Truncations and logical messages, as ``slice_schemas.EVENTS``."""
+        """Return truncations and logical messages, as in ``slice_schemas.EVENTS``."""
         return self._frame(session, layout.EVENTS, EVENTS)
 
     @property
     def transaction_files(self) -> list[ParquetFiles]:
-        """Where they stand; none: there are none."""
+        """Return the files of transactions; empty if there are none."""
         return self._files(layout.TRANSACTIONS, TRANSACTIONS)
 
     def _files(self, name: str, schema: pa.Schema) -> list[ParquetFiles]:
         folder = f"{self.folder}/{name}"
         if not self.root.folders(folder):
             return []
-        # What is being compacted stands there twice for a moment.
+        # List files explicitly: during compaction rows exist twice.
         paths = [path for whole in self.wholes for path in whole.files.get(folder, ())]
         return [ParquetFiles(self.root, folder, schema, tuple(paths))]
 
@@ -205,20 +209,21 @@ class Incarnation:
 
 @dataclass(frozen=True)
 class WholeSlice:
-    """What is kept of a manifest."""
+    """The part of a manifest that is kept in memory."""
 
     part: Slice
-    #: Of each table with changes: its dataset, oid and name.
+    #: Dataset, OID and name of each table with changes.
     tables: tuple[tuple[str, int, str], ...]
-    #: Dataset → its files. Both as seen from the root.
+    #: Files by dataset, both relative to the root.
     files: Mapping[str, Sequence[str]]
-    #: Transactions that the store had no more: ``after < commit_seq <= through``.
+    #: Transactions that the store had deleted: ``after < commit_seq <= through``.
     deleted: tuple[tuple[int, int], ...]
-    #: When changes of a table may not have been published.
+    #: Times in which changes of a table may not have been published.
     lapses: tuple["Lapse", ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
+        """Read a manifest."""
         files: dict[str, list[str]] = {}
         for file in document.get("files", ()):
             files.setdefault(intern(file["dataset"]), []).append(file["path"])
@@ -242,7 +247,7 @@ class Lapse:
     """A time in which changes of a table may not have been published."""
 
     oid: int
-    #: A change that is missing lies between these; None: there is no end yet.
+    #: LSNs between which changes may be missing; None for an open end.
     from_lsn: int | None
     to_lsn: int | None
     why: str
@@ -254,46 +259,47 @@ def _lsn(text: str | None) -> int | None:
 
 @dataclass
 class _Held:
-    #: As it was called, the last one last.
+    """The names and files of a table."""
+
+    #: Names of the table, last one last.
     names: list[str] = field(default_factory=list)
-    #: Root and oid → the files.
+    #: Files by root and OID.
     roots: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """All that is exported of one table."""
+    """Everything that is exported of one table."""
 
     incarnation: Incarnation
-    #: ``schema.table``, as it was called, the last one last.
+    #: Names ``schema.table``, last one last.
     names: tuple[str, ...]
-    #: In their order.
+    #: Roots in the order of history.
     roots: tuple[DatasetRoot, ...]
 
     @classmethod
     def find(cls, root: str, table: str, incarnation: str | None = None) -> "Dataset":
-        """The dataset of a table below an export's root. Raises ``SparkProblem``."""
+        """Return the dataset of a table below an export's root. Raises ``SparkProblem``."""
         return Incarnation.find(root, incarnation).table(table)
 
     @cached_property
     def relation(self) -> SliceTable:
-        """The table, with all shapes that its changes were made under. Raises ``SparkProblem``."""
+        """Return the table with all its versions. Raises ``SparkProblem``."""
         return merged([root.relation for root in self.roots], self.name)
 
     @property
     def name(self) -> str:
-        """As last seen."""
+        """Return the last name."""
         return self.names[-1]
 
     @property
     def oid(self) -> int:
+        """Return the table's OID; 0 when unknown."""
         return self.roots[-1].oid
 
     @property
     def described(self) -> dict[str, object]:
-        """What is worth saying of which table it is; others are named as ``Incarnation.table``
-        takes them.
-        """
+        """Return details that identify the table, as ``Incarnation.table`` accepts them."""
         others = [
             f"{name}-{each.oid}"
             for each in self.incarnation.tables
@@ -304,7 +310,7 @@ class Dataset:
         return {"table": self.name, **{name: each for name, each in more.items() if each}}
 
     def is_among(self, names: Sequence[str]) -> bool:
-        """Whether a slice of these tables has it: a name that others had, too, may mean these."""
+        """Return whether a slice of these tables has it; a shared name may mean several."""
         others = {name for each in self.incarnation.tables if each.oid != self.oid
                   for name in each.names}  # fmt: skip
         plain = {plain_name(name) for name in names}
@@ -312,22 +318,22 @@ class Dataset:
 
     @property
     def columns(self) -> list[Column]:
-        """The table's own columns in the files: of all its shapes."""
+        """Return the table's own columns in the files, over all versions."""
         return self.relation.columns
 
     def version(self, number: int | None) -> TableVersion:
-        """A shape by its number; the newest where that is not known."""
+        """Return a version by number; the newest if the number is unknown."""
         versions = self.relation.versions
         return next((each for each in versions if each.number == number), versions[-1])
 
     def columns_of(self, version: TableVersion) -> list[Column]:
-        """The columns that a shape has, in its order, as they are in the files."""
+        """Return the columns of a version in its order, as they are in the files."""
         known = {column.source_name: column for column in self.columns}
         names = [str(column["name"]) for column in version.columns]
         return [known[name] for name in names if name in known]
 
     def lacking(self, column: Column) -> list[int]:
-        """The numbers of the shapes that have no such column."""
+        """Return the numbers of the versions without this column."""
         return [
             version.number
             for version in self.relation.versions
@@ -336,9 +342,7 @@ class Dataset:
 
     @cached_property
     def keys(self) -> dict[tuple[str, ...], list[int]]:
-        """What rows were known by, as on the source → the numbers of the shapes in which they were;
-        an empty key: rows of these cannot be told apart.
-        """
+        """Return version numbers by key, named as on the source; an empty key is no key."""
         found: dict[tuple[str, ...], list[int]] = {}
         for version in self.relation.versions:
             found.setdefault(version.key_columns, []).append(version.number)
@@ -346,12 +350,12 @@ class Dataset:
 
     @property
     def tells_rows_apart(self) -> bool:
-        """Whether some of its shapes have a key."""
+        """Return whether a version has a key."""
         return any(self.keys)
 
     @property
     def key_columns(self) -> list[Column]:
-        """What rows are known by in some shape. Raises ``SparkProblem`` where that is nothing."""
+        """Return the columns of all keys. Raises ``SparkProblem`` if there is no key."""
         if not self.tells_rows_apart:
             raise SparkProblem(
                 f"rows of {self.name} cannot be told apart: it has no key that is sent",
@@ -361,7 +365,7 @@ class Dataset:
         return [known[name] for name in dict.fromkeys(name for key in self.keys for name in key)]
 
     def changes(self, session: Session, until: Moment) -> DataFrame:
-        """Its rows as exported, those committed by then; files of later days are not opened."""
+        """Return the rows committed by then; files of later days are not opened."""
         frames = [root.parquet.frame(session) for root in self.roots]
         frames = [committed_by(frame, until, time="_commit_timestamp") for frame in frames]
         if len(frames) > 1:

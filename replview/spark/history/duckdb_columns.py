@@ -1,7 +1,7 @@
-"""Expressions and functions as PySpark has them, as far as history jobs need them, in DuckDB's SQL.
+"""PySpark's column expressions and functions, as far as history jobs need them, as DuckDB's SQL.
 
-Of PySpark they follow the meaning with ANSI on and UTC: ``max_by`` may give a null, and a name in a
-text's place is a column's.
+They behave like PySpark with ANSI mode and UTC: ``max_by`` may return a null, and a string in place
+of a column is a column's name.
 """
 
 import datetime as dt
@@ -11,49 +11,57 @@ from typing import Any
 
 from replview.spark.quoting import double, literal
 
-#: Spark's names of types → DuckDB's.
+#: DuckDB's name of a type, by Spark's name.
 _TYPES = {
     "string": "VARCHAR", "bigint": "BIGINT", "int": "INTEGER", "timestamp": "TIMESTAMPTZ",
     "map<string,string>": "MAP(VARCHAR, VARCHAR)",
 }  # fmt: skip
-#: A column's name in a frame → its SQL.
+#: Function from a column's name in a frame to its SQL.
 Scope = Callable[[str], str]
 
 
 class Column:
-    """An expression, as ``pyspark.sql.Column``: SQL once it is known what frame it is of."""
+    """An expression like ``pyspark.sql.Column``: SQL once its frame is known."""
 
     def __init__(self, sql: Callable[[Scope], str], name: str = "") -> None:
         self.sql = sql
         self.name = name
 
     def alias(self, name: str) -> "Column":
+        """Return the expression under another name."""
         return Column(self.sql, name)
 
     def cast(self, kind: str) -> "Column":
-        """``kind``: Spark's name of a type, or what ``DataFrame.schema`` says of one."""
+        """Return a cast; ``kind`` is Spark's name of a type, or one of ``DataFrame.schema``."""
         return _made(f"CAST({{}} AS {_type(kind)})", self)
 
     def isNull(self) -> "Column":
+        """Return the test for null."""
         return _made("({} IS NULL)", self)
 
     def isNotNull(self) -> "Column":
+        """Return the test for not null."""
         return _made("({} IS NOT NULL)", self)
 
     def eqNullSafe(self, other: object) -> "Column":
+        """Return the comparison in which nulls are equal."""
         return _made("({} IS NOT DISTINCT FROM {})", self, other)
 
     def isin(self, *values: Any) -> "Column":
+        """Return the test for being one of the values."""
         given = values[0] if len(values) == 1 and isinstance(values[0], list) else values
         return _made("({} IN ({}))", self, _listed(map(_of, given))) if given else _of(False)
 
     def startswith(self, text: str) -> "Column":
+        """Return the test for a prefix."""
         return _made("starts_with({}, {})", self, text)
 
     def desc(self) -> "Column":
+        """Return the expression for descending order."""
         return _made("{} DESC", self)
 
     def over(self, window: "Window") -> "Column":
+        """Return the expression as a window function."""
         return Column(lambda scope: f"({self.sql(scope)} OVER ({window.sql(scope)}))")
 
     def __getitem__(self, key: object) -> "Column":
@@ -96,7 +104,7 @@ class Column:
 
 
 class _Case(Column):
-    """``when(…).when(…).otherwise(…)``; without the last it is null."""
+    """The expression ``when(…).when(…).otherwise(…)``; without ``otherwise`` the rest is null."""
 
     def __init__(self, branches: Sequence[tuple[Column, Column]], last: Column) -> None:
         self._branches = branches
@@ -109,9 +117,11 @@ class _Case(Column):
         super().__init__(sql)
 
     def when(self, condition: Column, value: object) -> "_Case":
+        """Add a branch."""
         return _Case([*self._branches, (condition, _of(value))], self._last)
 
     def otherwise(self, value: object) -> "_Case":
+        """Set the value of the remaining rows."""
         return _Case(self._branches, _of(value))
 
 
@@ -126,7 +136,7 @@ def _listed(columns: Iterator[Column] | Sequence[Column]) -> Column:
 
 
 def _of(value: object) -> Column:
-    """A column as it is, another value as a literal."""
+    """Return a column unchanged, and another value as a literal."""
     if isinstance(value, Column):
         return value
     match value:
@@ -144,7 +154,7 @@ def _of(value: object) -> Column:
 
 
 def columns_of(values: Sequence[object]) -> list[Column]:
-    """Names stand for columns, as in PySpark."""
+    """Return columns for values; a string is a column's name, as in PySpark."""
     return [col(value) if isinstance(value, str) else _of(value) for value in values]
 
 
@@ -158,7 +168,7 @@ def _type(kind: str) -> str:
 
 
 def col(name: str) -> Column:
-    """A column, or a field of one: ``_next._seq``; with ticks around it a name is all of one."""
+    """Return a column, or a field such as ``_next._seq``; a name in ticks is one column."""
     if name.startswith("`"):
         plain = name[1:-1].replace("``", "`")
         return Column(lambda scope: scope(plain), plain)
@@ -170,11 +180,12 @@ def col(name: str) -> Column:
 
 
 def function(template: str) -> Callable[..., Column]:
+    """Return a function that fills its arguments into an SQL template."""
     return lambda *values: _made(template, _listed(columns_of(values)))
 
 
 class functions:
-    """What ``pyspark.sql.functions`` has for history jobs."""
+    """The functions of ``pyspark.sql.functions`` that history jobs use."""
 
     col = staticmethod(col)
     lit = staticmethod(_of)
@@ -204,25 +215,29 @@ class functions:
     sort_array = staticmethod(function("list_sort({})"))
     sum = staticmethod(function("CAST(sum({}) AS BIGINT)"))
     unix_micros = staticmethod(function("epoch_us({})"))
-    #: Any hash of 64 bits will do.
+    #: Any 64-bit hash serves the purpose.
     xxhash64 = staticmethod(function("hash({})"))
-    # As if all rows were in one part, in their order.
+    # DuckDB has no partitions, so all rows are in partition 0.
     spark_partition_id = staticmethod(function("0{}"))
 
     @staticmethod
     def when(condition: Column, value: object) -> _Case:
+        """Begin a case expression."""
         return _Case([(condition, _of(value))], _of(None))
 
     @staticmethod
     def count(what: str) -> Column:
+        """Count rows, or values that are not null."""
         return _made("count(*)") if what == "*" else _made("count({})", col(what))
 
     @staticmethod
     def last(value: Column, *, ignorenulls: bool) -> Column:
+        """Return the last value of a window."""
         return _made(f"last_value({{}}{' IGNORE NULLS' if ignorenulls else ''})", value)
 
     @staticmethod
     def struct(*values: object) -> Column:
+        """Return a struct of named values."""
         columns = columns_of(values)
         names = [double(column.name) for column in columns]
         return _made("struct_pack({})", _listed(
@@ -231,47 +246,56 @@ class functions:
 
     @staticmethod
     def array_contains(array: str, value: object) -> Column:
+        """Return the test for an element of a list."""
         return _made("list_contains({}, {})", col(array), value)
 
     @staticmethod
     def try_element_at(found: str | Column, key: object) -> Column:
+        """Return the value of a map's key; null if it is missing."""
         return _made("{}[{}]", *columns_of([found]), key)
 
     @staticmethod
     def create_map(*values: Column) -> Column:
+        """Return a map of alternating keys and values."""
         return _made("map(list_value({}), list_value({}))", _listed(values[::2]),
                      _listed(values[1::2]))  # fmt: skip
 
     @staticmethod
     def map_filter(found: str | Column, keeps: Callable[[Column, Column], Column]) -> Column:
+        """Return a map with the entries that satisfy a condition."""
         kept = keeps(*(_made(f"_entry.{field}") for field in ("key", "value")))
         entries = "list_filter(map_entries({}), lambda _entry: {})"
         return _made(f"map_from_entries({entries})", *columns_of([found]), kept)
 
     @staticmethod
     def filter(found: Column, keeps: Callable[[Column], Column]) -> Column:
+        """Return a list with the elements that satisfy a condition."""
         return _made("list_filter({}, lambda _one: {})", found, keeps(_made("_one")))
 
     @staticmethod
     def shiftright(value: str, bits: int) -> Column:
+        """Return the value shifted right by so many bits."""
         return _made("({} >> {})", col(value), bits)
 
     @staticmethod
     def concat_ws(between: str, *values: object) -> Column:
+        """Return the texts joined by a separator."""
         return _made("concat_ws({}, {})", between, _listed(columns_of(values)))
 
     @staticmethod
     def date_trunc(every: str, time: str) -> Column:
+        """Return the start of the period that contains a time."""
         return _made("date_trunc({}, {})", every, col(time))
 
     @staticmethod
     def percentile(value: str, shares: Column) -> Column:
+        """Return percentiles, interpolated."""
         return _made("quantile_cont({}, {})", col(value), shares)
 
 
 @dataclass(frozen=True)
 class Window:
-    """As ``pyspark.sql.Window``; where rows have an order, up to the row itself."""
+    """A window like ``pyspark.sql.Window``; with an order it ends at the current row."""
 
     partition: tuple[Column, ...] = ()
     order: tuple[Column, ...] = ()
@@ -279,16 +303,19 @@ class Window:
 
     @classmethod
     def partitionBy(cls, *names: object) -> "Window":
+        """Return a window with this partition."""
         return cls(tuple(columns_of(names)))
 
     def orderBy(self, *names: object) -> "Window":
+        """Return the window with this order."""
         return replace(self, order=tuple(columns_of(names)))
 
     def rowsBetween(self, _first: int, last: int) -> "Window":
-        """From the first row of all to so many rows before."""
+        """Return the window from the first row to so many rows before the current one."""
         return replace(self, frame=f"UNBOUNDED PRECEDING AND {-last} PRECEDING")
 
     def sql(self, scope: Scope) -> str:
+        """Return the window as SQL."""
         parts = ", ".join(column.sql(scope) for column in self.partition)
         order = ", ".join(column.sql(scope) for column in self.order)
         framed = f"ORDER BY {order} ROWS BETWEEN {self.frame}" if order else ""

@@ -1,12 +1,12 @@
-"""DuckDB behind the part of PySpark's DataFrame API that history jobs use.
+"""The part of PySpark's DataFrame API that history jobs use, on DuckDB.
 
-So each job is written once, and DuckDB answers it as Spark does. A frame is a query; it runs when
-its rows are asked for. Inside the query columns have names of their own (``c0``, ``c1``): DuckDB
-takes names that differ in case alone for one. Nulls come first in ascending order, as with Spark.
+Each job is written once, and DuckDB answers it as Spark does. A frame is a query, which runs when
+its rows are read. Columns have internal names (``c0``, ``c1``), because DuckDB ignores the case of
+names. Nulls come first in ascending order, as with Spark.
 
-A library does not serve yet: sqlframe 4.10 makes one column of two whose names differ in case
-alone, passes over nulls in ``max_by``, and makes SQL of ``last`` without nulls over a window that
-DuckDB refuses; it has one session per process, and its ``persist`` does nothing.
+No library serves yet: sqlframe 4.10 merges two columns whose names differ in case only, ignores
+nulls in ``max_by``, and produces SQL that DuckDB refuses for ``last`` without nulls over a window.
+It has one session per process, and its ``persist`` does nothing.
 """
 
 import os
@@ -22,7 +22,7 @@ import pyarrow as pa
 from replview.spark.history.duckdb_columns import Column, columns_of, function, functions
 from replview.spark.quoting import double, literal
 
-#: Of all that a question holds in memory; what is more goes to its folder on disk.
+#: Memory limit of a query; more is spilled to its folder on disk.
 _MEMORY = "1GiB"
 _MOST_THREADS = 4
 _BATCH_ROWS = 65_536
@@ -35,18 +35,21 @@ _ARROW_TYPES = {
 
 @dataclass(frozen=True)
 class Field:
+    """A column's name and type."""
+
     name: str
-    #: DuckDB's name of it.
+    #: DuckDB's name of the type.
     dataType: str
 
 
 class Row(tuple[Any, ...]):
-    """Values by place and by name, as ``pyspark.sql.Row``."""
+    """A row like ``pyspark.sql.Row``, with values by position and by name."""
 
     names: Sequence[str]
 
     @classmethod
     def of(cls, names: Sequence[str], values: Sequence[Any]) -> "Row":
+        """Return a row of these values."""
         found = cls(values)
         found.names = names
         return found
@@ -56,14 +59,14 @@ class Row(tuple[Any, ...]):
 
 
 class DataFrame:
-    """A query, as ``pyspark.sql.DataFrame``."""
+    """A query like ``pyspark.sql.DataFrame``."""
 
     def __init__(
         self, session: "DuckSession", source: str, columns: Sequence[str],
         order: Sequence[Column] = (),
     ) -> None:  # fmt: skip
         self._session = session
-        #: Its columns are c0, c1 …
+        #: SQL of the rows, with columns c0, c1 …
         self._source = source
         self._name = session.new_name()
         self.columns = list(columns)
@@ -87,51 +90,62 @@ class DataFrame:
         return DataFrame(self._session, f"({sql})", columns, order)
 
     def select(self, *values: Any) -> "DataFrame":
+        """Return a frame of these columns."""
         given = values[0] if len(values) == 1 and isinstance(values[0], list) else values
         columns = columns_of(given)
         chosen = ", ".join(f"{each.sql(self._scope)} AS c{n}" for n, each in enumerate(columns))
         return self._queried(f"SELECT {chosen} {self._sql}", [each.name for each in columns])
 
     def withColumns(self, values: Mapping[str, Column]) -> "DataFrame":
+        """Return the frame with columns added or replaced."""
         names = list(dict.fromkeys([*self.columns, *values]))
         return self.select([values.get(name, _as_it_is(name)).alias(name) for name in names])
 
     def withColumn(self, name: str, value: Column) -> "DataFrame":
+        """Return the frame with a column added or replaced."""
         return self.withColumns({name: value})
 
     def drop(self, *names: str) -> "DataFrame":
+        """Return the frame without these columns."""
         return self.select([_as_it_is(name) for name in self.columns if name not in names])
 
     def where(self, condition: Column) -> "DataFrame":
+        """Return the rows that satisfy a condition."""
         sql = f"FROM {self._from} WHERE {condition.sql(self._scope)}"
         return self._queried(sql, self.columns, self._order)
 
     def orderBy(self, *names: object) -> "DataFrame":
+        """Return the rows in this order."""
         return DataFrame(self._session, self._source, self.columns, columns_of(names))
 
     def limit(self, most: int) -> "DataFrame":
+        """Return at most so many rows."""
         return self._queried(f"{self._sql} LIMIT {most}", self.columns, self._order)
 
     def distinct(self) -> "DataFrame":
+        """Return each different row once."""
         return self._queried(f"SELECT DISTINCT * FROM {self._from}", self.columns)  # noqa: S608
 
     def groupBy(self, *names: object) -> "Grouped":
+        """Return the rows in groups."""
         return Grouped(self, columns_of(names))
 
     def agg(self, *values: Column) -> "DataFrame":
+        """Return aggregates over all rows."""
         return Grouped(self, []).agg(*values)
 
     def unionByName(self, other: "DataFrame") -> "DataFrame":
+        """Return the rows of both frames, with columns matched by name."""
         mine = ", ".join(f"c{n}" for n in range(len(self.columns)))
         theirs = ", ".join(f"c{other.columns.index(name)}" for name in self.columns)
-        # (All SQL here is ours: a name is a number, a value a quoted literal.)
+        # All SQL is generated: a name is a number, a value a quoted literal.
         sql = f"SELECT {mine} FROM {self._from} UNION ALL SELECT {theirs} FROM {other._from}"  # noqa: S608
         return self._queried(sql, self.columns)
 
     def join(
         self, other: "DataFrame", on: str | list[str] | Column, how: str = "inner"
     ) -> "DataFrame":
-        """Where columns are named both have them; they are there once."""
+        """Return the join; columns named in ``on`` appear once."""
         named = [] if isinstance(on, Column) else [on] if isinstance(on, str) else on
         if isinstance(on, Column):
             both = on.sql(lambda n: self._scope(n) if n in self.columns else other._scope(n))
@@ -148,36 +162,43 @@ class DataFrame:
 
     @property
     def schema(self) -> list[Field]:
+        """Return the columns with their types."""
         kinds = self._session.types(self._sql)
         return [Field(name, kind) for name, kind in zip(self.columns, kinds, strict=True)]
 
     @property
     def dtypes(self) -> list[tuple[str, str]]:
+        """Return name and type of each column."""
         return [(field.name, field.dataType) for field in self.schema]
 
     def repartitionByRange(self, *_names: str) -> "DataFrame":
+        """Return the frame itself, since DuckDB has no partitions."""
         return self
 
     def localCheckpoint(self) -> "DataFrame":
-        """The rows as they are now, kept until the session ends."""
+        """Return a frame with the rows as they are now, kept until the session ends."""
         return DataFrame(self._session, self._session.kept(self._sql), self.columns, self._order)
 
     def persist(self) -> "DataFrame":
-        """The same in its own place, until ``unpersist``."""
+        """Keep the rows as they are now until ``unpersist``."""
         self._source = self._session.kept(self._sql)
         return self
 
     def unpersist(self) -> None:
+        """Delete the kept rows."""
         self._session.dropped(self._source)
 
     def isEmpty(self) -> bool:
+        """Return whether there is no row."""
         return not self.limit(1).collect()
 
     def count(self) -> int:
+        """Return the number of rows."""
         [(found,)] = self.agg(functions.count("*")).collect()
         return int(found)
 
     def collect(self) -> list[Row]:
+        """Return all rows."""
         return [
             Row.of(self.columns, values)
             for batch in self.batches()
@@ -185,7 +206,7 @@ class DataFrame:
         ]
 
     def batches(self) -> pa.RecordBatchReader:
-        """The rows, as Arrow has them, under the frame's own names."""
+        """Return the rows as Arrow batches, under the frame's own names."""
         return self._session.read(self._sql, self.columns)
 
 
@@ -195,10 +216,13 @@ def _as_it_is(name: str) -> Column:
 
 @dataclass(frozen=True)
 class Grouped:
+    """A frame in groups."""
+
     frame: DataFrame
     by: Sequence[Column]
 
     def agg(self, *values: Column) -> DataFrame:
+        """Return aggregates by group."""
         frame, columns = self.frame, [*self.by, *values]
         chosen = ", ".join(f"{each.sql(frame._scope)} AS c{n}" for n, each in enumerate(columns))
         groups = ", ".join(each.sql(frame._scope) for each in self.by)
@@ -208,7 +232,7 @@ class Grouped:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """As PySpark gives them: structs as rows, maps as dicts, moments of UTC without a zone."""
+    """Return values as PySpark does: structs as rows, maps as dicts, UTC times without zone."""
     kind = column.type
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
@@ -225,7 +249,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def type_of(kind: pa.DataType) -> str:
-    """An Arrow type of the files' as DuckDB names it."""
+    """Return DuckDB's name of an Arrow type of the files."""
     if pa.types.is_list(kind):
         return f"{type_of(kind.value_type)}[]"
     if pa.types.is_map(kind):
@@ -238,7 +262,7 @@ def type_of(kind: pa.DataType) -> str:
 
 
 class DuckSession:
-    """A connection of its own: without the network, other files than it is given, or extensions."""
+    """A DuckDB connection without network, extensions, and files other than the given ones."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
@@ -247,8 +271,10 @@ class DuckSession:
     @classmethod
     @contextmanager
     def open(cls, folder: str, readable: str | None) -> Iterator["DuckSession"]:
-        """``folder``: where it may keep what does not fit into memory; ``readable``: the one whose
-        files it may read.
+        """Open a session.
+
+        ``folder`` is for data that does not fit into memory; ``readable`` is the folder that may be
+        read.
         """
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY, "temp_directory": folder,
@@ -267,29 +293,30 @@ class DuckSession:
             yield cls(connection)
 
     def interrupt(self) -> None:
-        """End the query that runs, from another thread; it fails there."""
+        """Interrupt the running query from another thread; it fails there."""
         with suppress(duckdb.Error):
             self.connection.interrupt()
 
     def new_name(self) -> str:
+        """Return an unused name."""
         return f"q{next(self._numbers)}"
 
     def kept(self, sql: str) -> str:
-        """A name for a query's rows."""
+        """Store a query's rows in a temporary table; return its name."""
         name = self.new_name()
         self.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
         return name
 
     def dropped(self, name: str) -> None:
+        """Drop a temporary table."""
         self.connection.execute(f"DROP TABLE {name}")
 
     def types(self, sql: str) -> list[str]:
+        """Return the types of a query's columns."""
         return [str(kind) for kind in self.connection.sql(sql).types]
 
     def parquet(self, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
-        """The rows of files of this machine: what one lacks is null, the last column is in their
-        paths.
-        """
+        """Return the rows of local files; missing columns are null, the last one is in the path."""
         files = ", ".join(map(literal, paths))
         *own, day = schema
         read = ", ".join(
@@ -305,7 +332,7 @@ class DuckSession:
         return DataFrame(self, f"(SELECT {chosen} FROM {source})", schema.names)  # noqa: S608
 
     def read(self, sql: str, names: Sequence[str]) -> pa.RecordBatchReader:
-        """A query's rows, under these names."""
+        """Return a query's rows under these names."""
         found: Any = self.connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
         schema = pa.schema(
             [field.with_name(n) for field, n in zip(found.schema, names, strict=True)]
@@ -314,22 +341,22 @@ class DuckSession:
         return pa.RecordBatchReader.from_batches(schema, renamed)
 
     def empty(self, schema: pa.Schema) -> DataFrame:
-        """A frame without rows. (What pyarrow reads DuckDB looks at with more imports.)"""
+        """Return a frame without rows; a pyarrow table would need more imports."""
         chosen = (f"CAST(NULL AS {type_of(each.type)}) AS c{n}" for n, each in enumerate(schema))
         return DataFrame(self, f"(SELECT {', '.join(chosen)} WHERE false)", schema.names)
 
     def frame(self, rows: Any) -> DataFrame:
-        """What pyarrow has read, or reads: a table or a dataset."""
+        """Return a frame of a pyarrow table or dataset."""
         given, names = self.new_name(), rows.schema.names
         self.connection.register(given, rows)
-        # By place: DuckDB gives the second of two names that differ in case another one.
+        # Name columns by position, since DuckDB renames one of two that differ in case only.
         columns = ", ".join(f"c{n}" for n in range(len(names)))
         return DataFrame(self, f"(FROM {given} AS r({columns}))", names)
 
     def function(
         self, texts: Callable[[pa.Array], pa.Array], kind: pa.DataType
     ) -> Callable[[object], Column]:
-        """A function from a column of a type to one of texts."""
+        """Return an SQL function from a column of a type to text."""
         name = self.new_name()
         create: Any = self.connection.create_function
         create(name, texts, [type_of(kind)], "VARCHAR", type="arrow")

@@ -1,5 +1,6 @@
-"""What answers a question: DuckDB, in the process itself, or Spark. Each job is written once, in
-PySpark's words; ``F`` and ``Window`` are those of the engine that answers.
+"""The engines that answer jobs: DuckDB in this process, or Spark.
+
+Jobs use PySpark's API; ``F`` and ``Window`` belong to the engine in use.
 """
 
 import datetime as dt
@@ -31,21 +32,21 @@ if TYPE_CHECKING:
 
 _DAY = pa.field(PARTITION, pa.date32())
 
-#: Of either engine: pyspark's, or what stands for them in ``duckdb_frames``.
+#: Types of either engine: pyspark's, or their counterparts in ``duckdb_frames``.
 Session: TypeAlias = Any
 DataFrame: TypeAlias = Any
 Expression: TypeAlias = Any
 Row: TypeAlias = Any
-#: How many rows DuckDB reads for one question, where nothing else is set.
+#: Default of the most rows that DuckDB reads for one job.
 MOST_FOR_DUCKDB = 10_000_000
-#: What sets it in the environment; 0: Spark answers everything.
+#: Environment variable that sets this limit; 0 uses Spark for everything.
 VARIABLE = "REPLVIEW_SPARK_ABOVE"
 
 _duckdb: ContextVar["DuckSession | None"] = ContextVar("duckdb", default=None)
 
 
 class _InForce:
-    """A part of ``pyspark.sql``; within ``duckdb`` what stands for it."""
+    """A part of ``pyspark.sql``, or within ``duckdb`` its counterpart."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -60,17 +61,18 @@ Window: Any = _InForce("Window")
 
 
 def most_for_duckdb() -> int:
-    """As the environment sets it; 0: DuckDB answers nothing. Raises ``SparkProblem``."""
+    """Return the limit from the environment; 0 disables DuckDB. Raises ``SparkProblem``."""
     most = whole_number(os.environ.get(VARIABLE) or MOST_FOR_DUCKDB)
     if most is None:
         raise SparkProblem(f"{VARIABLE} is no number of rows", f"set it to {MOST_FOR_DUCKDB}")
-    # A cluster's Python may have none.
+    # A cluster's Python may lack DuckDB.
     return most if find_spec("duckdb") else 0
 
 
 def by_duckdb(rows: int, most: int | None = None) -> bool:
-    """Whether DuckDB answers a question that reads so many rows; ``most``: else as the environment
-    sets it. Raises ``SparkProblem``.
+    """Return whether DuckDB answers a job of so many rows. Raises ``SparkProblem``.
+
+    ``most`` is the limit; None takes that of the environment.
     """
     most = most_for_duckdb() if most is None else most
     return rows <= most > 0
@@ -78,8 +80,9 @@ def by_duckdb(rows: int, most: int | None = None) -> bool:
 
 @contextmanager
 def duckdb(folder: str, root: Target) -> Iterator["DuckSession"]:
-    """Have DuckDB answer what is asked within, of files below a root; ``folder``: where it keeps
-    what memory does not hold.
+    """Answer jobs within the block with DuckDB, from files below a root.
+
+    ``folder`` is for data that does not fit into memory.
     """
     from replview.spark.history.duckdb_frames import DuckSession
 
@@ -94,16 +97,16 @@ def duckdb(folder: str, root: Target) -> Iterator["DuckSession"]:
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """Parquet below a folder that is parted by days, all of it or some files."""
+    """Parquet files below a folder that is partitioned by days, all of them or some."""
 
     target: Target
-    #: Seen from the target's, as are ``paths``; none of these: all that stands there.
+    #: Relative to the target, as are ``paths``; without paths all files of the folder count.
     folder: str
     schema: pa.Schema
     paths: tuple[str, ...] = ()
 
     def frame(self, session: Session) -> DataFrame:
-        """Its rows with ``commit_date``, columns by the schema: one that a file lacks is null."""
+        """Return the rows with ``commit_date`` and the schema's columns; missing ones are null."""
         if _is_spark(session):
             from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -117,13 +120,13 @@ class ParquetFiles:
         if not files:
             return session.empty(self.schema.append(_DAY))
         full = [f"{self.target.address.path}/{each}" for each in files]
-        # DuckDB takes such a path for several.
+        # DuckDB would expand these characters as a pattern.
         if self.target.is_local and not any(mark in each for each in full for mark in "*?["):
             return session.parquet(full, self.schema.append(_DAY))
         return session.frame(self._dataset(full))
 
     def rows(self, until: dt.date | None) -> int:
-        """How many there are to a day; the files' ends tell."""
+        """Return the number of rows up to a day, from the files' footers."""
         last = "9999" if until is None else until.isoformat()
         days = [each for each in self._files if _day_of(each) <= last]
         return sum(pq.ParquetFile(self.target.open(each)).metadata.num_rows for each in days)
@@ -136,7 +139,7 @@ class ParquetFiles:
         return [path for path in found if path.endswith(".parquet") and _day_of(path)]
 
     def _dataset(self, files: Sequence[str]) -> "pads.Dataset":
-        # Late: it takes its time to import.
+        # Import here, since it is slow.
         import pyarrow.dataset as pads
 
         return pads.dataset(
@@ -148,12 +151,12 @@ class ParquetFiles:
 
 
 def _day_of(path: str) -> str:
-    """``2026-11-20``; empty: the file stands in no folder of a day."""
+    """Return the day of a file's folder, such as ``2026-11-20``; empty if it is in none."""
     return path.rpartition("/")[0].rpartition(f"/{PARTITION}=")[2] if PARTITION in path else ""
 
 
 def made(session: Session, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> DataFrame:
-    """A frame of these rows."""
+    """Return a frame of these rows."""
     if _is_spark(session):
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -165,9 +168,9 @@ def made(session: Session, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> 
 
 
 def text_of(session: Session, kind: pa.DataType) -> Callable[[Any], Any]:
-    """A function of a column of this type: its values in the server's text."""
+    """Return a function that converts a column of this type to the server's text."""
 
-    # What kind of function it is, Spark works out from these types.
+    # Spark infers the kind of function from these annotations.
     def texts(values: pa.Array) -> pa.Array:
         found = [pg_text(value, kind) for value in values.to_pylist()]
         return pa.array(found, pa.string())
@@ -183,7 +186,7 @@ def text_of(session: Session, kind: pa.DataType) -> Callable[[Any], Any]:
 
 
 def arrow_type(session: Session, kind: pa.DataType) -> Any:
-    """An Arrow type as the engine's ``cast`` takes it."""
+    """Return an Arrow type in the form that the engine's ``cast`` takes."""
     if not _is_spark(session):
         from replview.spark.history.duckdb_frames import type_of
 
@@ -194,7 +197,7 @@ def arrow_type(session: Session, kind: pa.DataType) -> Any:
 
 
 def write_parquet(frame: DataFrame, target: Target) -> str:
-    """All rows of a frame, into a folder; gives its address as Spark spells it."""
+    """Write all rows to a folder; return its address as Spark spells it."""
     address = spark_url(target)
     if _duckdb.get() is None:
         frame.write.mode("append").parquet(address)
@@ -209,5 +212,5 @@ def _is_spark(session: object) -> bool:
 
 
 def spark_url(target: Target) -> str:
-    """A target's address as Spark spells it."""
+    """Return a target's address as Spark spells it."""
     return spark_address(target.url)

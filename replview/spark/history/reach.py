@@ -1,4 +1,4 @@
-"""How far exported history reaches, of a table or in a span, and why to doubt what is computed."""
+"""Determine how far exported history reaches, and why a computed result may be wrong."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -22,26 +22,27 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True)
 class Reach:
-    """What a look at the rows' own columns tells."""
+    """Facts about the exported rows of a table, read before a job."""
 
     rows: int
-    #: Commit LSNs of the first and the last; None: there are no rows.
+    #: Commit LSNs of the first and the last row; None without rows.
     first: int | None
     last: int | None
-    #: The shape that the last change was made under.
+    #: Version number of the table at the last change.
     version: int | None
-    #: The positions that baselines are of, in order.
+    #: Positions of the baselines, in order.
     baselines: tuple[int, ...]
     truncations: Truncations
-    #: Columns that some update did not send.
+    #: Columns that an update left out.
     unsent: tuple[Column, ...]
-    #: Rows that do not say which row they are of.
+    #: Number of changes without a key.
     keyless: int
 
     @property
     def base(self) -> Truncation | None:
-        """The last place at which all rows of the table are known: a truncation, or just before
-        the commit that a baseline's position is of.
+        """Return the last place at which all rows of the table are known; None if there is none.
+
+        It is a truncation, or the place just before the commit at a baseline's position.
         """
         last = self.truncations.last
         known = [*([last] if last else []), *((lsn, -1) for lsn in self.baselines[-1:])]
@@ -49,8 +50,9 @@ class Reach:
 
 
 def read_reach(session: Session, dataset: Dataset, moment: Moment) -> Reach:
-    """One pass over the columns that tell of changes, and one over the events. Raises
-    ``SparkProblem`` where rows cannot be told apart.
+    """Read the facts in one pass over the changes and one over the events.
+
+    Raises ``SparkProblem`` if the table has no key.
     """
     rows = placed(dataset.changes(session, moment), dataset)
     baseline = F.when(F.col(STREAM) == 0, F.col("_commit_version"))
@@ -75,7 +77,7 @@ def read_reach(session: Session, dataset: Dataset, moment: Moment) -> Reach:
 
 
 def truncations(session: Session, dataset: Dataset, moment: Moment) -> Truncations:
-    """Where the table was truncated by then."""
+    """Return the truncations of the table by then."""
     events = dataset.incarnation.events(session).where(F.col("op") == "truncate")
     named = F.concat_ws(".", "schema", "table").isin(*dataset.names)
     if dataset.oid:
@@ -90,7 +92,7 @@ def truncations(session: Session, dataset: Dataset, moment: Moment) -> Truncatio
 def doubts(
     session: Session, dataset: Dataset, reach: Reach, moment: Moment, base: int | None
 ) -> list[str]:
-    """Why rows worked out from ``base`` to the moment may be other than they were: sentences."""
+    """Return sentences that say why rows computed from ``base`` to the moment may be wrong."""
     found = []
     if base is None:
         found.append(
@@ -115,7 +117,7 @@ def doubts(
 
 
 def _exported(session: Session, dataset: Dataset, moment: Moment, low: int) -> Row:
-    """Which transactions are exported from a commit LSN to the moment; where all of them end."""
+    """Return facts about the exported transactions from a commit LSN to the moment."""
     version, seq, state = map(F.col, ("_commit_version", "commit_seq", "state"))
     within = (version >= low) & by_then(moment, time="commit_time")
     [row] = (
@@ -134,7 +136,7 @@ def _exported(session: Session, dataset: Dataset, moment: Moment, low: int) -> R
 
 
 def _beyond(moment: Moment, row: Row) -> Iterator[str]:
-    """Why the moment lies beyond what is exported."""
+    """Yield why the moment lies beyond what is exported."""
     if moment.lsn is not None and (row["lsn"] is None or row["lsn"] < moment.lsn):
         yield f"what is exported ends {_at(row['lsn'])}, before the moment asked for"
     last = _moment(row["time"])
@@ -144,7 +146,7 @@ def _beyond(moment: Moment, row: Row) -> Iterator[str]:
 
 
 def lapses(dataset: Dataset, low: int, high: int | None) -> Iterator[str]:
-    """When changes of a table may not have been published, between two commit LSNs."""
+    """Yield the times between two LSNs in which changes of a table may not be published."""
     mine = (each for whole in dataset.incarnation.wholes for each in whole.lapses)
     found = {
         each.why
@@ -157,7 +159,7 @@ def lapses(dataset: Dataset, low: int, high: int | None) -> Iterator[str]:
 
 
 def deleted(incarnation: Incarnation, after: int, last: int) -> int:
-    """How many transactions ``after < commit_seq <= last`` the store had no more when asked."""
+    """Return how many transactions ``after < commit_seq <= last`` the store had deleted."""
     return sum(
         max(0, min(through, last) - max(begin, after))
         for whole in incarnation.wholes
@@ -168,8 +170,9 @@ def deleted(incarnation: Incarnation, after: int, last: int) -> int:
 def holes(
     incarnation: Incarnation, after: int, last: int, *, dataset: Dataset | None = None
 ) -> Iterator[str]:
-    """What the manifests do not cover of the transactions ``after < commit_seq <= last``; of one
-    table's changes, or of all tables'.
+    """Yield what manifests do not cover of the transactions ``after < commit_seq <= last``.
+
+    ``dataset`` limits this to one table's changes; None means all tables.
     """
     slices = [whole.part for whole in incarnation.wholes]
     if not slices:
@@ -188,7 +191,7 @@ def holes(
 
 
 def _all_of(part: Slice, dataset: Dataset | None) -> bool:
-    """Whether a slice has all changes in its transactions, of the table or of all."""
+    """Return whether a slice has all changes of its transactions, of the table or of all."""
     if part.operations or part.actors or part.narrowed:
         return False
     if part.since is not None or part.until is not None:
@@ -198,7 +201,7 @@ def _all_of(part: Slice, dataset: Dataset | None) -> bool:
 
 @dataclass(frozen=True)
 class Span:
-    """Open ends are None; all ends are included."""
+    """A span of history; None is an open end, and both ends are included."""
 
     from_lsn: int | None = None
     to_lsn: int | None = None
@@ -207,11 +210,11 @@ class Span:
 
     @property
     def end(self) -> Moment:
-        """Until when changes count."""
+        """Return the moment until which changes count."""
         return Moment(self.to_lsn, self.until)
 
     def begun(self, *, time: str) -> Expression:
-        """Whether something is not before it; files of earlier days are not opened."""
+        """Return the test that a row is not before the span; it skips files of earlier days."""
         begins = F.lit(True)
         if self.from_lsn is not None:
             begins &= F.col("_commit_version") >= self.from_lsn
@@ -221,24 +224,25 @@ class Span:
         return begins
 
     def since_of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """What is not before it."""
+        """Return the rows that are not before the span."""
         return frame.where(self.begun(time=time))
 
     def of(self, frame: DataFrame, *, time: str) -> DataFrame:
-        """What is in it."""
+        """Return the rows in the span."""
         return committed_by(self.since_of(frame, time=time), self.end, time=time)
 
 
-#: All that is exported.
+#: The span of everything that is exported.
 WHOLE = Span()
 
 
 def span_doubts(
     session: Session, incarnation: Incarnation, span: Span, datasets: Sequence[Dataset] = ()
 ) -> tuple[str, ...]:
-    """Sentences; none: what is exported has all of the span. Of these tables, or of transactions.
+    """Return sentences that say why the export may lack a part of the span; empty if it does not.
 
-    An open end is that of what is exported: what is not told of lies beyond.
+    They are about these tables, or about transactions without tables. An open end stands for the
+    end of what is exported.
     """
     own = incarnation.transactions(session).where(F.col("state") != "snapshot")
     within = span.begun(time="commit_time") & by_then(span.end, time="commit_time")
@@ -263,12 +267,12 @@ def span_doubts(
         found.extend(holes(incarnation, *seqs, dataset=one))
         if one is not None:
             found.extend(lapses(one, row["low"], row["high"]))
-    # What is so of all tables is said once.
+    # A sentence that is the same for all tables appears once.
     return tuple(dict.fromkeys(found))
 
 
 def _beyond_span(span: Span, row: Row) -> list[str]:
-    """Ends of the span that lie beyond what is exported."""
+    """Return the ends of the span that lie beyond what is exported."""
     first, last = (_moment(row[name]) for name in ("first_time", "last_time"))
     before, after = [], []
     if span.to_lsn is not None and (row["last_lsn"] or 0) < span.to_lsn:

@@ -1,6 +1,4 @@
-"""A job's result: without the values of masked columns; on the terminal, as JSON for whoever
-started the job, or as Parquet files.
-"""
+"""Show a job's result as a table or as JSON, or write it as Parquet, without masked values."""
 
 import base64
 import datetime as dt
@@ -20,7 +18,7 @@ from replview.spark.history.engines import DataFrame, F, write_parquet
 from replview.spark.quoting import tick
 from replview.spark.sessions import SparkProblem, missing_connector
 
-#: What Spark raises, here and by Spark Connect.
+#: Names of Spark's exceptions, with and without Spark Connect.
 _SPARKS_OWN = (
     "Py4JJavaError", "SparkRuntimeException", "SparkException", "SparkConnectGrpcException",
     "AnalysisException",
@@ -32,24 +30,24 @@ _MARK = '{"$masked":true}'
 
 @dataclass(frozen=True)
 class Result:
-    """Rows, computed when they are asked for."""
+    """The rows of a result, computed when they are read."""
 
     frame: DataFrame
-    #: Whether nothing that was exported, or was not, can make the rows other than they were.
+    #: True when the export has everything that the rows depend on.
     complete: bool = True
-    #: Why not.
+    #: The reasons when it has not.
     reasons: tuple[str, ...] = ()
-    #: What else is worth saying of it: plain values.
+    #: Further facts about the result, as plain values.
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_output(url: str, spark: str | None) -> None:
-    """Whether rows may go there, before they are worked out.
+    """Check that rows may be written there, before they are computed.
 
     Raises ``SparkProblem``, ``TargetProblem``.
     """
     target = _empty(url)
-    # Elsewhere Spark writes itself, maybe on other machines and with rights of its own.
+    # To other targets Spark writes itself, maybe on other machines and with other rights.
     if target.is_local and (spark or "local").startswith("local"):
         test_write(target)
 
@@ -62,7 +60,7 @@ def _empty(url: str) -> Target:
 
 
 def write(result: Result, url: str) -> str:
-    """All rows as Parquet, into a folder that is not there yet; gives its address.
+    """Write all rows as Parquet into an empty folder; return its address.
 
     Raises ``SparkProblem``, ``TargetProblem``.
     """
@@ -81,19 +79,20 @@ def write(result: Result, url: str) -> str:
 
 
 def condition_of(error: Exception) -> str:
-    """What Spark calls it, ``PATH_ALREADY_EXISTS``; its text may quote a row's value."""
+    """Return Spark's error condition such as ``PATH_ALREADY_EXISTS``; the text may have values."""
     named = re.match(r"\s*\[([A-Z0-9_.]+)\]", str(error))
     return named[1] if named else type(error).__name__
 
 
 def as_json(result: Result, limit: int) -> str:
-    """``{"columns", "rows", "more", "complete", "reasons", "told"}``; values as text or numbers."""
+    """Return ``{"columns", "rows", "more", "complete", "reasons", "told"}`` as JSON."""
     document = dict(zip(("columns", "rows", "more"), shown_rows(result, limit), strict=True))
     told = {"reasons": result.reasons, "told": dict(result.details)}
     return orjson.dumps({**document, "complete": result.complete, **told}).decode()
 
 
 def as_table(result: Result, limit: int) -> str:
+    """Return the rows as a table of text."""
     columns, rows, more = shown_rows(result, limit)
     texts = [columns, *([_text(value) for value in row] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
@@ -114,14 +113,14 @@ def as_table(result: Result, limit: int) -> str:
 
 
 def shown_rows(result: Result, limit: int) -> tuple[list[str], list[list[Any]], bool]:
-    """Columns, rows as plain values, and whether there are more."""
+    """Return columns, rows as plain values, and whether there are more."""
     found = result.frame.limit(limit + 1).collect()
     rows = [[plain(value) for value in row] for row in found[:limit]]
     return list(result.frame.columns), rows, len(found) > limit
 
 
 def plain(value: object) -> Any:
-    """As JSON can have it, nothing rounded: numbers beyond JavaScript's as text, too."""
+    """Return a value as JSON can hold it, without rounding; large numbers stay exact."""
     match value:
         case bytes() | bytearray():
             return "\\x" + value.hex() if len(value) <= 1024 else base64.b64encode(value).decode()
@@ -130,7 +129,7 @@ def plain(value: object) -> Any:
         case list() | tuple():
             return [plain(each) for each in value]
         case decimal.Decimal() | dt.date():
-            # A datetime is a date, too: its str() parts day and time by a space.
+            # This covers datetime too, whose str() has a space between day and time.
             return str(value)
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -139,7 +138,7 @@ def _text(value: object) -> str:
     if value is None:
         return "∅"
     text = orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
-    # A source's text must not steer the terminal.
+    # Replace control characters, which could control the terminal.
     text = "".join(c if unicodedata.category(c)[0] != "C" else "·" for c in text[: _WIDEST + 1])
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
@@ -157,12 +156,12 @@ def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) ->
 
 
 def masked_of(dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """The masked columns of a table, under whatever name it had."""
+    """Return the masked columns of a table, under any name that it had."""
     return frozenset(column for name in dataset.names for column in masked.get(name, ()))
 
 
 def without_masked(result: Result, dataset: Dataset, masked: Mapping[str, Sequence[str]]) -> Result:
-    """The rows without the values of the table's masked columns."""
+    """Return the result without the values of the table's masked columns."""
     of = masked_of(dataset, masked)
     frame = result.frame
     mine = [c for c in dataset.columns if c.source_name in of and c.name in frame.columns]

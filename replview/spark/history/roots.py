@@ -1,4 +1,4 @@
-"""A folder of a table's changes: its rows as one frame, and those of several as one table."""
+"""Read a folder of a table's changes as one frame, and several folders as one table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,21 +23,22 @@ from replview.spark.history.engines import (
 from replview.spark.quoting import tick
 from replview.spark.sessions import SparkProblem
 
-# A table whose column became another kind of type stands in several folders (``writing.layout``),
-# each with a schema of its own. Together a column has the type that holds all its values: as within
-# one slice that is text, the server's, where nothing else does.
+# A table whose column got an incompatible type has several folders (``writing.layout``), each with
+# a schema of its own. Read together, a column has the type that holds all its values: the server's
+# text if no other type does, as within one slice.
 
 
 @dataclass(frozen=True)
 class DatasetRoot:
+    """A folder of a table's changes."""
+
     target: Target
-    #: Seen from the target's.
+    #: Path relative to the target.
     folder: str
-    #: The table's; 0: the source told none.
+    #: OID of the table; 0 when unknown.
     oid: int
-    #: Of its files those with the table's changes, seen from the target's; empty: nothing tells.
-    #: A table that was made anew under the name may have its files in the same folder, and files
-    #: that are being compacted stand there twice for a moment.
+    #: Files with the table's changes, relative to the target; empty when unknown. The folder may
+    #: also have files of another table with the same name, and during compaction rows exist twice.
     files: tuple[str, ...] = ()
 
     @cached_property
@@ -52,7 +53,7 @@ class DatasetRoot:
 
     @cached_property
     def relation(self) -> SliceTable:
-        """The table, with all shapes that the changes here were made under."""
+        """Return the table with all versions that the changes here were made under."""
         document = self._document
         table, versions = document["table"], map(TableVersion.from_json, document["versions"])
         return SliceTable(relation_id=0, oid=self.oid, schema=table["schema"],
@@ -60,12 +61,12 @@ class DatasetRoot:
 
     @property
     def parquet(self) -> ParquetFiles:
-        """The table's rows."""
+        """Return the files with the table's rows."""
         return ParquetFiles(self.target, self.folder, self.relation.arrow_schema(), self.files)
 
 
 def merged(tables: Sequence[SliceTable], name: str) -> SliceTable:
-    """A table by what its roots tell, in their order, with every shape; as it is called last."""
+    """Return a table from all its roots in order, with every version and its last name."""
     shapes: list[TableVersion] = []
     for table in tables:
         known = {shape.number: shape for shape in shapes}
@@ -78,7 +79,7 @@ def merged(tables: Sequence[SliceTable], name: str) -> SliceTable:
 def as_one(
     session: Session, frame: DataFrame, own: Sequence[Column], wanted: Sequence[Column]
 ) -> DataFrame:
-    """The rows of a root with the columns, and their types, of the whole table."""
+    """Return the rows of a root with columns and types of the whole table."""
     there = {column.source_name: column for column in own}
     found: list[Expression] = []
     texts: list[str] = []
@@ -90,7 +91,7 @@ def as_one(
             value = F.col(tick(mine.name))
         elif pa.types.is_string(column.arrow):
             texts.append(column.source_name)
-            # What its column could not hold; a mark (masked, erased) is no value.
+            # Use values from _pg_raw, except marks (masked, erased), which are no values.
             beside = F.try_element_at("_pg_raw", F.lit(column.source_name))
             held = text_of(session, mine.arrow)(F.col(tick(mine.name)))
             value = F.coalesce(held, F.when(~beside.startswith('{"$'), beside))

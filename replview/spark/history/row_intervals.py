@@ -1,11 +1,10 @@
-"""The rows of a table through their changes: from when to when each stood under which key.
+"""Follow the rows of a table through their changes: which row had which key from when to when.
 
 Changes of a table take effect in the order of ``(_commit_version, in the stream, _seq)``. A
-baseline's rows (no ``_xid``) are what had committed before the position they are of, so they come
-before the commit that begins there. A change that has its row before is two rows: the
-``update_preimage`` comes first, and says which key the row had. So one rule tells what became of a
-key: where a ``delete``, or an ``update_preimage`` without its postimage, is the last of it, it is
-gone.
+baseline's rows (no ``_xid``) are what was committed before its position, so they come before the
+commit that begins there. A change that has its row before is two rows: the ``update_preimage``
+comes first and has the row's former key. One rule follows: a key is gone if its last row is a
+``delete``, or an ``update_preimage`` without its postimage.
 
 An *interval* is the time of one row under one key: from an insert (or the update that moved it
 there) to its delete, the update that moved it away, or a truncation.
@@ -24,18 +23,18 @@ from replview.spark.history.datasets import Dataset
 from replview.spark.history.engines import DataFrame, Expression, F, Window
 from replview.spark.quoting import tick
 
-#: What ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
+#: Columns that ``placed`` adds: the order of rows with equal commits, and of a change's two rows.
 STREAM, RANK = "_stream", "_rank"
 PLACE = ("_commit_version", STREAM, "_seq", RANK)
-#: What ``with_intervals`` adds: the place where a row's interval begins, whether it ends it, the
-#: next change of its key.
+#: Columns that ``with_intervals`` adds: the start of a row's interval, whether the row ends it, and
+#: the next change of the key.
 INTERVAL, GONE, NEXT = "_interval", "_gone", "_next"
-#: The change type of what ``row_keys`` puts where a row cannot be followed any further.
+#: Change type of the row that ``row_keys`` adds when a row cannot be followed any further.
 LOST = "lost"
-#: Arrow types whose values always stand in their column: none of them is ever in ``_pg_raw``.
+#: Arrow types whose values are always in their column, never in ``_pg_raw``.
 _ALWAYS_HELD = (pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64())
 
-#: Truncations are looked for in stretches of WAL of 64 MiB.
+#: Truncations are grouped by stretches of WAL of 64 MiB.
 _STRETCH_BITS = 26
 
 #: A place in history: commit LSN, and a change's seq in its transaction.
@@ -43,24 +42,24 @@ Truncation = tuple[int, int]
 
 
 def held(column: Column) -> bool:
-    """Whether a value of the column never is in ``_pg_raw``."""
+    """Return whether values of the column are never in ``_pg_raw``."""
     return column.arrow in _ALWAYS_HELD
 
 
 def raw(column: Column) -> Expression:
-    """The text of a value that its column cannot hold; null: it holds it."""
+    """Return the text of a value that its column cannot hold; null if it can."""
     return F.try_element_at("_pg_raw", F.lit(column.source_name))
 
 
 def key_names(keys: Sequence[Column]) -> list[str]:
-    """The columns that ``placed`` makes of a key."""
+    """Return the names of the columns that ``placed`` adds for a key."""
     return [f"_key{n}" for n in range(len(keys))] + [
         f"_key{n}_raw" for n, column in enumerate(keys) if not held(column)
     ]
 
 
 def placed(changes: DataFrame, dataset: Dataset) -> DataFrame:
-    """Changes with what they are ordered by, and the key that each says of its row: its shape's."""
+    """Return the changes with the columns that order them, and the key by their version."""
     added: dict[str, Any] = {
         STREAM: F.col("_xid").isNotNull().cast("int"),
         RANK: (F.col("_change_type") != "update_preimage").cast("int"),
@@ -77,14 +76,12 @@ def placed(changes: DataFrame, dataset: Dataset) -> DataFrame:
 
 
 def shape(dataset: Dataset) -> Expression:
-    """The number of the shape that a change was made under; the newest's where it is not known."""
+    """Return the number of a change's table version; the newest if it is unknown."""
     return F.coalesce("_relation_version", F.lit(dataset.version(None).number))
 
 
 def nameless(dataset: Dataset) -> Expression:
-    """Whether a row of ``placed`` does not say which row it is of: an insert without a key is a
-    row of its own.
-    """
+    """Return the test for a change without key; an insert into a table without key is not one."""
     names = key_names(dataset.key_columns)
     without = F.coalesce(*(F.col(name).cast("string") for name in names)).isNull()
     own = shape(dataset).isin(dataset.keys.get((), [])) & (F.col("_change_type") == "insert")
@@ -92,29 +89,29 @@ def nameless(dataset: Dataset) -> Expression:
 
 
 def place() -> Expression:
-    """The place of a row of ``placed``: comparable, and of no other row of the table."""
+    """Return the place of a row of ``placed``, which is unique and ordered."""
     return F.struct(*PLACE)
 
 
 def by_key(names: Sequence[str], *more: str) -> Any:
-    """A window of each row's changes, in their order; ``names``: what rows are told apart by."""
+    """Return a window of each row's changes in order; ``names`` identify rows."""
     return Window.partitionBy(*names, *more).orderBy(*PLACE)
 
 
 @dataclass(frozen=True)
 class Truncations:
-    """Where a table was truncated; however often, it is the engine that holds them."""
+    """The truncations of a table; the engine holds them, since there may be many."""
 
     #: ``_commit_version bigint, _seq int, _commit_timestamp timestamp`` of each.
     frame: DataFrame
     count: int
-    #: None: there are none.
+    #: First and last truncation; None without any.
     first: Truncation | None
     last: Truncation | None
 
     @classmethod
     def of(cls, frame: DataFrame) -> Self:
-        """Of these rows; one may be there several times."""
+        """Read truncations from rows, which may repeat."""
         frame = frame.distinct().localCheckpoint()
         places = F.struct("_commit_version", "_seq")
         ends = F.min(places).alias("first"), F.max(places).alias("last")
@@ -124,21 +121,24 @@ class Truncations:
 
     @property
     def _numbered(self) -> DataFrame:
-        """From 1."""
+        """Return the truncations with a number from 1."""
         order = Window.partitionBy().orderBy("_commit_version", "_seq")
         return self.frame.withColumn("_number", F.row_number().over(order).cast("bigint"))
 
     @property
     def ends(self) -> DataFrame:
-        """The truncation that ends each epoch: ``_epoch bigint, _end struct<v: its commit version,
-        t: its time>``.
+        """Return the truncation that ends each epoch.
+
+        Columns: ``_epoch bigint, _end struct<v: its commit version, t: its time>``.
         """
         end = F.struct(F.col("_commit_version").alias("v"), F.col("_commit_timestamp").alias("t"))
         return self._numbered.select((F.col("_number") - 1).alias("_epoch"), end.alias("_end"))
 
     def by_stretch(self) -> DataFrame:
-        """For each stretch of WAL from the first to the last: ``_stretch bigint, _before bigint``
-        (how many there are before it), ``_within array<struct<v, s>>``.
+        """Return the truncations by stretch of WAL, from the first stretch to the last.
+
+        Columns: ``_stretch bigint, _before bigint`` (their number before it), ``_within
+        array<struct<v, s>>``.
         """
         own = self._numbered.groupBy(_stretch().alias("_own")).agg(
             (F.min("_number") - 1).alias("_before"),
@@ -157,7 +157,7 @@ class Truncations:
 
 
 def _stretch() -> Expression:
-    """Which part of WAL something is in."""
+    """Return the number of the stretch of WAL."""
     return F.shiftright("_commit_version", _STRETCH_BITS)
 
 
@@ -166,10 +166,10 @@ def _at(seq: str | Expression) -> Expression:
 
 
 def in_epochs(rows: DataFrame, truncations: Truncations | None) -> DataFrame:
-    """Rows of ``placed`` with ``_epoch``: how many truncations came before."""
+    """Return rows of ``placed`` with ``_epoch``: the number of truncations before."""
     if truncations is None or truncations.last is None:
         return rows.withColumn("_epoch", F.lit(0).cast("bigint"))
-    # A baseline's row comes before all that the commit at its position did.
+    # A baseline's row precedes the commit at its position.
     mine = _at(F.when(F.col(STREAM) == 1, F.col("_seq")).otherwise(F.lit(-1)))
     lsn, seq = truncations.last
     last = F.struct(F.lit(lsn).cast("bigint").alias("v"), F.lit(seq).cast("int").alias("s"))
@@ -184,12 +184,10 @@ def in_epochs(rows: DataFrame, truncations: Truncations | None) -> DataFrame:
 
 
 def with_ends(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Rows of ``in_epochs`` with ``_next``, ``_gone`` and ``_begins``: whether one begins an
-    interval.
-    """
+    """Return rows of ``in_epochs`` with ``_next``, ``_gone`` and ``_begins`` (of an interval)."""
     window = by_key(names, "_epoch")
     other = F.struct("_commit_version", "_commit_timestamp", STREAM, "_seq", "_change_type")
-    # Together: each that is told by another would be sorted once more by DuckDB.
+    # Compute these together, because DuckDB would sort once for each step.
     rows = rows.withColumns({
         NEXT: F.lead(other).over(window), "_former": F.lag(other).over(window)
     })  # fmt: skip
@@ -198,8 +196,9 @@ def with_ends(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def _ends(one: str, after: str) -> Expression:
-    """Whether a change ends its interval; before these words stand its columns, and those of the
-    one after it.
+    """Return the test for a change that ends its interval.
+
+    ``one`` and ``after`` are the prefixes of its columns and of those of the next change.
     """
     kind = F.col(f"{one}_change_type")
     stays = (
@@ -212,7 +211,7 @@ def _ends(one: str, after: str) -> Expression:
 
 
 def with_intervals(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Rows of ``with_ends`` with ``_interval`` and ``_next_gone``, too."""
+    """Return rows of ``with_ends`` with ``_interval`` and ``_next_gone``."""
     window = by_key(names, "_epoch")
     start = F.last(F.when(F.col("_begins"), place()), ignorenulls=True)
     return with_ends(rows, names).withColumns({
@@ -222,18 +221,19 @@ def with_intervals(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Unsent:
-    """Columns of which some update sent no value, because a large one stayed as it was."""
+    """Columns that an update left out, because a large value was unchanged."""
 
     dataset: Dataset
     columns: Sequence[Column]
 
     def known(self, number: int) -> str:
-        """The name of the last value known of a column: ``struct<value, raw>``, null: unknown."""
+        """Return the name of a column's last known value: ``struct<value, raw>``, or null."""
         return f"_known{number}"
 
     def filled(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
-        """Rows of ``with_intervals`` with the last known value of each such column; where an update
-        that moved its row to another key left one out, it is looked for under the key before.
+        """Return rows of ``with_intervals`` with the last known value of each such column.
+
+        If an update moved its row to another key and left a value out, the former key has it.
         """
         moves = _some_move_unsent(rows, names)
         window = by_key(names, "_epoch")
@@ -250,7 +250,7 @@ class Unsent:
         return self._followed(rows) if moves else rows
 
     def sent(self, column: Column) -> Expression:
-        """Whether a row says what the column holds."""
+        """Return the test for a row that has the column's value."""
         sent = ~F.array_contains("_not_sent", column.source_name)
         lacking = self.dataset.lacking(column)
         return sent & ~F.col("_relation_version").isin(lacking) if lacking else sent
@@ -260,7 +260,7 @@ class Unsent:
         return F.struct(F.col(tick(column.name)).alias("value"), text.alias("raw"))
 
     def _followed(self, rows: DataFrame) -> DataFrame:
-        """Values that a row had under the keys it had before, however often it moved."""
+        """Return rows with values from former keys, however often the row moved."""
         names = [self.known(n) for n in range(len(self.columns))]
         moved_in = (F.col("_change_type") == "update_postimage") & F.col("_begins")
         here = rows.where(moved_in).select(
@@ -281,7 +281,7 @@ class Unsent:
 
 
 def _some_move_unsent(rows: DataFrame, names: Sequence[str]) -> bool:
-    """Whether some update moved its row to another key without sending all of it."""
+    """Return whether an update moved its row to another key and left values out."""
     at = ["_commit_version", "_seq"]
     key, kind = F.struct(*names), F.col("_change_type")
     moved = rows.where((kind == "update_postimage") & (F.size("_not_sent") > 0))
@@ -291,7 +291,7 @@ def _some_move_unsent(rows: DataFrame, names: Sequence[str]) -> bool:
 
 
 def _follow(found: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Interval → what was known at the end of the interval it came from, or of those before that.
+    """Return for each interval the values known at the end of the one before, or of earlier ones.
 
     Each round reaches twice as far back as the one before.
     """

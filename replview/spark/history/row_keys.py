@@ -1,10 +1,9 @@
-"""Rows told apart over all of a table's history, whichever key they were known by at the time.
+"""Identify rows over all of a table's history, whichever key they had at the time.
 
 A table's key may change: its replica identity becomes another index, or it gets another primary
-key. From there on changes name their rows by the new key. A row is followed by what is known of it
-at that place: where its values of the new key are known, and no other row has them, it goes on as
-the same one. Where they are not, what became of it is unknown: a row of change type ``lost`` ends
-it, and it is counted.
+key. Later changes identify their rows by the new key. If a row's values of the new key are known at
+that place and no other row has them, it continues as the same row. Otherwise its further history is
+unknown: a row of change type ``lost`` ends it, and it is counted.
 """
 
 import datetime as dt
@@ -34,18 +33,18 @@ from replview.spark.history.row_intervals import (
 )
 from replview.spark.quoting import tick
 
-#: Which stretch's key tells a row apart; in one without a key, the change itself.
+#: Column with the stretch whose key identifies the row; without key, with the change itself.
 _SINCE = "_place"
 
 
 @dataclass(frozen=True)
 class Keyed:
-    """Changes in epochs, each with what tells its row apart."""
+    """Changes in epochs, each with columns that identify its row."""
 
     rows: DataFrame
-    #: The columns that do.
+    #: Names of these columns.
     names: Sequence[str]
-    #: Why rows could not be followed: sentences.
+    #: Sentences that say why rows could not be followed.
     reasons: tuple[str, ...] = ()
 
 
@@ -54,13 +53,14 @@ class _Stretch:
     """Changes under one key, until the next stretch."""
 
     key: tuple[str, ...]
-    #: Its first change: as ``PLACE``, and the commit time.
+    #: Place of its first change as ``PLACE``, and its commit time.
     place: tuple[int, ...]
     time: dt.datetime | None
     epoch: int
 
     @property
     def start(self) -> Expression:
+        """Return the place of the first change."""
         kinds = ("bigint", "int", "int", "int")
         return F.struct(*(
             F.lit(value).cast(kind).alias(name)
@@ -75,14 +75,16 @@ def keyed(
     *,
     keep_nameless: bool = False,
 ) -> Keyed:
-    """``keep_nameless``: changes of a time without a key, each as of a row of its own. Raises
-    ``SparkProblem`` where the table never had one.
+    """Return the changes with columns that identify their rows.
+
+    ``keep_nameless`` keeps changes from a time without key, each as a row of its own. Raises
+    ``SparkProblem`` if the table never had a key.
     """
     names = key_names(dataset.key_columns)
     rows = in_epochs(placed(changes, dataset), truncations)
     if len(dataset.keys) == 1:
         return Keyed(rows.where(~nameless(dataset)), names)
-    # Read once; Spark plans what follows for minutes if it is one plan from the files on.
+    # Read once, since Spark needs minutes to plan all that follows as one plan.
     rows = rows.localCheckpoint()
     stretches = _stretches(dataset, rows)
     found = Keyed(_own(dataset, rows, stretches, 0), [*names, _SINCE])
@@ -94,19 +96,19 @@ def keyed(
 
 
 def _nameless() -> Expression:
-    """Of rows told apart here: whether one is of a time without a key, and no insert."""
+    """Return the test for a change, other than an insert, from a time without key."""
     return F.col(_SINCE)["own"].eqNullSafe(place()) & (F.col("_change_type") != "insert")
 
 
 def _stretches(dataset: Dataset, rows: DataFrame) -> list[_Stretch]:
-    """From one change of the key to the next; at least one."""
+    """Return the stretches between changes of the key; at least one."""
     keys, newest = list(dataset.keys), dataset.version(None)
     numbers = [F.lit(n) for i, of in enumerate(dataset.keys.values()) for v in of for n in (v, i)]
     key = F.coalesce(
         F.try_element_at(F.create_map(*numbers), shape(dataset)),
         F.lit(keys.index(newest.key_columns)),
     )
-    # In order part by part: no task sorts them all.
+    # Sort within partitions, so that no task sorts all rows.
     parts = rows.select(key.alias("key"), place().alias("place"), "_commit_timestamp", "_epoch")
     parts = parts.repartitionByRange("place").withColumn("part", F.spark_partition_id())
     before = F.lag("key").over(Window.partitionBy("part").orderBy("place"))
@@ -121,7 +123,7 @@ def _stretches(dataset: Dataset, rows: DataFrame) -> list[_Stretch]:
 def _own(
     dataset: Dataset, rows: DataFrame, stretches: Sequence[_Stretch], number: int
 ) -> DataFrame:
-    """The rows of one stretch, told apart by its key."""
+    """Return the rows of one stretch, identified by its key."""
     here, *later = stretches[number:]
     if number:
         rows = rows.where((F.col("_commit_version") >= here.place[0]) & (place() >= here.start))
@@ -141,16 +143,16 @@ def _went_on(
     stretches: Sequence[_Stretch],
     number: int,
 ) -> Keyed:
-    """With the rows of a stretch, each told apart as it was before, where it was there."""
+    """Add the rows of a stretch, identified as before if the row existed before."""
     before, here = stretches[number - 1 : number + 1]
     if not here.key:
         return replace(found, rows=found.rows.unionByName(more))
     there = _there(dataset, found, here)
     of_nobody = _nameless() & (F.col(_SINCE)["stretch"] == number - 1)
     if not before.key and not found.rows.where(of_nobody).isEmpty():
-        # Changes of which nobody knows what rows they were of.
+        # Changes without key may belong to any row, so no row can be followed.
         there = there.withColumn("followed", F.lit(False))
-    # Without its plan, which those of later stretches would hold over and over.
+    # Drop the plan, which the plans of later stretches would repeat.
     there = there.localCheckpoint()
     lost = there.where(~F.col("followed"))
     joined = _as_before(dataset, found, more, there.where(F.col("followed")), here)
@@ -166,7 +168,7 @@ def _went_on(
 def _as_before(
     dataset: Dataset, found: Keyed, more: DataFrame, there: DataFrame, here: _Stretch
 ) -> DataFrame:
-    """A stretch's rows, told apart as those that were there before."""
+    """Return a stretch's rows, identified as the rows that existed before."""
     columns = [column.source_name for column in dataset.key_columns]
     same = []
     for n, name in enumerate(f"_key{columns.index(each)}" for each in here.key):
@@ -182,7 +184,7 @@ def _as_before(
 
 
 def _ended(found: Keyed, lost: DataFrame, more: DataFrame, here: _Stretch) -> DataFrame:
-    """What ends rows where a stretch begins."""
+    """Return the rows that end lost rows where a stretch begins."""
     ends = {
         **{name: F.col(f"_raw{n}") for n, name in enumerate(found.names)},
         **dict(zip(PLACE, map(F.lit, here.place), strict=True)), RANK: F.lit(-1),
@@ -196,8 +198,10 @@ def _ended(found: Keyed, lost: DataFrame, more: DataFrame, here: _Stretch) -> Da
 
 
 def _there(dataset: Dataset, found: Keyed, here: _Stretch) -> DataFrame:
-    """The rows that were there when a stretch began: what they are told apart by (``_raw<n>``),
-    their values of the new key (``_known<n>``), and whether these tell them apart (``followed``).
+    """Return the rows that existed when a stretch began.
+
+    Columns: their former identification (``_raw<n>``), their values of the new key (``_known<n>``),
+    and whether these identify them (``followed``).
     """
     known = {column.source_name: column for column in dataset.key_columns}
     unsent = Unsent(dataset, [known[name] for name in here.key])

@@ -1,4 +1,4 @@
-"""A table as it was at one moment, every state of its rows from when to when, and its shapes."""
+"""Compute a table as of a moment, every state of its rows, and its versions."""
 
 from itertools import pairwise
 from typing import Any
@@ -16,21 +16,20 @@ from replview.spark.history.results import Result
 from replview.spark.history.row_keys import Keyed, keyed
 from replview.spark.quoting import tick
 
-#: What stands beside a row's columns: the change that left it so.
+#: Columns beside a row's own: the change that produced the row.
 MARKS = ("_commit_version", "_commit_timestamp", "_seq", "_xid", "_actor", "_relation_version")
 
 
 def as_of(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
-    """The table after all that had committed at or before a commit LSN, or by a time; else at the
-    end of what is exported.
+    """Return the table after all commits up to an LSN or time, else at the end of the export.
 
-    Rows: the columns of the shape in force then, and ``_commit_version bigint, _commit_timestamp
-    timestamp, _seq int, _xid bigint, _actor string, _relation_version int`` of the change that left
-    the row so, ``_pg_raw map<string, string>`` (the text of values that their column cannot hold),
-    ``_unknown array<string>`` (columns whose value nobody sent: null in their column).
+    Rows: the columns of the version in force then, and ``_commit_version bigint, _commit_timestamp
+    timestamp, _seq int, _xid bigint, _actor string, _relation_version int`` of the change that
+    produced the row, ``_pg_raw map<string, string>`` (the text of values that their column cannot
+    hold), ``_unknown array<string>`` (columns whose value was never sent: null in their column).
 
-    It begins with the last baseline or truncation before the moment; without one it is not
-    ``complete``. Raises ``SparkProblem`` where rows cannot be told apart.
+    The table begins with the last baseline or truncation before the moment; without one it is not
+    ``complete``. Raises ``SparkProblem`` if the table has no key.
     """
     reach = read_reach(session, dataset, moment)
     base = reach.base
@@ -53,7 +52,7 @@ def as_of(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
 
 
 def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str, object]:
-    """What else is worth saying of a snapshot."""
+    """Return further facts about a snapshot."""
     base = reach.base
     return {
         **dataset.described, **_retyped(dataset),
@@ -70,7 +69,7 @@ def _details(dataset: Dataset, reach: Reach, version: TableVersion) -> dict[str,
 def filled_rows(
     frame: DataFrame, dataset: Dataset, columns: list[Column], unsent: row_intervals.Unsent
 ) -> DataFrame:
-    """Rows with the last known values in their columns, and ``_unknown``."""
+    """Return rows with the last known values in their columns, and ``_unknown``."""
     number = {column.source_name: n for n, column in enumerate(unsent.columns)}
     values: dict[str, Any] = {}
     texts: list[Expression] = []
@@ -96,7 +95,7 @@ def filled_rows(
 
 
 def _after(rows: DataFrame, base: row_intervals.Truncation | None) -> DataFrame:
-    """What counts from a place on at which all rows are known."""
+    """Return the changes after a place at which all rows are known."""
     if base is None:
         return rows
     lsn, seq = base
@@ -117,7 +116,7 @@ def _latest(found: Keyed) -> DataFrame:
     return last.where(F.col("_change_type").isin("insert", "update_postimage"))
 
 
-#: What stands beside a row's columns.
+#: Columns beside a row's own in ``row_versions``.
 VERSION_MARKS = (
     "valid_from", "valid_to", "_from_version", "_to_version", "_is_current", "_ended_by",
     "_change_type", "_seq", "_xid", "_actor", "_relation_version",
@@ -132,19 +131,18 @@ _SCHEMA = pa.schema([
 
 
 def row_versions(session: Session, dataset: Dataset, moment: Moment = END) -> Result:
-    """Each state (SCD type 2) a row had after a commit, to a moment (see ``as_of``) or the end.
+    """Return each state (SCD type 2) of a row after a commit, up to a moment or the end.
 
-    Rows: the columns of the shape in force at the moment, then ``valid_from, valid_to timestamp``
-    (of the commits that made and ended it; ``valid_to`` null: it is the row now), ``_from_version,
-    _to_version bigint`` (their LSNs: they, not times, give the order), ``_is_current boolean``,
-    ``_ended_by string`` (update, delete, key change, truncate; lost: the table's key changed, and
-    what became of the row is unknown), ``_change_type string`` (insert or update_postimage: what
-    made it), ``_seq int, _xid bigint, _actor string, _relation_version int, _pg_raw map<string,
-    string>, _unknown array<string>``.
+    Rows: the columns of the version in force at the moment, then ``valid_from, valid_to timestamp``
+    (of the commits that began and ended the state; ``valid_to`` null: the current row),
+    ``_from_version, _to_version bigint`` (their LSNs, which define the order), ``_is_current
+    boolean``, ``_ended_by string`` (update, delete, key change, truncate; lost: the table's key
+    changed, and the further history is unknown), ``_change_type string`` (insert or
+    update_postimage: the change that began it), ``_seq int, _xid bigint, _actor string,
+    _relation_version int, _pg_raw map<string, string>, _unknown array<string>``.
 
-    A state that its own transaction ended is none: nobody else ever saw it. A baseline's row that
-    only tells again what is known begins none. Raises ``SparkProblem`` where rows cannot be told
-    apart.
+    A state that its own transaction ended is left out, since no other session saw it. A baseline's
+    row that repeats a known state begins none. Raises ``SparkProblem`` if the table has no key.
     """
     reach = read_reach(session, dataset, moment)
     found = keyed(dataset, dataset.changes(session, moment), reach.truncations)
@@ -169,7 +167,7 @@ def row_versions(session: Session, dataset: Dataset, moment: Moment = END) -> Re
 
 
 def _states(rows: DataFrame, reach: Reach) -> DataFrame:
-    """Rows with what ended them; only those that outlived their transaction."""
+    """Return rows with their end; only states that outlived their transaction."""
     following = F.col(row_intervals.NEXT)
     later = following["_commit_version"]
     ended = (
@@ -198,7 +196,7 @@ def _states(rows: DataFrame, reach: Reach) -> DataFrame:
 
 
 def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
-    """Without a baseline's rows that tell again what the change before them left."""
+    """Return the rows without those of baselines that repeat a known state."""
     values = F.xxhash64(*(tick(column.name) for column in dataset.columns), F.lit(0))
     rows = found.rows.withColumn("_hash", values)
     window = row_intervals.by_key(found.names, "_epoch")
@@ -210,13 +208,13 @@ def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
 
 
 def schema_versions(session: Session, dataset: Dataset, span: Span = WHOLE) -> Result:
-    """The shapes under which changes in the span were made, in the order they came.
+    """Return the versions under which changes in the span were made, in order.
 
     Rows: ``version int, first_commit_lsn, last_commit_lsn string, first_change, last_change
-    timestamp, changes bigint, added, removed, retyped array<string>`` (against the row before;
-    ``name: type → type``), ``key_columns array<string>, replica_identity string, columns
-    array<string>`` (``name type``). A shape that came back is one row, from its first change to its
-    last.
+    timestamp, changes bigint, added, removed, retyped array<string>`` (compared with the row
+    before; ``name: type → type``), ``key_columns array<string>, replica_identity string, columns
+    array<string>`` (``name type``). A version that came back is one row, from its first change to
+    its last.
     """
     rows = span.of(dataset.changes(session, END), time="_commit_timestamp")
     rows = rows.where(F.col("_change_type") != "update_preimage")
@@ -250,9 +248,7 @@ def schema_versions(session: Session, dataset: Dataset, span: Span = WHOLE) -> R
 
 
 def _retyped(dataset: Dataset) -> dict[str, object]:
-    """Columns whose values of before are those that they had then: what ``USING`` made of them
-    is not on record.
-    """
+    """Return columns that changed type; earlier values are as sent then, without ``USING``."""
     shapes = dataset.relation.versions
     found = [one for two in pairwise(shapes) for one in _differences(*two)[2]]
     return {"retyped": list(dict.fromkeys(found))} if found else {}
@@ -265,7 +261,7 @@ def _types(version: TableVersion) -> dict[str, str]:
 def _differences(
     before: TableVersion | None, version: TableVersion
 ) -> tuple[list[str], list[str], list[str]]:
-    """What came, what went, what became of another type."""
+    """Return the columns that were added, removed, and changed in type."""
     if before is None:
         return [], [], []
     old, new = _types(before), _types(version)
