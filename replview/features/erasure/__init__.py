@@ -1,1 +1,1 @@
-"""Erasure: all values of given rows removed from the record, the archive and exports."""
+"""Erasure removes all values of given rows from the record, the archive and exports."""

@@ -194,9 +194,8 @@ class Beside:
         return found | (set(erased_actor.results_naming(self.actor)) if self.actor else set())
 
 
-# Texts that exports were narrowed by: one may name a row that is erased, or hold a value of it.
-# That a text narrowed an export stays recorded; what it was becomes ``erased text 7``. It goes as a
-# whole where a key or a value stands in it, as a saved filter does.
+# A text that limited an export may name an erased row or hold one of its values. The record keeps
+# that a text limited the export, but a text with a key or a value becomes ``erased text 7``.
 
 #: Kind of these texts in the counts.
 TEXTS = "texts that narrowed exports"

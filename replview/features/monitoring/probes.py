@@ -52,7 +52,7 @@ class Check:
 
 @sync_and_async_middleware
 def ProbesMiddleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """Answer the two addresses, and pass on every other request."""
+    """Answer ``/healthz`` and ``/readyz``, and pass on every other request."""
     if iscoroutinefunction(get_response):
 
         async def answer_later(request: HttpRequest) -> HttpResponseBase:

@@ -81,7 +81,7 @@ class AskedLooks:
         self._asked_at = float("-inf")
 
     def ask(self, slot_id: int) -> None:
-        """Request a look, which expires if no worker is free for it."""
+        """Request that publications be read; the request expires if no worker is free for it."""
         if time.monotonic() - self._asked_at < _LOOK_SECONDS:
             return
         self._asked_at = time.monotonic()

@@ -86,7 +86,7 @@ class Found:
     commit_time: dt.datetime | None
     actor: str | None
     actor_grade: str | None
-    #: LSN of its first change under the version; None if that is too late in it, or deleted.
+    #: LSN of the first change under the version; None if it comes too late, or was deleted.
     first_lsn: str | None
 
 

@@ -46,7 +46,7 @@ class IncarnationRow:
     """An incarnation of the slot, as a row of the page."""
 
     incarnation: SlotIncarnation
-    #: The reason that it began, in words.
+    #: The reason that the incarnation began, in words.
     reason: str
     present: bool
 

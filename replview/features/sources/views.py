@@ -245,7 +245,7 @@ class PublicationsPage:
 
     source: Source
     views: tuple[PublicationView, ...] = ()
-    #: Why they cannot be read; None: they were.
+    #: The problem that prevented reading them; None without one.
     trouble: SourceProblem | None = None
 
 

@@ -41,7 +41,7 @@ _TABLES = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSize:
-    """The store now. None is unknown, or not chosen."""
+    """The size of the store; None is unknown, or not set."""
 
     size_bytes: int
     budget_bytes: int | None
