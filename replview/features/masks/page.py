@@ -11,7 +11,7 @@ from replview.ui.sentence import Sentence
 #: Most tables shown per rule and most columns per table; a count stands for the rest.
 _TABLES_SHOWN = 20
 _COLUMNS_SHOWN = 12
-#: Form field to parameter of ``unsaved_rule``.
+#: Parameter of ``unsaved_rule`` by form field.
 _BOXES = {"source": "source", "table": "table", "column": "column", "type": "type_name",
           "when": "when", "note": "note"}  # fmt: skip
 

@@ -23,11 +23,11 @@ SSL_MODES = (
     ("verify-full", "always, and only this very host"),
     ("disable", "never: in a private network alone"),
 )
-#: Form field to libpq parameter.
+#: libpq parameter by form field.
 _PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user",
                "sslmode": "sslmode", "sslrootcert": "sslrootcert"}  # fmt: skip
 _TEXTS = ("name", "how", *_PARAMETERS, "dsn")
-#: Code of a problem to the field beside which it is shown.
+#: Field beside which a problem is shown, by the problem's code.
 _FIELD_OF = {
     "wrong_password": "password",
     "no_such_database": "database",
@@ -175,7 +175,7 @@ class Reached:
     """The server that answered the connection test, and the name its source gets."""
 
     database: str
-    #: As ``server_version_num``, for example 160014.
+    #: Value of ``server_version_num``, for example 160014.
     version: int
     role: str
     system_identifier: str | None

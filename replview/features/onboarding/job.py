@@ -33,7 +33,7 @@ from replview.store.models import Slot, SourceDraft
 from replview.store.write.access_record import Visit, note, use_visit
 
 _BEAT_SECONDS = 1.0
-#: State of a step to its state once the draft has ended.
+#: Final state of a step, by its state when the draft ended.
 _ENDED = {"running": "failed", "waiting": "not begun"}
 _STORED: dict[str, str] = {
     SourceDraft.Kind.WATCH: "Read it through a temporary slot",

@@ -25,7 +25,7 @@ from replview.ui.sentence import PLACES, sentence
 
 _DEADLINE_SECONDS = 30.0
 Kind = SourceDraft.Kind
-#: Code of a problem to the step that fixes it.
+#: Step that fixes a problem, by the problem's code.
 _MENDED_IN = {
     code: step
     for step, codes in {
@@ -42,7 +42,7 @@ State = SourceDraft.State
 UNCLAIMED_SECONDS = 10
 #: Time after which the live page opens even if the receiver has not connected; it says why.
 _PATIENCE = timedelta(seconds=15)
-#: State of a step to its level and its text.
+#: Level and text of a step, by its state.
 _SHOWN = {
     "waiting": ("idle", "waits"),
     "running": ("unknown", "running"),

@@ -42,7 +42,7 @@ class Entry:
     history: VersionHistory
     #: The difference from the version before, in one line.
     line: str
-    #: How long the version was in force over all its periods; None when unknown.
+    #: Time for which the version was in force, over all its periods; None when unknown.
     held: timedelta | None
     current: bool
     #: Width of the bar, at most ``BAR``.

@@ -54,7 +54,7 @@ _ADD = f"""
               ORDER BY commit_seq DESC LIMIT %(latest)s) t
         WHERE t.stored_at > w.last_seen_at AND t.commit_time IS NOT NULL) after ON true
 """  # noqa: S608 (of constants)
-#: Name in pg_replication_slots to the sample's column.
+#: Column of a sample, by its name in pg_replication_slots.
 _COLUMNS = {
     **{name: name for name in _NAMES.split(", ") if name not in ("current_lsn", "safe_wal_bytes")},
     "safe_wal_size": "safe_wal_bytes",

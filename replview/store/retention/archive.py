@@ -97,7 +97,7 @@ _PLACE = """
       AND t.state IN ('committed', 'skipped') AND t.commit_lsn IS NOT NULL
     ORDER BY t.commit_seq {} LIMIT 1
 """
-#: Operation letter to its name in the files, where a baseline's rows are inserts.
+#: Name of an operation in the files, by letter; a baseline's rows are inserts there.
 _OPERATIONS = {"I": "insert", "S": "insert", "U": "update", "D": "delete", "T": "truncate",
                "M": "message"}  # fmt: skip
 #: Serialises archiving among workers.

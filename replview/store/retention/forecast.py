@@ -58,7 +58,7 @@ class Forecast:
     size_bytes: int
     #: Bytes left until the store is full; None when unknown.
     room_bytes: int | None
-    #: What fills first: ``budget`` or ``disk``; empty when unknown.
+    #: The limit that is reached first: ``budget`` or ``disk``; empty when unknown.
     of: str
     #: Free space of the store's disk; None when unknown.
     free_bytes: int | None
