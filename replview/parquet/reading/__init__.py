@@ -1,4 +1,4 @@
-"""The store read as Arrow: COPY by psycopg, in ranges cut by counted changes, in bounded memory.
+"""Read the store as Arrow batches: by COPY, in ranges cut by counted changes, in bounded memory.
 
 The Spark data source, exports with and without Spark, and the archive all read by these functions,
 so that they give the same rows. Nothing here writes to the store.

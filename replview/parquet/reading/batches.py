@@ -1,9 +1,10 @@
-"""The rows of a query as batches: a group's in a single row of packed columns, or by COPY.
+"""Read a query's rows as Arrow batches: a group of transactions as one packed row, or by COPY.
 
-Groups are small (``transactions.Group.packs``), and the server works on one while the one before it
-is converted. Two queries give the same: of *cells*, where each value is taken out of the row's JSON
-as it is packed and says itself that it was not sent; and of *rows*, which also tells marks from
-texts that look so. The first is asked as long as nothing looks like a mark.
+Groups are small (``transactions.Group.packs``), and the server works on the next group while this
+process converts the current one. Two queries return the same rows. The query of *cells* extracts
+each value from the row's JSON as it packs it, and marks values that were not sent. The query of
+*rows* also distinguishes marks from texts that look like marks. The query of cells is used until
+a value looks like a mark.
 """
 
 import select
@@ -23,7 +24,7 @@ from replview.parquet.reading.row_images import written_once
 from replview.parquet.reading.transactions import Group
 from replview.parquet.reading.typed_query import Cells
 
-#: A batch is about so large as CSV, and has no more rows than this.
+#: The approximate size of a batch as CSV, and the most rows that it has.
 _BATCH_BYTES = 8 * 1024 * 1024
 BATCH_ROWS = 32_768
 
@@ -31,7 +32,7 @@ BATCH_ROWS = 32_768
 def copied(
     connection: Connection, query: sql.Composable, fields: Mapping[str, pa.DataType]
 ) -> Iterator[pa.RecordBatch]:
-    """The query's rows in order; one batch never holds much more than ``_BATCH_BYTES``.
+    """Yield the query's rows in order; no batch holds much more than ``_BATCH_BYTES``.
 
     NULL is null and an empty text is empty: COPY quotes the latter. PostgreSQL sends each row as
     a message of its own, so that batches end where a row does.
@@ -50,7 +51,7 @@ def copied(
 
 
 def _rows(server: PGconn, statement: bytes) -> Iterator[memoryview]:
-    """A COPY's messages. By libpq itself: psycopg's own loop takes longer than all the rest."""
+    """Yield a COPY's messages by libpq's own calls: psycopg's loop takes longer than all else."""
     started = server.exec_(statement)
     if started.status != ExecStatus.COPY_OUT:
         raise error_from_result(started, encoding="utf-8")
@@ -68,7 +69,7 @@ def _rows(server: PGconn, statement: bytes) -> Iterator[memoryview]:
                 break
     finally:
         if not ended:
-            # Left early: what is still on its way is read and thrown away.
+            # The caller stopped early: cancel the COPY, and discard rows that were already sent.
             server.get_cancel().cancel()
             while server.get_copy_data(0)[0] > 0:
                 pass
@@ -83,7 +84,7 @@ def _rows(server: PGconn, statement: bytes) -> Iterator[memoryview]:
 def _parsed(data: bytes, fields: Mapping[str, pa.DataType]) -> pa.RecordBatch:
     table = pc_csv.read_csv(
         pa.py_buffer(data),
-        # A block holds everything: a row longer than a block would be an error.
+        # One block holds all the data: a row longer than a block would be an error.
         read_options=pc_csv.ReadOptions(
             column_names=list(fields), block_size=len(data) + 1, use_threads=False
         ),
@@ -106,7 +107,7 @@ def group_batches(
     fields: Fields,
     cells: Cells | None,
 ) -> Iterator[tuple[Group, pa.RecordBatch]]:
-    """The rows of each group's query, whose columns are ``fields``, in order."""
+    """Yield the rows of each group's query, whose columns are ``fields``, in order."""
     packed = _PackedGroups(connection, query, fields, cells)
     try:
         group = next(groups, None)
@@ -129,7 +130,7 @@ def group_batches(
 
 
 class _PackedGroups:
-    """Asks the server for groups that are packed: for one, or for the next one in advance."""
+    """A reader of packed groups, which can send the next group's query in advance."""
 
     def __init__(
         self,
@@ -142,19 +143,19 @@ class _PackedGroups:
         self._server = connection.pgconn
         self._query = query
         self._fields = fields
-        #: None once something looked like a mark.
+        #: None once a value has looked like a mark.
         self._cells = cells
         self._packed = written_once(connection, packing(fields))
-        #: The group that is read next was asked for already.
+        #: True when the query of the group that is read next was sent already.
         self._asked = False
 
     def ask_ahead(self, group: Group) -> None:
-        """Ask for the group that ``read`` is called with next."""
+        """Send the query of the group that ``read`` is called with next."""
         self._ask(group)
         self._asked = True
 
     def read(self, group: Group) -> tuple[int, Callable[[], pa.RecordBatch] | None]:
-        """The number of rows, and what converts them; None where they have to be copied."""
+        """Return the number of rows and their converter; None where the rows have to be copied."""
         if not self._asked:
             self._ask(group)
         rows, values = _answer(self._server)
@@ -170,7 +171,7 @@ class _PackedGroups:
         return rows, None
 
     def close(self) -> None:
-        """Cancel what was asked for in advance and not read."""
+        """Cancel a query that was sent in advance and not read."""
         if self._asked:
             self._server.get_cancel().cancel()
             while self._server.get_result() is not None:
@@ -192,8 +193,9 @@ def _send(server: PGconn, statement: bytes) -> None:
 
 
 def _answer(server: PGconn) -> tuple[int, Sequence[bytes | None]]:
-    """The number of rows, and the columns. libpq would hold Python's lock while it waits: it is
-    asked when it need not.
+    """Return the number of rows, and the columns.
+
+    libpq holds Python's lock while it waits, so ``get_result`` is called only when it need not.
     """
     found: list[bytes | None] = []
     failed = None

@@ -1,12 +1,12 @@
-"""What the query of typed rows leaves open: values that a mark stands for, rows before updates.
+"""Complete typed rows: replace marks by values, and derive the rows before updates.
 
 A row with marked values (masked, binary, not text, or kept aside because of their length) comes
 with its whole JSON, since a mark read as text looks like a text that begins so.
 
 Where rows before updates are derived, the query gives an ``update_preimage`` for every update of a
-keyed row, with what the server sent of it (nothing, or the old key). Here each gets what the record
-tells; where that is nothing, it stays only if its update moved the row to another key. Where whole
-rows are asked for, rows after updates and deleted ones also get what was not sent of them.
+keyed row, with what the server sent of it (nothing, or the old key). This module fills each from
+the record. Where the record has nothing, the row stays only if its update moved the row to another
+key. Where whole rows are requested, rows after updates and deleted rows are filled in the same way.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from replview.store.read.session import Parameters, ReadSession
 from replview.store.read.visibility import MASKED, Grants, Visibility
 
 ASIDE = "$aside"
-#: Beside it, where the value is another change's: transaction, seq, side.
+#: The key beside ``$aside`` where another change stored the value: transaction, seq, side.
 ORIGIN = "$of"
 #: Characters fetched for one portion of rows, unless one row alone has more.
 _PORTION = 32 * 1024 * 1024
@@ -36,33 +36,35 @@ _PIECES = """
 """
 
 
-#: Column → row → the text to put there (None: nothing) and the raw one (None: none).
+#: Column → row → the value's text and the raw text of its mark; None where there is none.
 Marks = dict[str, dict[int, tuple[str | None, str | None]]]
 
 
 class Beside:
-    """A connection of its own, made at first need: the other one is in a COPY."""
+    """A second connection, made when first needed: the first one is in a COPY."""
 
     def __init__(self, connection: Connection) -> None:
         self._info = connection.info
         self._made: Connection | None = None
 
     def connection(self) -> Connection:
+        """Return the connection; the first call opens it."""
         if self._made is None:
             self._made = psycopg.connect(
                 self._info.dsn, password=self._info.password, autocommit=True
             )
-            # Rows are looked up by index, one by one: compiling that costs more than it saves.
+            # Rows are looked up by index, one by one: JIT compilation costs more than it saves.
             self._made.execute("SET jit = off; SET max_parallel_workers_per_gather = 0")
         return self._made
 
     def close(self) -> None:
+        """Close the connection if it was opened."""
         if self._made is not None:
             self._made.close()
 
 
 def marks_of(batch: pa.RecordBatch, kinds: Sequence[str], beside: Beside) -> Marks:
-    """Look at the rows that may have marks."""
+    """Return the marks of a batch's rows, with the values that are kept aside."""
     found: Marks = {}
     images = batch.column("marked")
     if images.null_count == len(images):
@@ -82,7 +84,7 @@ def marks_of(batch: pa.RecordBatch, kinds: Sequence[str], beside: Beside) -> Mar
 
 
 def unmarked(marks: Marks, texts: pa.Array, name: str) -> tuple[pa.Array, Mapping[int, str]]:
-    """A column's texts without marks, and what its raw ones are."""
+    """Return a column's texts without marks, and the raw texts of its marks by row."""
     there = marks.get(name)
     if not there:
         return texts, {}
@@ -94,21 +96,21 @@ def unmarked(marks: Marks, texts: pa.Array, name: str) -> tuple[pa.Array, Mappin
 
 
 def _aside(beside: Beside, column: str, transaction_id: int, seq: int, side: str) -> str | None:
-    """The whole value; None where it is not there any more."""
+    """Return the whole value that is kept aside; None where it has been deleted."""
     key = [transaction_id, seq, side, column]
     rows = beside.connection().execute(_PIECES, key).fetchall()
     return "".join(row[0] for row in rows) if rows else None
 
 
 def _origin(batch: pa.RecordBatch, place: int, kinds: Sequence[str]) -> tuple[int, int, str]:
-    """The change and the side of it that a row of a batch is."""
+    """Return the transaction, seq and side (``old``, ``new``) of a row of a batch."""
     kind = kinds[batch.column("kind")[place].as_py()]
     side = "old" if kind in ("update_preimage", "delete") else "new"
     return batch.column("id")[place].as_py(), batch.column("seq")[place].as_py(), side
 
 
 def as_mark(text: str) -> str:
-    """A raw text, written as other marks are if it is one."""
+    """Return a raw text; one that is a mark is written like the other marks."""
     if not text.startswith('{"$'):
         return text
     try:
@@ -118,7 +120,7 @@ def as_mark(text: str) -> str:
 
 
 def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts that do not grow beyond memory when their values are fetched."""
+    """Split the batch so that the values kept aside of each part fit in memory."""
     images = batch.column("marked")
     if images.null_count == len(images):
         yield batch
@@ -134,29 +136,30 @@ def portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield batch.slice(start)
 
 
-#: What the query tells besides: 0 nothing, 1 the row before may be worked out, 2 and if it cannot
-#: be, the old key stands alone.
+#: The query's column ``derivable``: 0 not derivable, 1 the row before may be derived, 2 the same,
+#: and a row that cannot be derived stays, with its old key alone.
 OWN_FIELDS: Fields = {"derivable": INT8}
 _PLACE = ["id", "seq", "version_id", "derivable"]
-#: In ``kind``: the first that is a row after an update, or a deleted one.
+#: The first value of ``kind`` that is a row after an update, or a deleted row.
 _AFTER = 2
-#: Set here: whether the row, or some of it, was worked out.
+#: The column that this module adds: true when the row, or some of it, was derived.
 DERIVED = "derived"
 
-#: Updates looked up together: few at first, since nobody knows how large their rows are.
+#: Updates looked up together: few at first, since the size of their rows is unknown.
 _FEWEST, _MOST = 64, 4_096
 _CHARACTERS = 16 * 1024 * 1024
 
 
 class _WholeSession(ReadSession):
-    """Reads values as they are stored: the slice's own masks are laid over them afterwards."""
+    """A session that reads values as stored: the slice's own masks are applied afterwards."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, Visibility(self.rows, Grants))
-        #: Characters of rows read since the last look.
+        #: Characters read since the last lookup began.
         self.read_characters = 0
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """Return the statement's rows, and count their characters."""
         found = super().rows(statement, parameters)
         self.read_characters += sum(
             len(value) for row in found for value in row if isinstance(value, str)
@@ -165,7 +168,7 @@ class _WholeSession(ReadSession):
 
 
 class Derivation:
-    """Works out the rows before the updates of one table."""
+    """Derives the rows before the updates of one table."""
 
     def __init__(
         self, beside: Beside, part: Slice, table: SliceTable, columns: Sequence[Column]
@@ -183,7 +186,10 @@ class Derivation:
         }
 
     def filled(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in parts of which none holds much more than what was looked up together."""
+        """Yield the batch in parts, with the rows before its updates derived.
+
+        A part ends before the first row that was not looked up with the others of the part.
+        """
         asked = pc.greater(pc.fill_null(batch.column("derivable"), 0), 0)
         if self._whole:
             after = pc.greater_equal(batch.column("kind"), _AFTER)
@@ -236,7 +242,7 @@ class Derivation:
     def _told(
         self, batch: pa.RecordBatch, place: int, past: Before, own: Mapping[str, Any]
     ) -> dict[str, object] | None:
-        """A row with what the record tells of it; None: nothing."""
+        """Return a row completed from the record; None where the record adds nothing."""
         if own["derivable"]:
             return self._line(batch, place, past, own["version_id"])
         line: dict[str, Any] = {
@@ -255,7 +261,7 @@ class Derivation:
         return line if found else None
 
     def _shown(self, past: Before, names: Collection[str]) -> dict[str, Any]:
-        """Of the row before these columns, those that are known, with the slice's masks."""
+        """Return the known values of these columns in the row before, with the slice's masks."""
         return {
             name: MASKED if name in self._masked else value
             for name, value in past.image.items()
@@ -265,7 +271,7 @@ class Derivation:
     def _line(
         self, batch: pa.RecordBatch, place: int, past: Before, version_id: int
     ) -> dict[str, object]:
-        """A row as the query would have given it."""
+        """Return the row before an update in the columns of the query."""
         line = {name: batch.column(name)[place].as_py() for name in ("id", "seq", "lsn", "kind")}
         line |= {"version_id": version_id, "derivable": 0}
         missing, marked = [], False
@@ -285,12 +291,12 @@ class Derivation:
 
 
 def _plain(value: object) -> str | None:
-    """A value as the query gives it: a mark stands in another place."""
+    """Return a value as the query gives it; None for a mark, which is in the column ``marked``."""
     return None if value is None or isinstance(value, dict) else str(value)
 
 
 def _with_origins(past: Before, image: Mapping[str, object], of_past: Collection[str]) -> str:
-    """The row with where each value that is kept aside belongs; ``of_past``: those not its own."""
+    """Return the row as JSON, with the origin of each value of ``of_past`` that is kept aside."""
     found = {
         name: {**value, ORIGIN: list(past.origins[name])}
         if isinstance(value, dict) and ASIDE in value and name in past.origins and name in of_past

@@ -1,4 +1,4 @@
-"""Connections to the store, and what to do where there is none."""
+"""Connect to the store; where that fails, say what to do."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import psycopg
 
 from replview.text.problem import CodedProblem
 
-#: Where the store is, unless said otherwise.
+#: The environment variable of the store's address; the option ``dsn`` takes precedence.
 ENVIRONMENT = "REPLVIEW_STORE_URL"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -17,7 +17,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _SETTINGS = (
     "SET timezone = 'UTC'; SET client_encoding = 'UTF8'; SET datestyle = 'ISO'; "
     "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; "
-    # Each COPY reads a part of one range: the ranges are what runs side by side.
+    # Ranges are read in parallel, so that the COPY of one range need not be.
     "SET jit = off; SET work_mem = '64MB'; "
     "SET max_parallel_workers_per_gather = 0; SET search_path = public; "
     "SET default_transaction_read_only = on"
@@ -25,7 +25,7 @@ _SETTINGS = (
 
 
 class StoreProblem(CodedProblem):
-    """The store does not give what was asked for; ``remedy`` says what to do."""
+    """The store cannot answer a request; ``remedy`` says what to do."""
 
     code_of_all = "store"
 
@@ -34,13 +34,13 @@ class StoreProblem(CodedProblem):
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """The beginning of a remedy; empty: nothing is like it."""
+    """Return the beginning of a remedy; empty where no known name is similar."""
     like = get_close_matches(name, known, 1)
     return f"did you mean {like[0]}? " if like else ""
 
 
 def store_dsn(dsn: str | None = None) -> str:
-    """The store's address: the one given, else the environment's. Raises ``StoreProblem``."""
+    """Return the given address of the store, or the environment's. Raises ``StoreProblem``."""
     found = dsn or os.environ.get(ENVIRONMENT)
     if not found:
         raise StoreProblem(
@@ -50,7 +50,7 @@ def store_dsn(dsn: str | None = None) -> str:
 
 
 def connect(dsn: str | None = None) -> Connection:
-    """A session of the store: autocommit, read-only, UTC. Raises ``StoreProblem``."""
+    """Open a session of the store: autocommit, read-only, UTC. Raises ``StoreProblem``."""
     try:
         connection = psycopg.connect(
             store_dsn(dsn), autocommit=True, connect_timeout=10, application_name="replview spark"
@@ -71,7 +71,7 @@ _REMEDY = f"check that PostgreSQL runs there, and that dsn or {ENVIRONMENT} name
 
 
 def _cause(error: psycopg.Error) -> str:
-    """What libpq says in a word, without the address: it may hold a password."""
+    """Return the cause of libpq's error without the address, which may hold a password."""
     words = str(error).lower()
     for sign, cause in (
         ("password", "the store refused the password"),

@@ -1,4 +1,4 @@
-"""A table's changes in a slice, cut into ranges of even counts."""
+"""Cut a table's changes in a slice into ranges of even counts."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ from replview.parquet.reading.places import (
 from replview.parquet.reading.resolving import relation_ids
 from replview.parquet.slices import LAST_SEQ, Range, Slice, SliceTable
 
-#: Transactions are taken together up to this part of a range's size: cuts are that exact.
+#: Cuts are exact to this fraction of a range's size (1/100).
 _FINENESS = 100
 
-#: Transactions are counted in blocks of places, so many or fewer; a block that holds more than so
-#: many pieces' worth is looked at one transaction after the other.
+#: Transactions are counted in at most ``_BLOCKS`` blocks of places. A block that weighs more than
+#: ``_HEAVY`` steps is counted by single transactions.
 _BLOCKS = 4_096
 _HEAVY = 4
 
@@ -50,7 +50,7 @@ _BY_BLOCK = """
     SELECT {columns} FROM ({counted}) AS counted WHERE weight > 0
     GROUP BY day, (commit_seq - {first}) / {width} ORDER BY day, 2
 """
-# All tables at once, however many there are.
+# One query counts all tables, however many there are.
 _TABLES_BY_BLOCK = """
     SELECT relation, {columns} FROM (
         SELECT r.key::bigint AS relation, t.commit_seq, ({weight})::int AS weight,
@@ -69,7 +69,7 @@ _ONE_BY_ONE = """
     GROUP BY day, floor(before / {step}), CASE WHEN weight > {step} THEN id END
     ORDER BY 2
 """
-# Where each of the parts of one transaction ends.
+# This query returns the last seq of each part of one transaction.
 _EDGES = """
     SELECT max(seq), sum(weight)::bigint, count(*)
     FROM (SELECT seq, weight, sum(weight) OVER (ORDER BY seq) AS upto
@@ -81,14 +81,14 @@ _EDGES = """
 
 
 def rows_of_update(part: Slice, table: SliceTable) -> int:
-    """Under FULL an update has its row before."""
+    """Return how many rows an update gives: two where the row before it is given, too."""
     whole = any(each.replica_identity == "FULL" for each in table.versions)
     return 2 if whole or part.before != "sent" else 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Consecutive transactions, or (a part of) a large one."""
+    """Consecutive transactions, or one large transaction or a part of it."""
 
     day: dt.date | None
     first: int
@@ -114,7 +114,7 @@ class _Counting:
 
     @property
     def update_weight(self) -> int:
-        """Untyped an update is one record."""
+        """Return how many rows an update gives; without a table an update is one record."""
         return 1 if self.table is None else rows_of_update(self.part, self.table)
 
     def sql(self, update_weight: int) -> sql.Composable:
@@ -133,11 +133,11 @@ def cut(
     rows_per_part: int | None = None,
     by_day: bool = False,
 ) -> list[Range]:
-    """Ranges in the order of history, none empty; also within one huge transaction.
+    """Cut the slice into ranges in the order of history, none empty, even within one transaction.
 
     Either so many ``parts`` or as many as ``rows_per_part`` asks for; without both, one. With
     ``by_day`` each range is of one day of commits (UTC), and days are cut one by one. ``table``
-    None: all changes of the slice, those without a table too.
+    None: all changes of the slice, also changes without a table.
     """
     ids = relation_ids(connection, part) if table is None else [table.relation_id]
     counting = _Counting(part, table, ids)
@@ -148,8 +148,9 @@ def cut(
 def cut_tables(
     connection: Connection, part: Slice, wanted: Mapping[int, tuple[SliceTable, int]]
 ) -> dict[int, list[Range]]:
-    """The same of tables, by their relations: each with its rows a part, by day. All are counted in
-    one reading of the slice's transactions, whose answer is taken table by table.
+    """Like cut() by day, for several tables by relation, each with its number of rows per part.
+
+    One query counts all tables; its answer is read table by table.
     """
     found: dict[int, list[Range]] = {relation: [] for relation in wanted}
     if not wanted:
@@ -190,7 +191,7 @@ def _cut(
         total = sum(piece.weight for piece in blocks)
         number = -(-total // rows_per_part) if rows_per_part else min(parts or 1, total)
         step = max(1.0, total / (number * _FINENESS))
-        # What stays together need not be looked at closely.
+        # A day that becomes one range needs no finer count.
         fine = _fine(connection, counting, blocks, step, by_day) if number > 1 else blocks
         split = _split(connection, counting, fine, total, number)
         found += _ranges(split, total, number, day, by_day=by_day)
@@ -209,7 +210,7 @@ def _counted(counting: _Counting, within: Range, by_day: bool, *, in_order: bool
 
 
 def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_Piece]:
-    """All of the slice, coarsely."""
+    """Count the whole slice in blocks."""
     part = counting.part
     query = sql.SQL(_BY_BLOCK).format(
         columns=sql.SQL(_COLUMNS),
@@ -221,14 +222,14 @@ def _blocks(connection: Connection, counting: _Counting, by_day: bool) -> list[_
 
 
 def _width(part: Slice) -> int:
-    """Of a block, in places."""
+    """Return the width of a block in places."""
     return (part.through_seq - part.after_seq) // _BLOCKS + 1
 
 
 def _fine(
     connection: Connection, counting: _Counting, blocks: Iterable[_Piece], step: float, by_day: bool
 ) -> list[_Piece]:
-    """The heavy ones of one day's blocks taken apart, neighbours together."""
+    """Count the heavy blocks of one day in finer pieces; adjacent heavy blocks share a query."""
     found: list[_Piece] = []
     for heavy, group in groupby(blocks, key=lambda piece: piece.weight > step * _HEAVY):
         some = list(group)
@@ -249,7 +250,7 @@ def _fine(
 def _split(
     connection: Connection, counting: _Counting, pieces: Iterable[_Piece], total: int, number: int
 ) -> list[_Piece]:
-    """Large transactions cut where a range ends within them."""
+    """Cut large transactions where a range ends within them."""
     found: list[_Piece] = []
     before = 0
     for piece in pieces:
@@ -291,7 +292,7 @@ def _parts_of(
 def _ranges(
     pieces: Iterable[_Piece], total: int, number: int, day: dt.date | None, *, by_day: bool
 ) -> list[Range]:
-    """Each piece goes where its middle falls."""
+    """Make ranges of pieces; a piece belongs to the range that its middle is in."""
     placed: dict[int, list[_Piece]] = {}
     before = 0
     for piece in pieces:

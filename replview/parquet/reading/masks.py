@@ -1,6 +1,6 @@
-"""Masks on what is read: columns whose values nobody is to see, by the rules in the store.
+"""Mask the values of columns that the store's rules hide.
 
-A masked value is taken out by the server's SELECT already, and stands in a row as if it had been
+The server's SELECT removes a masked value already, and the row looks as if the value had been
 masked before it was stored.
 """
 
@@ -24,7 +24,7 @@ _SHAPES = """
 
 
 def with_rules(connection: Connection, part: Slice) -> Slice:
-    """The slice with the masks that the store's rules ask for now, and those it has."""
+    """Add the masks of the store's present rules to the slice's own masks."""
     masked = {name: set(columns) for name, columns in part.masked}
     for name, columns in rules_of(connection, part.incarnation_id).items():
         masked.setdefault(name, set()).update(columns)
@@ -37,7 +37,7 @@ def in_order(masked: Mapping[str, Iterable[str]]) -> Masked:
 
 
 def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
-    """Table → masked columns, under every name that the table has had."""
+    """Return table → masked columns, under every name that the table has had."""
     visibility = ReadSession(connection).visibility
     if visibility.open:
         return {}
@@ -51,9 +51,7 @@ def rules_of(connection: Connection, incarnation: int) -> dict[str, set[str]]:
 
 
 def masked_image(image: sql.Composable, columns: Sequence[str]) -> sql.Composable:
-    """A row's JSON with marks in the place of these columns' values, NULL among them, where it has
-    them.
-    """
+    """Return the SQL of a row's JSON in which these columns, where present, are marks, NULL too."""
     if not columns:
         return image
     return sql.SQL(
@@ -76,14 +74,14 @@ def masked_images(connection: Connection, part: Slice, image: sql.Composable) ->
 
 
 def masked_relations(connection: Connection, part: Slice) -> dict[int, list[str]]:
-    """Relation → its masked columns, of those that have some."""
+    """Return relation → its masked columns, for relations that have some."""
     shapes = connection.execute(_SHAPES, [part.incarnation_id]) if part.masked else ()
     found = {relation: {c for n in names for c in part.masked_of(n)} for relation, names in shapes}
     return {relation: sorted(columns) for relation, columns in found.items() if columns}
 
 
 def asked_masks(text: str) -> Masked | None:
-    """The option ``masked``: None for ``rules`` (and nothing said), else none or those named.
+    """Parse the option ``masked``: None for ``rules`` or nothing, else the masks that it names.
 
     Raises ``StoreProblem``.
     """

@@ -1,4 +1,4 @@
-"""A slice in SQL: conditions on ``transaction t``, and how many changes of it each one holds."""
+"""Write a slice as SQL: conditions on ``transaction t``, and counts of a transaction's changes."""
 
 import datetime as dt
 import re
@@ -15,16 +15,16 @@ from replview.store.read.transactions.conditions import limited_conditions
 from replview.store.read.transactions.transaction_filter import UNKNOWN_ACTOR, TransactionFilter
 from replview.text.parsing import chosen_tables
 
-#: The time and LSN of a transaction that has none of its own (a message): of its record.
+#: The time and LSN of a transaction; one without its own (a message) has those of its record.
 PLACED_TIME = sql.SQL(history_places.PLACED_TIME)
 PLACED_LSN = sql.SQL(history_places.PLACED_LSN)
 #: The day of a commit.
 PLACED_DAY = sql.SQL("({} AT TIME ZONE 'UTC')::date").format(PLACED_TIME)
-#: Where the counts of ``transaction.relations`` keep an operation.
+#: Each operation's index in the counts of ``transaction.relations``.
 _COUNTED = {"insert": 0, "update": 1, "delete": 2, "truncate": 3}
 _CODES = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M",
           "snapshot": "S"}  # fmt: skip
-#: A subtransaction's abort takes its changes away again.
+#: A condition that excludes the changes of aborted subtransactions.
 NOT_ABORTED = sql.SQL(rows.NOT_ABORTED)
 
 _IN_TABLES = """
@@ -38,21 +38,21 @@ _NOT_MASKED = """
         SELECT r.schema || '.' || r."table" FROM relation r WHERE r.id = c.relation_id), v.key),
         false)
 """
-# What a transaction of several actors has of theirs.
+# Count the changes of these actors alone in a transaction of several actors.
 _THEIRS = """CASE WHEN t.actors IS NULL THEN {all} ELSE (
     SELECT coalesce(sum((e #>> {path})::bigint), 0)::bigint FROM jsonb_array_elements(t.actors) e
     WHERE coalesce(e ->> 'actor', '') = ANY({whose})) END"""
 
 
 def everything(part: Slice) -> Range:
-    """The whole slice as one range."""
+    """Return the whole slice as one range."""
     return Range(after=(part.after_seq, LAST_SEQ), through=(part.through_seq, LAST_SEQ))
 
 
 def conditions(
     part: Slice, within: Range | None = None, relation_ids: Sequence[int] | None = None
 ) -> sql.Composed:
-    """Which transactions: of the range, and where relations are named, that touched one of them."""
+    """Return the condition for transactions of the range that touched one of these relations."""
     found: list[sql.Composable] = [
         sql.SQL("t.incarnation_id = {}").format(part.incarnation_id),
         sql.SQL("t.commit_seq > {} AND t.commit_seq <= {}").format(*ends(part, within)),
@@ -90,7 +90,7 @@ def conditions(
 
 
 def _narrowing(part: Slice) -> sql.Composed:
-    """What a slice's narrowing asks of ``transaction t``, as a page's filter does."""
+    """Return the slice's narrowing as a condition on ``transaction t``, like a page's filter."""
     asked = part.narrowed
     wanted = TransactionFilter(
         states=asked.states,
@@ -107,7 +107,7 @@ def _narrowing(part: Slice) -> sql.Composed:
 
 
 def _limits(part: Slice) -> TextLimits:
-    """No masked value is found, and nothing of a table that may not be looked into."""
+    """Exclude masked values from the text search, and tables that may not be searched."""
     asked = part.narrowed
     in_tables = "" if asked.searched is None else _IN_TABLES
     searched = chosen_tables(asked.searched or ())
@@ -126,7 +126,7 @@ def _limits(part: Slice) -> TextLimits:
 
 
 def _bound(text: str, values: Mapping[str, object]) -> sql.Composed:
-    """The values in the place of their names, to stand in a larger statement."""
+    """Replace the names by their values, so that the text fits in a larger statement."""
     pieces = re.split(r"%\((\w+)\)s", text)
     return sql.Composed(
         [
@@ -137,21 +137,21 @@ def _bound(text: str, values: Mapping[str, object]) -> sql.Composed:
 
 
 def ends(part: Slice, within: Range | None) -> tuple[int, int]:
-    """``after < commit_seq <= through`` of a range, or of the slice."""
+    """Return the ends of a range, or of the slice: ``after < commit_seq <= through``."""
     if within is None:
         return part.after_seq, part.through_seq
-    # The transaction in which a range begins has more of it, unless all of it came before.
+    # The range begins within a transaction, unless all of that one came before it.
     after = within.after[0] if within.after[1] >= LAST_SEQ else within.after[0] - 1
     return max(part.after_seq, after), min(part.through_seq, within.through[0])
 
 
 def lsn_text(lsn: int) -> str:
-    """``0/1B2C3D8``."""
+    """Return an LSN as PostgreSQL writes it: ``0/1B2C3D8``."""
     return str(LSN(lsn))
 
 
 def wanted_operations(part: Slice, *, rows: bool = False) -> tuple[str, ...]:
-    """The operations asked for; with ``rows`` only those that a table's rows come from."""
+    """Return the slice's operations; with ``rows`` only operations that give a table's rows."""
     asked = part.operations or OPERATIONS
     return tuple(each for each in asked if not rows or each not in ("truncate", "message"))
 
@@ -165,8 +165,9 @@ def counted(
     operations: Sequence[str], relation_id: int | None, *, update_weight: int = 1,
     whose: Sequence[str] = (),
 ) -> sql.Composed:  # fmt: skip
-    """How many changes of these operations a transaction has, of one relation or of all; ``whose``:
-    of these actors alone (``Slice.whose``), in one that is theirs.
+    """Return the SQL that counts a transaction's changes of these operations, in one table or all.
+
+    ``whose`` (``Slice.whose``) limits the count to the changes of these actors.
     """
     if relation_id is None:
         places = [sql.SQL("t.{}").format(sql.Identifier(f"{name}s")) for name in _COUNTED]
@@ -183,7 +184,7 @@ def counted(
 def counted_each(
     operations: Sequence[str], *, update_weight: sql.Composable, whose: Sequence[str]
 ) -> sql.Composed:
-    """The same of each relation ``r`` of ``jsonb_each(t.relations)``."""
+    """Like counted(), for each relation ``r`` of ``jsonb_each(t.relations)``."""
     places = [sql.SQL("(r.value ->> {})::bigint").format(place) for place in _COUNTED.values()]
     path = sql.SQL("ARRAY['relations', r.key, {}]")
     paths = [path.format(str(place)) for place in _COUNTED.values()]
@@ -194,7 +195,10 @@ def _counted(
     operations: Sequence[str], places: list[sql.Composed], paths: Sequence[sql.Composed],
     update_weight: sql.Composable, whose: Sequence[str], *, messages: bool,
 ) -> sql.Composed:  # fmt: skip
-    """``paths``: where a transaction of several actors has the same of each."""
+    """Add up the counts of operations.
+
+    ``paths``: the path of each count within an actor's entry of a transaction of several actors.
+    """
     for place, each in enumerate(places if whose else ()):
         values = {"all": each, "path": paths[place], "whose": list(whose)}
         places[place] = sql.SQL(_THEIRS).format(**values)
@@ -227,13 +231,13 @@ def counted_in(
 
 
 def of_actors(whose: Sequence[str]) -> sql.Composed:
-    """Which changes: of these actors (``Slice.whose``), or of everybody."""
+    """Return the condition for changes of these actors (``Slice.whose``), or of everybody."""
     theirs = sql.SQL(f"{rows.CHANGES_ACTOR} = ANY({{}})").format(list(whose))
     return theirs if whose else sql.Composed([sql.SQL("true")])
 
 
 def of_relations(relation_ids: Sequence[int] | None) -> sql.Composed:
-    """Which changes: of these relations, or of all."""
+    """Return the condition for changes of these relations, or of all."""
     if relation_ids is None:
         return sql.Composed([sql.SQL("true")])
     if len(relation_ids) == 1:

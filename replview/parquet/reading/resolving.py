@@ -1,4 +1,4 @@
-"""From what somebody asks for to a slice with fixed ends, and the tables changed in it."""
+"""Resolve a request to a slice with fixed ends, and find the tables changed in it."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _INCARNATIONS = """
     ORDER BY o.name, s.name, i.number
 """
 _LAST = "SELECT coalesce(max(commit_seq), 0) FROM transaction WHERE incarnation_id = %s"
-# Without baselines: they stand where they were stored, whatever their position.
+# Baselines are left out: their commit_seq does not grow with their LSN.
 _NEXT = """
     SELECT t.commit_seq, {lsn} < {wanted}::pg_lsn FROM transaction t
     WHERE t.incarnation_id = {incarnation_id} AND t.commit_seq > {after} AND t.state <> 'snapshot'
@@ -83,7 +83,7 @@ def resolve(
     numeric_scale: int | None = None,
     narrowed: Narrowing = NOT_NARROWED,
 ) -> Slice:
-    """The slice that this means now: open ends become what is stored at this moment.
+    """Return the slice of a request: open ends become what is stored at this moment.
 
     ``source`` and ``slot`` may be left out where the store has but one; ``incarnation`` is the
     incarnation's number, by default the current one. Raises ``StoreProblem``.
@@ -106,8 +106,10 @@ def resolve(
 
 
 def ended_at_a_place(connection: Connection, part: Slice) -> Slice:
-    """The slice up to its first transaction that is later than its end: what goes on after it
-    misses none. Commit times nearly grow with the place in history, and may step back.
+    """End the slice before its first transaction that is later than ``until`` or ``to_lsn``.
+
+    A slice that continues there misses no transaction. Commit times mostly grow with commit_seq,
+    but may step back.
     """
     if part.until is None and part.to_lsn is None:
         return part
@@ -139,7 +141,7 @@ def _checked_scale(digits: int | None) -> int | None:
 def _incarnation(
     connection: Connection, source: str | None, slot: str | None, incarnation: int | None
 ) -> tuple[str, str, int, int]:
-    """Source, slot, the incarnation's identifier and number."""
+    """Return the source, the slot, and the incarnation's identifier and number."""
     if slot and not source and "/" in slot:
         source, slot = slot.split("/", 1)
     found = connection.execute(_INCARNATIONS, {"source": source, "slot": slot}).fetchall()
@@ -186,7 +188,7 @@ def _narrowed(
     connection: Connection, incarnation_id: int, first: int, last: int,
     from_lsn: int | None, to_lsn: int | None,
 ) -> tuple[int, int]:  # fmt: skip
-    """The commit_seqs between which every transaction of these LSNs is."""
+    """Return the commit_seqs between which every transaction of these LSNs is."""
     before = partial(_before, connection, incarnation_id, first, last)
     narrow_first = first if from_lsn is None else before(from_lsn)
     narrow_last = last if to_lsn is None else before(to_lsn + 1)
@@ -199,7 +201,7 @@ def _narrowed(
 
 
 def _before(connection: Connection, incarnation_id: int, first: int, last: int, lsn: int) -> int:
-    """The last commit_seq before an LSN: within an incarnation both grow together."""
+    """Return the last commit_seq before an LSN: within an incarnation both grow together."""
     low, high = first, last
     while low < high:
         middle = (low + high) // 2
@@ -208,7 +210,7 @@ def _before(connection: Connection, incarnation_id: int, first: int, last: int, 
         )
         row = connection.execute(query).fetchone()
         if row is None or row[0] > high:
-            # Nothing but baselines is left up to there.
+            # Only baselines are left up to ``high``.
             high = middle
         elif row[1]:
             low = row[0]
@@ -217,7 +219,7 @@ def _before(connection: Connection, incarnation_id: int, first: int, last: int, 
     return low
 
 
-#: So few tables are all counted, whether the slice has changes of them or not.
+#: Up to this number of tables, count all without asking which of them the slice touched.
 _FEW = 8
 _RELATIONS = f"""
     SELECT r.id, r.schema, r."table" FROM relation r
@@ -240,7 +242,7 @@ _SEEN = """
 
 
 def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
-    """The store's identifiers of the slice's tables; None: all of them. Raises ``StoreProblem``."""
+    """Return the store's identifiers of the slice's tables; None: all. Raises ``StoreProblem``."""
     if not part.tables:
         return None
     rows = connection.execute(_RELATIONS, [part.incarnation_id]).fetchall()
@@ -256,7 +258,7 @@ def relation_ids(connection: Connection, part: Slice) -> list[int] | None:
 
 
 def known_tables(connection: Connection, part: Slice) -> list[str]:
-    """Every table of the slice's incarnation, by its present name, each once."""
+    """Return every table of the slice's incarnation, by its present name, each once."""
     rows = connection.execute(_RELATIONS, [part.incarnation_id])
     return list(dict.fromkeys(table_word(schema, table) for _, schema, table in rows))
 
@@ -275,9 +277,9 @@ def _no_table(name: str, known: list[str], slot: str) -> StoreProblem:
 
 
 def tables_of(connection: Connection, part: Slice) -> list[SliceTable]:
-    """Those with inserts, updates, deletes or baseline rows, by name; each with its shapes there.
+    """Return the tables with inserts, updates, deletes or baseline rows, by name, with shapes.
 
-    A table dropped and made anew within the slice is two, of the same name and another oid.
+    A table dropped and created again within the slice is two, of the same name and another oid.
     """
     wanted = relation_ids(connection, part)
     if wanted is None:
@@ -292,8 +294,9 @@ def tables_of(connection: Connection, part: Slice) -> list[SliceTable]:
 def transactions_of(
     connection: Connection, part: Slice, within: Range | None = None
 ) -> sql.Composed:
-    """Which transactions the slice has: where tables or operations are chosen, those that have one
-    of these changes.
+    """Return the condition for the slice's transactions.
+
+    Where tables or operations are chosen, the transactions have at least one of these changes.
     """
     ids = relation_ids(connection, part)
     where = conditions(part, within, ids)
@@ -304,7 +307,7 @@ def transactions_of(
 
 
 def touched(connection: Connection, part: Slice) -> list[int]:
-    """The relations that some transaction of the slice touched."""
+    """Return the relations that some transaction of the slice touched."""
     query = sql.SQL(
         "SELECT DISTINCT k::bigint FROM transaction t, jsonb_object_keys(t.relations) k WHERE {}"
     ).format(conditions(part))
@@ -312,13 +315,13 @@ def touched(connection: Connection, part: Slice) -> list[int]:
 
 
 def _counts(connection: Connection, part: Slice, ids: Sequence[int]) -> dict[int, int]:
-    """Changes that give rows, by relation: of all those in one reading of the transactions."""
+    """Return relation → changes that give rows, counted in one reading of the transactions."""
     if not ids:
         return {}
     operations = wanted_operations(part, rows=True)
     sums = [sql.SQL("sum({})").format(counted(operations, each, whose=part.whose)) for each in ids]
     found: dict[int, int] = {}
-    # A select list has room for 1,664.
+    # A select list has at most 1,664 entries.
     for start in range(0, len(ids), 200):
         some = ids[start : start + 200]
         query = sql.SQL("SELECT {} FROM transaction t WHERE {}").format(
@@ -332,7 +335,7 @@ def _counts(connection: Connection, part: Slice, ids: Sequence[int]) -> dict[int
 def _all_versions(
     connection: Connection, ids: Sequence[int]
 ) -> dict[int, list[tuple[int, str, str, TableVersion]]]:
-    """Per relation its shapes by number, each with the oid and the names it then had."""
+    """Return relation → its shapes by number, each with its oid, schema and table name."""
     found: dict[int, list[tuple[int, str, str, TableVersion]]] = {}
     for row in connection.execute(_VERSIONS, [list(ids)]):
         relation, oid, schema, table, identifier, number, columns, key, identity = row
@@ -343,11 +346,11 @@ def _all_versions(
 
 
 def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[SliceTable]:
-    """Tables with the shapes that changes of the slice were made under, by name; not counted."""
+    """Return tables by name, with the shapes of the slice's changes; rows are not counted."""
     if not ids:
         return []
     versions = _all_versions(connection, ids)
-    # The one shape that a table ever had is the slice's, too.
+    # A table that had only one shape needs no look at its changes.
     several = [relation for relation, shapes in versions.items() if len(shapes) > 1]
     seen = _seen(connection, part, several)
     found = [
@@ -360,7 +363,7 @@ def described(connection: Connection, part: Slice, ids: Sequence[int]) -> list[S
 def _table_of(
     part: Slice, relation: int, shapes: Sequence[tuple[int, str, str, TableVersion]]
 ) -> SliceTable:
-    """As the last of these shapes names it."""
+    """Return the table of these shapes, named as in the last of them."""
     oid, schema, table, _ = shapes[-1]
     versions = tuple(
         replace(each, columns=tuple(with_scale(one, part.numeric_scale) for one in each.columns))
@@ -370,11 +373,12 @@ def _table_of(
 
 
 def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = None) -> SliceTable:
-    """The slice's one table with every shape it has had, so that no change has to be looked at;
-    of its columns those named. Not counted.
+    """Return the slice's one table with every shape it has had, and of its columns those named.
+
+    Reads no changes and counts none.
     """
     ids = relation_ids(connection, part) or []
-    # Of several that had the name the one that has it.
+    # Of several relations with this name, the last one has it now.
     [(relation, shapes)] = _all_versions(connection, ids[-1:]).items()
     made = _table_of(part, relation, shapes)
     if only is None:
@@ -388,7 +392,7 @@ def chosen(connection: Connection, part: Slice, only: Sequence[str] | None = Non
 
 
 def _seen(connection: Connection, part: Slice, ids: Sequence[int]) -> set[int]:
-    """The versions of these relations that occur in the slice: the changes are looked through."""
+    """Return the versions of these relations that occur in the slice; reads its changes."""
     if not ids:
         return set()
     query = sql.SQL(_SEEN).format(

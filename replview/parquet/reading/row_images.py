@@ -1,4 +1,4 @@
-"""A group's changes of a table as images of its rows: each one's JSON, and what stands beside it.
+"""Select a group's changes of a table as row images: each row's JSON, and the columns beside it.
 
 The JSON is unpacked once (``|| '{}'`` gives it back unpacked, and OFFSET 0 keeps the planner from
 doing so for each column anew). An update that moved its row to another key has the row before, too,
@@ -29,8 +29,8 @@ _ROWS = """
 """
 _KIND = sql.SQL("CASE c.op WHEN 'U' THEN 2 WHEN 'D' THEN 3 ELSE 0 END")
 _IMAGE = sql.SQL("CASE c.op WHEN 'D' THEN c.old ELSE c.new END")
-# Under FULL the server sends the whole old row, else the old key where it is another: two rows come
-# of one change.
+# Under FULL the server sends the whole old row, otherwise the old key where it differs: one change
+# gives two rows.
 _SENT = sql.SQL("c.old_kind = 'O' OR c.old_key_hash IS NOT NULL")
 _IMAGES = """
     {changes} CROSS JOIN LATERAL (
@@ -41,7 +41,7 @@ _IMAGES = """
 _MOVED = """
     SELECT EXISTS (SELECT FROM change WHERE relation_id = %s AND old_key_hash IS NOT NULL)
 """
-# What "derived" adds: the row before an update whose row has a key can be looked for.
+# With "derived", the row before is looked up for every update of a row that has a key.
 _LOOKED_FOR = sql.SQL("c.old_kind = 'O' OR c.key_hash IS NOT NULL")
 _MAY_DERIVE = sql.SQL("""
     , CASE WHEN i.kind <> 1 OR c.old_kind IS NOT DISTINCT FROM 'O' OR c.key_hash IS NULL THEN 0
@@ -50,7 +50,7 @@ _MAY_DERIVE = sql.SQL("""
 
 
 def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool:
-    """Whether an update may give two rows: looking for that in each of them takes its time."""
+    """Return whether an update may give two rows; a check for that in each update takes time."""
     if "update" not in wanted_operations(part, rows=True):
         return False
     if any(version.replica_identity == "FULL" for version in table.versions):
@@ -65,9 +65,10 @@ def tells_before(connection: Connection, part: Slice, table: SliceTable) -> bool
 def row_images(
     connection: Connection, part: Slice, table: SliceTable
 ) -> Callable[[Group], sql.Composed]:
-    """Gives the query of one group's rows as JSON, in the order of history. Where rows before
-    updates are asked of the record too, each update of a keyed row has one, and ``derivable`` says
-    which of them nobody sent.
+    """Return a function that gives the query of one group's rows as JSON, in the order of history.
+
+    Where rows before updates are derived, each update of a keyed row has one, and ``derivable``
+    says which of them the server did not send.
     """
     before = tells_before(connection, part, table)
     masked = part.masked_of(table.name)
@@ -95,12 +96,12 @@ def row_images(
 
 
 def written_once(connection: Connection, part: sql.Composable) -> sql.Composable:
-    """The same, as text: a query's parts would be put together anew for each group."""
+    """Return the query's part as text, so that it is not composed anew for each group."""
     return sql.SQL(part.as_string(connection))
 
 
 def source_of(group: Group) -> tuple[sql.Composable, sql.Composable]:
-    """Where a group's changes come from, and what gives their order."""
+    """Return the FROM item of a group's changes, and the expression that orders them."""
     if group.ascending:
         return sql.SQL("change c"), sql.SQL("c.transaction_id")
     named = sql.SQL(
@@ -111,14 +112,17 @@ def source_of(group: Group) -> tuple[sql.Composable, sql.Composable]:
 
 
 def _array(ids: Sequence[int]) -> str:
-    """Written here: psycopg looks at each element with a regular expression."""
+    """Write an array of identifiers: psycopg checks each element with a regular expression."""
     return "{" + ",".join(map(str, ids)) + "}"
 
 
 def changes_of(
     group: Group, relation_ids: Sequence[int] | None, codes: Sequence[str]
 ) -> sql.Composed:
-    """Which changes: identifiers as constants, so that the planner leaves partitions out."""
+    """Return the condition for the group's changes.
+
+    Identifiers are constants, so that the planner leaves partitions out.
+    """
     found = [
         _of_transactions(group),
         of_relations(relation_ids),
@@ -136,7 +140,7 @@ def changes_of(
 
 
 def _of_transactions(group: Group) -> sql.Composable:
-    """By a range where they lie together: looking each of them up takes longer than its rows."""
+    """Return the condition on transactions: a range where identifiers are dense, for speed."""
     ids = group.ids
     if len(ids) == 1:
         return sql.SQL("c.transaction_id = {}").format(ids[0])
@@ -145,5 +149,5 @@ def _of_transactions(group: Group) -> sql.Composable:
     between = sql.SQL("c.transaction_id BETWEEN {} AND {}").format(ids[0], ids[-1])
     if group.among == len(ids):
         return between
-    # (Without "+ 0" the index would be asked for each of them all the same.)
+    # (Without "+ 0" the planner would look up each identifier in the index all the same.)
     return sql.SQL("{} AND c.transaction_id + 0 = ANY({}::bigint[])").format(between, _array(ids))

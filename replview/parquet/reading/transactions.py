@@ -1,4 +1,4 @@
-"""The transactions of a range, in groups whose changes one COPY reads in order."""
+"""Read the transactions of a range in groups whose changes one COPY reads in order."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -24,16 +24,16 @@ from replview.parquet.reading.places import conditions
 from replview.parquet.slices import LAST_SEQ, Range, Slice
 from replview.store.read.rows import actor_at
 
-#: Read at once.
+#: Transactions read by one query.
 _PAGE = 20_000
-#: Read together: transactions, their changes, and the bytes of those in the stream. A transaction
-#: that has more is a group of its own.
+#: The most of a group: transactions, their changes, and the changes' bytes in the stream. A
+#: transaction that has more is a group of its own.
 _GROUP = 5_000
 GROUP_CHANGES = 32_768
 _GROUP_BYTES = 16 * 1024 * 1024
-#: Transactions are read by a range where at least one of so many in it is wanted.
+#: Read transactions by a range of identifiers where at least one in four of the range is wanted.
 SPARSE = 4
-#: Where identifiers fall more often than once in so many transactions, the server sorts.
+#: Where identifiers decrease more often than once in so many transactions, the server sorts.
 _SHORT_RUN = 50
 
 _FIELDS: Fields = {
@@ -64,24 +64,24 @@ _ALL = sql.SQL("true")
 class Group:
     """Transactions whose changes are read together."""
 
-    #: ``_FIELDS``, in the order of history.
+    #: The transactions, with the columns of ``_FIELDS``, in the order of history.
     rows: pa.Table
-    #: Identifiers grow with commit_seq: the order of ``change``'s key is history's.
+    #: True when identifiers grow with commit_seq, so that ``change``'s key gives the order.
     ascending: bool
-    #: Of a transaction that a range begins or ends in: ``after < seq <= through``.
+    #: The part of a transaction that a range begins or ends in: ``after < seq <= through``.
     after_seq: int
     through_seq: int
-    #: How many transactions, ours or not, have identifiers from the first to the last; None: too
-    #: many, or ours are not in that order.
+    #: How many transactions, of this group or not, have identifiers from its first to its last.
+    #: None: too many, or the group's are not in that order.
     among: int | None = None
-    #: Subtransactions aborted, maybe of one of these.
+    #: True when a subtransaction of one of these transactions may have aborted.
     aborted: bool = True
-    #: Only their changes (``Slice.whose``), as not all transactions are theirs; empty: all changes.
+    #: The actors whose changes are read (``Slice.whose``); empty: all changes.
     whose: tuple[str, ...] = ()
 
     @property
     def packs(self) -> bool:
-        """So small that the server can hold it as a whole."""
+        """Return whether the group is so small that the server can hold it as a whole."""
         rows = self.rows
         return bool(
             pc.sum(rows["bytes"]).as_py() <= _GROUP_BYTES
@@ -90,6 +90,7 @@ class Group:
 
     @property
     def ids(self) -> list[int]:
+        """Return the identifiers of the transactions, in the order of history."""
         found: list[int] = self.rows["id"].to_pylist()
         return found
 
@@ -101,7 +102,7 @@ def groups(
     relation_ids: Sequence[int] | None,
     having: sql.Composable = _ALL,
 ) -> Iterator[Group]:
-    """Yield all of the range that meet a further condition, in the order of history."""
+    """Yield the range's transactions that meet ``having``, in groups, in the order of history."""
     after = -1
     while True:
         page = _page(connection, conditions(part, within, relation_ids), having, after)
@@ -133,8 +134,9 @@ def _looked_at(connection: Connection, group: Group) -> Group:
 
 
 def placed(batch: pa.RecordBatch, group: Group) -> tuple[pa.RecordBatch, Any]:
-    """The changes of the group's transactions, and each one's place among these. (What came
-    between them since they were counted is left out.)
+    """Return the changes of the group's transactions, and the index of each one's transaction.
+
+    Changes of transactions that came between them after they were counted are left out.
     """
     of = pc.index_in(batch.column("id"), value_set=group.rows["id"].combine_chunks())
     if of.null_count:
@@ -143,7 +145,7 @@ def placed(batch: pa.RecordBatch, group: Group) -> tuple[pa.RecordBatch, Any]:
 
 
 def actors_of(batch: pa.RecordBatch, of: pa.Array, group: Group) -> pa.Array:
-    """Whose the changes are that ``placed`` gave."""
+    """Return the actors of the changes that ``placed`` gave."""
     actor, several = (group.rows[name].combine_chunks() for name in ("actor", "actors"))
     if several.null_count == len(several):
         return actor.take(of)
@@ -174,7 +176,7 @@ def _of_page(page: pa.Table, within: Range) -> Iterator[Group]:
 
 
 def _runs(page: pa.Table) -> Iterator[Group]:
-    """Cut where identifiers fall, unless that is often (streamed, two-phase transactions)."""
+    """Cut where identifiers decrease, unless that is often (streamed, two-phase transactions)."""
     if not page.num_rows:
         return
     ids = page["id"].combine_chunks()
@@ -188,9 +190,9 @@ def _runs(page: pa.Table) -> Iterator[Group]:
 
 
 def _cut(rows: pa.Table) -> Iterator[tuple[int, int]]:
-    """Where groups begin and end."""
+    """Yield where groups begin and end."""
     begin, end = 0, rows.num_rows
-    # Of the transactions up to each place.
+    # Running totals of the transactions before each place.
     changes, sizes = (_sums(rows[name]) for name in ("changes", "bytes"))
     while begin < end:
         stop = min(

@@ -1,4 +1,4 @@
-"""A table's changes as typed rows."""
+"""Read a table's changes as typed rows."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -32,7 +32,7 @@ from replview.parquet.slices import Range, Slice, SliceTable
 def read_typed(
     connection: Connection, part: Slice, table: SliceTable, within: Range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of exactly ``table.arrow_schema()``, ordered by (commit_seq, seq).
+    """Yield rows of exactly ``table.arrow_schema()``, ordered by (commit_seq, seq).
 
     An update that has its row before gives two. Memory holds one batch, whatever the range's size.
     """
@@ -81,7 +81,7 @@ def _typed(
 
 
 def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> dict[str, object]:
-    """What stands beside the table's own columns."""
+    """Return the columns beside the table's own."""
     rows = group.rows
     versions = pa.array([version.id for version in table.versions], pa.int64())
     numbers = pa.array([version.number for version in table.versions], pa.int32())
@@ -107,7 +107,7 @@ def _own(batch: pa.RecordBatch, of: object, group: Group, table: SliceTable) -> 
 
 
 def _name_lists(texts: pa.Array, columns: Sequence[Column]) -> pa.Array:
-    """Lists of columns told by their numbers. Few differ, whatever the number of rows."""
+    """Return lists of column names from their numbers; few distinct lists occur."""
     coded = pc.dictionary_encode(texts)
     lists = [
         [columns[int(number)].source_name for number in text.rstrip(",").split(",")]
@@ -118,7 +118,7 @@ def _name_lists(texts: pa.Array, columns: Sequence[Column]) -> pa.Array:
 
 
 def _raw_maps(raws: dict[int, list[tuple[str, str]]], rows: int) -> pa.Array:
-    """Maps from a column to the text that its type could not hold."""
+    """Return maps from a column to the text that its type could not hold."""
     if not raws:
         nothing = pa.array([], pa.string())
         offsets = pa.repeat(pa.scalar(0, pa.int32()), rows + 1)

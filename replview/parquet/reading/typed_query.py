@@ -1,8 +1,8 @@
-"""The query of a table's typed rows: a column of text for each of the table's own.
+"""Write the query of a table's typed rows: one column of text for each of the table's columns.
 
 A column that is null may not have been sent, and a text may be a mark (``{"$masked": true}`` …) in
-its value's place: such rows carry what tells it. (A mark that stands in a number's place gives
-itself away where it is read.)
+its value's place: such rows also carry the columns that distinguish these cases. (A mark in a
+number's place is recognized when the number is parsed.)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,13 +32,13 @@ from replview.parquet.slices import Slice, SliceTable
 
 #: ``_change_type`` by the number in ``kind``.
 KINDS = ("insert", "update_preimage", "update_postimage", "delete")
-#: What each row's image has beside it.
+#: The columns beside each row's image.
 OWN_FIELDS: Fields = {
     "id": INT64, "seq": INT32, "lsn": PLAIN, "kind": INT8, "version_id": INT64,
 }  # fmt: skip
-#: What tells of its columns. (Plain: JSON escapes what is not.)
+#: The row's unsent columns and its JSON. (Plain: JSON escapes other characters.)
 TOLD_FIELDS: Fields = {"missing": PLAIN, "marked": PLAIN}
-#: num_nulls() takes no more.
+#: Arguments of one call of num_nulls(); PostgreSQL allows 100.
 _ARGUMENTS = 90
 
 _QUERY = """
@@ -51,7 +51,7 @@ _QUERY = """
 
 
 def is_plain(arrow: pa.DataType) -> bool:
-    """Whether values of this type are written in printable characters, and look like no mark."""
+    """Return whether values of this type have printable characters only, and are never marks."""
     return any(
         kind(arrow)
         for kind in (
@@ -68,7 +68,7 @@ def typed_query(
     columns: Sequence[Column],
     images: Callable[[Group], sql.Composable],
 ) -> Callable[[Group], sql.Composed]:
-    """Gives the query of one group's rows (``row_images``) with columns for their values."""
+    """Return a function that gives the query of one group's rows, with columns for their values."""
     places = [sql.Identifier(f"x{n}") for n in range(len(columns))]
     values = [
         sql.SQL("x.v ->> {} AS {}").format(column.source_name, place)
@@ -91,7 +91,7 @@ def typed_query(
 
 
 def having(table: SliceTable, name: str) -> list[int]:
-    """The versions of a table that have a column of this name."""
+    """Return the versions of a table that have a column of this name."""
     return [v.id for v in table.versions if any(each["name"] == name for each in v.columns)]
 
 
@@ -111,8 +111,9 @@ def _any_null(places: Sequence[sql.Identifier]) -> sql.Composable:
 def _missing(
     table: SliceTable, columns: Sequence[Column], places: Sequence[sql.Identifier]
 ) -> sql.Composable:
-    """The numbers of columns that a row of its version has and that were not sent, each with a
-    comma.
+    """Return the SQL for the numbers of columns that were not sent, each followed by a comma.
+
+    A column that the row's version does not have is not counted.
     """
     case = sql.SQL("CASE WHEN y.{} IS NULL AND {}NOT coalesce(y.v ? {}, false) THEN {} END")
     cases = []
@@ -128,11 +129,10 @@ def _missing(
     return sql.SQL(" || ").join(parts) if parts else sql.SQL("''")
 
 
-# The same rows, where they have no marks, without looking at rows: each cell says whether it was
-# sent. No column is a step of its own for the server, nothing is asked of rows that are whole, and
-# what was not sent is put together here, from columns: that takes half the server's time.
+# The query of cells gives the same rows where they have no marks. Each cell says whether it was
+# sent, and this process collects the columns that were not: that takes half the server's time.
 
-#: What was not sent of a row is marked by a bit a column.
+#: A row's unsent columns are bits of one int64, so that there can be no more columns.
 MOST_COLUMNS = 62
 _MARK = b'{"$'
 _CELLS = sql.SQL("SELECT {} FROM ({}) AS x")
@@ -140,7 +140,7 @@ _CELLS = sql.SQL("SELECT {} FROM ({}) AS x")
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """How a table's cells are asked for, and made a batch of the columns that its rows have."""
+    """The query of a table's cells, and its conversion to the same batch as the query of rows."""
 
     query: Callable[[Group], sql.Composable]
     own: Fields
@@ -153,7 +153,7 @@ class Cells:
         cls, connection: Connection, table: SliceTable, own: Fields,
         images: Callable[[Group], sql.Composable],
     ) -> "Cells":  # fmt: skip
-        """``images`` are a group's rows: their own fields, and ``v``, the JSON."""
+        """Make the query; ``images`` gives a group's rows: their own fields, and the JSON ``v``."""
         kinds = [PLAIN if is_plain(column.arrow) else TEXT for column in table.columns]
         cells = [_cell(each, kind) for each, kind in zip(table.columns, kinds, strict=True)]
         packed = written_once(connection, sql.SQL(", ").join([packing(own), *cells]))
@@ -162,7 +162,7 @@ class Cells:
         return cls(lambda group: _CELLS.format(packed, images(group)), own, kinds, versions)
 
     def suffice(self, rows: int, values: Sequence[bytes | None]) -> bool:
-        """Whether these are no rows to look at more closely: odd numbers, or what may be marks."""
+        """Return whether no query of rows is needed: counts match, and no text may be a mark."""
         return all(
             kind.fits(data, rows) and (kind is PLAIN or not kind.begins(data, _MARK))
             for data, kind in zip(values, (*self.own.values(), *self.columns), strict=True)
@@ -170,6 +170,7 @@ class Cells:
         )
 
     def batch(self, rows: int, values: Sequence[bytes | None]) -> pa.RecordBatch:
+        """Convert the answer to the batch that the query of rows would give."""
         made = unpacked(values[: len(self.own)], self.own, rows)
         places: Any = None
         cells: dict[str, Any] = {}
@@ -194,7 +195,7 @@ def _cell(column: Column, kind: Texts) -> sql.Composed:
 
 
 def _missing_of(places: object, rows: int) -> Any:
-    """Bits as the numbers of columns, each with a comma."""
+    """Return each row's bits as the numbers of columns, each followed by a comma."""
     if places is None:
         return pa.nulls(rows, pa.string())
     coded = pc.dictionary_encode(places)

@@ -1,4 +1,4 @@
-"""Change records as they are (values as JSON), transactions, and events."""
+"""Read change records as stored (values as JSON), transactions, and events."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ from replview.parquet.slice_schemas import EVENTS, TRANSACTIONS, UNTYPED
 from replview.parquet.slices import OPERATIONS, Range, Slice
 from replview.store.read.rows import named
 
-#: Of ``change.op``.
+#: Code of ``change.op`` → operation.
 WORDS = {code: word for word in OPERATIONS for code in operation_codes([word])}
 _FIELDS: dict[str, pa.DataType] = {
     "id": pa.int64(), "seq": pa.int32(), "lsn": pa.string(), "subxid": pa.int64(),
@@ -54,7 +54,7 @@ _SHAPES = """
 """
 _SHAPE = pa.schema([("id", pa.int64()), *map(UNTYPED.field, (
     "version", "schema", "table", "relation_oid"))])  # fmt: skip
-#: Transactions of a read: a context may have 64 kB, and the server's memory holds them all.
+#: Transactions per query: a context may have 64 kB, and the server's memory holds all of them.
 _PAGE = 4096
 _TRANSACTIONS = """
     SELECT {packing} FROM (
@@ -69,7 +69,7 @@ Names = dict[int, dict[int, tuple[str, str]]]
 
 
 def names_by_oid(connection: Connection, part: Slice) -> Names:
-    """Of all tables of the slice's incarnation."""
+    """Return the names of all tables of the slice's incarnation."""
     found: Names = {}
     for _, number, schema, table, oid in connection.execute(_SHAPES, [part.incarnation_id]):
         found.setdefault(oid, {})[number] = (schema, table)
@@ -79,7 +79,7 @@ def names_by_oid(connection: Connection, part: Slice) -> Names:
 def read_untyped(
     connection: Connection, part: Slice, within: Range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Every change of the slice, of all tables, as ``slice_schemas.UNTYPED``."""
+    """Yield every change of the slice, of all tables, as ``slice_schemas.UNTYPED``."""
     yield from _records(connection, part, within, wanted_operations(part))
 
 
@@ -107,7 +107,7 @@ def _records(
 def _record_batch(
     batch: pa.RecordBatch, group: Group, shapes: pa.RecordBatch, part: Slice
 ) -> pa.RecordBatch:
-    """``shapes``: every version of the slot's tables."""
+    """Convert a batch to ``UNTYPED``; ``shapes`` has every version of the slot's tables."""
     rows = group.rows
     batch, of = placed(batch, group)
     shapes = shapes.take(pc.index_in(batch.column("version_id"), value_set=shapes.column("id")))
@@ -133,7 +133,7 @@ def _record_batch(
 def read_events(
     connection: Connection, part: Slice, within: Range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Truncations and logical messages of the slice as ``slice_schemas.EVENTS``."""
+    """Yield truncations and logical messages of the slice as ``slice_schemas.EVENTS``."""
     operations = [each for each in wanted_operations(part) if each in ("truncate", "message")]
     if not operations:
         return
@@ -144,7 +144,7 @@ def read_events(
 
 
 def _event(text: str | None) -> dict[str, Any]:
-    """What a truncation or message keeps as its new row; a mark stands as JSON."""
+    """Return the fields that a truncation or message keeps as its new row; a mark stays JSON."""
     fields: dict[str, Any] = orjson.loads(text) if text else {}
     if isinstance(fields.get("content"), dict):
         fields["content"] = orjson.dumps(fields["content"]).decode()
@@ -154,9 +154,9 @@ def _event(text: str | None) -> dict[str, Any]:
 def read_transactions(
     connection: Connection, part: Slice, within: Range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The slice's transactions as ``slice_schemas.TRANSACTIONS``.
+    """Yield the slice's transactions as ``slice_schemas.TRANSACTIONS``.
 
-    Where tables or operations are chosen, those that have one of these changes.
+    Where tables or operations are chosen, yield transactions with at least one of these changes.
     """
     where = transactions_of(connection, part, within)
     fields = {item.name: _packed_as(item) for item in TRANSACTIONS if item.name != "incarnation"}
@@ -197,7 +197,7 @@ def _packed_as(item: pa.Field) -> Fixed | Texts:
 def _columns(connection: Connection, part: Slice, names: Iterable[str]) -> sql.Composable:
     shown = {name: _column(name, part) for name in names}
     if masked := masked_relations(connection, part):
-        # It would tell how long a masked value is.
+        # The size would reveal how long a masked value is.
         shown["size_bytes"] = sql.SQL(
             "CASE WHEN NOT t.relations ?| {}::text[] THEN t.size_bytes END"
         ).format(list(map(str, masked)))
@@ -208,7 +208,7 @@ def _columns(connection: Connection, part: Slice, names: Iterable[str]) -> sql.C
 
 def _column(name: str, part: Slice) -> sql.Composable:
     if name == "context":
-        # A message told it.
+        # The context came in a logical message.
         return sql.SQL("t.context::text" if part.narrowed.in_messages else "NULL::text")
     if name == "_commit_version":
         return sql.SQL("t.commit_lsn")
