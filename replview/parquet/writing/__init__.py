@@ -1,3 +1,1 @@
-"""Slices of the record written as Parquet: one writer, in a plain process or in Spark's
-executors.
-"""
+"""Write slices of the record as Parquet: one writer, in a plain process or in Spark's executors."""

@@ -1,10 +1,10 @@
-"""What earlier runs left in an incarnation's folder, and what a run makes of it.
+"""Find what earlier runs left in an incarnation's folder, and continue, delete or refuse it.
 
-A slice that was begun is gone on with where the wanted one holds it (``Chain.pieces``), with the
-same ends, and so with the same names and bytes; the archive and exports alike. One that is not
-part of the wanted slice, but has transactions of it, is taken back where its run is known to have
-ended; else it is refused, since its rows would be there twice. So are files that no manifest tells
-of: their manifest was deleted, or the mark of the slice that they were written for.
+A slice that was begun is continued where it is part of the wanted one (``Chain.pieces``), with the
+same ends, and so with the same names and bytes; the archive and exports do the same. A slice that
+is not part of the wanted one, but has some of its transactions, is deleted where its run is known
+to have ended. Otherwise it is refused, since its rows would be there twice. Files that no manifest
+lists are refused as well: their manifest was deleted, or the mark of their slice.
 """
 
 import re
@@ -21,30 +21,28 @@ from replview.parquet.writing.planning import Plan
 from replview.parquet.writing.problems import TargetProblem
 from replview.parquet.writing.targets import Target
 
-#: Whether the run that wrote the slice of this name is known to have ended before it was whole.
+#: True when the run that wrote the slice of this name is known to have ended before it was whole.
 Abandoned = Callable[[str], bool]
 _LSNS = re.compile(r"part-([0-9A-F]{16})[.\d]*-([0-9A-F]{16})")
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The slices of an incarnation's folder that differ from one another in their ends alone:
-    where each begins → where it ends.
-    """
+    """The slices of an incarnation's folder that differ in their ends alone: begin → end."""
 
     whole: Mapping[int, int]
     begun: Mapping[int, int]
 
     @classmethod
     def of(cls, target: Target, part: Slice) -> Self:
-        """Those that ask the same as ``part``, as the names of the manifests tell."""
+        """Return the slices that ask the same as ``part``, by the names of their manifests."""
         ends: dict[str, dict[int, int]] = {".json": {}, layout.UNFINISHED: {}}
         for found in target.files(f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"):
             name = found.path.rpartition("/")[2]
             if (seqs := layout.range_of_name(name)) is not None:
                 ending = name.removeprefix(layout.slice_name(_between(part, *seqs)))
                 ends.get(ending, {})[seqs[0]] = seqs[1]
-        # (Names are in order: of several that begin at a place the widest comes last.)
+        # (Names are in order: the widest of several slices that begin at one place comes last.)
         widest, end = dict[int, int](), -1
         for after, through in ends[".json"].items():
             if through > end:
@@ -52,14 +50,14 @@ class Chain:
         return cls(widest, ends[layout.UNFINISHED])
 
     def reached(self) -> int:
-        """Where the chain that begins with history ends."""
+        """Return where the chain that begins with history ends."""
         after = 0
         while after in self.whole and after not in self.begun:
             after = self.whole[after]
         return after
 
     def within(self, wanted: Slice) -> list[Slice]:
-        """The slices that are whole, one after the other, from where the wanted one begins."""
+        """Return the whole slices, one after the other, from the beginning of the wanted one."""
         found, after = list[Slice](), wanted.after_seq
         while after not in self.begun and after < self.whole.get(after, 0) <= wanted.through_seq:
             found.append(_between(wanted, after, self.whole[after]))
@@ -67,15 +65,13 @@ class Chain:
         return found
 
     def next(self, wanted: Slice) -> Slice | None:
-        """The slice there, or begun, that begins where the wanted one does; None: none does."""
+        """Return the whole or begun slice that begins where ``wanted`` does; None: none does."""
         after = wanted.after_seq
         through = self.begun.get(after, self.whole.get(after))
         return None if through is None else replace(wanted, through_seq=through)
 
     def pieces(self, wanted: Slice) -> list[Slice]:
-        """The slices that are the wanted one together: those that are there or were begun, and
-        then the rest.
-        """
+        """Return the slices that together are the wanted one: known ones first, then the rest."""
         found: list[Slice] = []
         while not found or found[-1].through_seq < wanted.through_seq:
             rest = replace(wanted, after_seq=found[-1].through_seq) if found else wanted
@@ -90,7 +86,7 @@ def _between(part: Slice, after_seq: int, through_seq: int) -> Slice:
 
 
 def abandoned_by(slices: Collection[Slice]) -> Abandoned:
-    """Slices of runs that have ended: each of them, and the pieces it was written in."""
+    """Return a test for slices of runs that have ended, and for the pieces they were written in."""
 
     def abandoned(name: str) -> bool:
         after, through = layout.range_of_name(name) or (0, 0)
@@ -104,12 +100,14 @@ def abandoned_by(slices: Collection[Slice]) -> Abandoned:
 
 
 def refuse_overlap(target: Target, part: Slice, abandoned: Abandoned) -> set[str]:
-    """Rows of a transaction may stand in one slice of a root only: the names of abandoned ones
-    that have some of this slice's. Raises ``TargetProblem`` for any other.
+    """Return the names of abandoned slices that have some of this slice's transactions.
+
+    A transaction's rows may be in one slice of a root only: raises ``TargetProblem`` for any other
+    slice that has some of them.
     """
     mine, gone = layout.slice_name(part), set[str]()
     folder = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}"
-    # A slice's mark stands until all else of it is there: it comes before its manifest.
+    # A slice's mark stays until all else of it is there, so look at marks before manifests.
     for found in sorted(target.files(folder), key=lambda f: not f.path.endswith(layout.UNFINISHED)):
         name = found.path.rpartition("/")[2]
         seqs = layout.range_of_name(name)
@@ -140,10 +138,10 @@ def _meet(seqs: tuple[int, int], part: Slice) -> bool:
 
 
 def _overlap(one: Slice, other: Slice) -> bool:
-    """Whether a transaction can be in both."""
+    """Return whether a transaction can be in both."""
     if one.actors and other.actors and not {*one.actors} & {*other.actors}:
         return False
-    # From the latest beginning to the earliest end.
+    # The intersection goes from the latest beginning to the earliest end.
     since = max((s.since for s in (one, other) if s.since is not None), default=None)
     until = min((s.until for s in (one, other) if s.until is not None), default=None)
     first = max((s.from_lsn for s in (one, other) if s.from_lsn is not None), default=None)
@@ -153,15 +151,16 @@ def _overlap(one: Slice, other: Slice) -> bool:
 
 
 def make_room(target: Target, plan: Plan, gone: set[str], abandoned: Abandoned) -> None:
-    """Take back what abandoned slices left of the plan's transactions: all of those that are
-    ``gone``, and files whose mark was deleted. Raises ``TargetProblem`` for files of which nobody
-    knows whose they are.
+    """Delete what abandoned slices left of the plan's transactions.
+
+    Deletes the slices ``gone``, and files whose mark was deleted. Raises ``TargetProblem`` for
+    files whose slice is unknown.
     """
     part = plan.part_of
     folder, mine = f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}", layout.slice_name(part)
     names = [found.path.rpartition("/")[2] for found in target.files(folder)]
     told = {name.partition(".")[0] for name in names} - gone | {mine}
-    # Half a file tells nothing of whose it is: where another slice is being written it stays.
+    # A half-written file does not name its slice: while another slice is being written, it stays.
     begun = {name.partition(".")[0] for name in names if name.endswith(layout.UNFINISHED)}
     alone, left = not begun - gone - {mine}, set[str]()
     for path in _files_meeting(target, plan, everything=bool(gone)):
@@ -178,8 +177,9 @@ def make_room(target: Target, plan: Plan, gone: set[str], abandoned: Abandoned) 
 
 
 def _is_left(owner: str, part: Slice, told: Collection[str], abandoned: Abandoned) -> bool:
-    """Whether a file that was written for the slice ``owner`` is in the way and to be deleted.
-    Raises ``TargetProblem`` where nothing tells.
+    """Return whether a file of the slice ``owner`` is in the way and to be deleted.
+
+    Raises ``TargetProblem`` where that is unknown.
     """
     seqs = layout.range_of_name(owner)
     if owner in told or seqs is None or not _meet(seqs, part):
@@ -195,13 +195,13 @@ def _is_left(owner: str, part: Slice, told: Collection[str], abandoned: Abandone
 
 
 def path_of_half(path: str) -> str:
-    """The path that a half-written file would have been given; empty: it is none."""
+    """Return the final path of a half-written file; empty: the file is no half-written one."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{named(name)}" if name.startswith(WRITING) else ""
 
 
 def _files_meeting(target: Target, plan: Plan, *, everything: bool) -> Iterable[str]:
-    """Parquet files, half-written ones among them: all, or those whose LSNs may be the plan's."""
+    """Yield Parquet files, also half-written: all, or those whose LSNs may be the plan's."""
     within = [one.within for one in plan.parts]
     first = min((each.first_lsn or 0 for each in within), default=0)
     last = max((each.last_lsn or 0 for each in within), default=-1)
@@ -212,7 +212,7 @@ def _files_meeting(target: Target, plan: Plan, *, everything: bool) -> Iterable[
 
 
 def delete_files(target: Target, part: Slice, paths: Collection[str]) -> None:
-    """Delete files of an incarnation, the halves of such, and what only stood there for them."""
+    """Delete files of an incarnation, their half-written copies, and schemas left without files."""
     datasets, others = {_dataset(path) for path in paths}, set()
     if not paths:
         return
@@ -238,5 +238,5 @@ def take_back(target: Target, manifest: Manifest) -> None:
 
 
 def _dataset(path: str) -> str:
-    """The dataset's folder of a file in one of its days."""
+    """Return the dataset's folder of a file in one of its days."""
     return path.rpartition("/")[0].rpartition("/")[0]

@@ -1,11 +1,11 @@
-"""A table's dataset: ``_schema.json``, which reads all its files, and the root a slice goes to.
+"""Choose a table's dataset root for a slice, and the ``_schema.json`` that reads all its files.
 
-Files of different slices may differ: a column came, went, or became wider. Published is what holds
-them all: the newest shape's columns, then those it had before. What cannot be read as one (a column
-that became another kind of type, a table made anew with other columns) opens a root of its own
-(``layout``): what reads a table reads all its roots. In an archive's slice each stretch of a table
-(``planning.StretchesOf``) goes to one of them. A slice that was begun goes on in the root where its
-files stand, whichever came since.
+Files of different slices may differ: a column was added, dropped, or became wider. The published
+schema holds them all: the newest shape's columns, then those it had before. Where no schema reads
+all files (a column that became another kind of type, a table created again with other columns), the
+slice opens a new root (``layout``), and readers of the table read all its roots. In an archive's
+slice each stretch of a table (``planning.StretchesOf``) has one root. A slice that was begun
+continues in the root that has its files, even if a later root exists.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ _WIDTHS = list(_WHOLE)
 
 
 class Incompatible(TargetProblem):
-    """No schema reads the files that are there and the new ones; ``reason`` is why."""
+    """No schema reads both the existing files and the new ones; ``reason`` is why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}: no schema reads both", "export into a new root folder")
@@ -68,9 +68,7 @@ def table_document(
     before: Mapping[str, Any] | None,
     follows: Mapping[str, Any] | None = None,
 ) -> dict[str, object]:
-    """What a table's dataset publishes, with a slice more in it; ``follows``: of a new root, which
-    one it goes on from, and why. Raises ``Incompatible``.
-    """
+    """Return a dataset's schema document; ``follows``: the root before. Raises ``Incompatible``."""
     known = before or {}
     versions = {each["number"]: each for each in known.get("versions", [])}
     anew = before is not None and known["table"]["oid"] != table.oid
@@ -90,7 +88,7 @@ def table_document(
             "schema": table.schema,
             "name": table.table,
             "oid": table.oid,
-            # Of a table that was made anew, all of them.
+            # A table that was created again has all its oids here.
             **({"oids": sorted(oids)} if len(oids) > 1 else {}),
         },
         "key_columns": [names[each] for each in shapes[-1]["key_columns"] if each in names],
@@ -106,13 +104,13 @@ def table_document(
 
 
 def document_oids(document: Mapping[str, Any]) -> list[int]:
-    """The tables, by their oids, whose changes stand in a root."""
+    """Return the oids of the tables whose changes are in a root."""
     table = document["table"]
     return [int(oid) for oid in table.get("oids") or [table["oid"]]]
 
 
 def fixed_document(kind: str) -> dict[str, object]:
-    """What the datasets of transactions and of events publish."""
+    """Return what the datasets of transactions and of events publish."""
     schema = {"transactions": TRANSACTIONS, "events": EVENTS}[kind]
     return {
         "format": 1,
@@ -138,7 +136,7 @@ def _field(field: pa.Field) -> dict[str, object]:
 def _check_widening(
     before: Mapping[str, Any] | None, now: Mapping[str, Any], table: SliceTable
 ) -> None:
-    """Files written before, and the slice's own, must be readable by what is published now."""
+    """Raise ``Incompatible`` unless the published schema reads earlier files and the new ones."""
     published = {each["name"]: each for each in now["columns"]}
     written_now = {column.name: _column(column) for column in table.columns}
     for each in (*(before or {}).get("columns", []), *written_now.values()):
@@ -156,7 +154,7 @@ def _check_widening(
 
 
 def reads_as_one(versions: Sequence[TableVersion]) -> bool:
-    """Whether one schema reads files of each of these shapes alone."""
+    """Return whether one schema reads files of each of these shapes alone."""
     of_all = slice_columns([each.columns for each in reversed(versions)])
     published = {(each.name, each.source_name): spark_type(each.arrow) for each in of_all}
     for column in (each for version in versions for each in slice_columns([version.columns])):
@@ -167,7 +165,7 @@ def reads_as_one(versions: Sequence[TableVersion]) -> bool:
 
 
 def reads(file: str, schema: str) -> bool:
-    """Whether every reader takes a file's type for the schema's, exactly."""
+    """Return whether every reader reads a file's type as the schema's, exactly."""
     if file in _WHOLE and schema in _WHOLE:
         return _WIDTHS.index(file) <= _WIDTHS.index(schema)
     new = _decimal(schema)
@@ -180,7 +178,7 @@ def reads(file: str, schema: str) -> bool:
 
 
 def _decimal(kind: str) -> tuple[int, int] | None:
-    """Digits before and behind the point."""
+    """Return the digits before and behind the point; None where the type is no decimal."""
     if not kind.startswith("decimal("):
         return None
     precision, scale = kind[8:-1].split(",")
@@ -189,17 +187,17 @@ def _decimal(kind: str) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A plan whose files stand in the roots they go to."""
+    """A plan whose files have the roots that they go to."""
 
     plan: Plan
     #: Path of a ``_schema.json`` → what it will publish.
     schemas: Mapping[str, Mapping[str, Any]]
-    #: Of these those that are not there yet.
+    #: The paths of ``schemas`` that do not exist yet.
     opened: tuple[str, ...]
 
 
 def place(plan: Plan, target: Target) -> Placed:
-    """Choose each table's root, and that of each stretch of it."""
+    """Choose the root of each table and of each stretch of it."""
     incarnation = layout.incarnation_folder(plan.part_of)
     roots = layout.roots_by_dataset(target.folders(incarnation))
     folders, documents, opened = dict(plan.folders), dict[str, dict[str, Any]](), []
@@ -215,7 +213,7 @@ def place(plan: Plan, target: Target) -> Placed:
         there = _candidates(plan, key, {path: each for path, each in known.items() if each}, target)
         folder, document = _root_for(plan, key, first, there)
         if plan.part_of.before == "full" and there.get(folder, {"whole": True}).get("whole"):
-            # So are the rows of all its slices.
+            # The rows of all its slices are whole.
             document["whole"] = True
         folders[key] = folder
         documents[f"{folder}/{layout.SCHEMA}"] = document
@@ -235,8 +233,9 @@ def place(plan: Plan, target: Target) -> Placed:
 
 
 def roots_of(target: Target, incarnation: str, own: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Where a table's changes stand, under its former names, too, the ``own`` folder last: paths
-    and what each publishes. None where that publishes nothing.
+    """Return the roots with a table's changes, also under former names, the ``own`` folder last.
+
+    Each is a path and what it publishes. Empty where the own folder publishes nothing.
     """
     names = [name for name in target.folders(incarnation) if "." in name]
     with ThreadPoolExecutor(8) as threads:
@@ -254,7 +253,7 @@ def roots_of(target: Target, incarnation: str, own: str) -> list[tuple[str, Mapp
 
 
 def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]]:
-    """The roots that a slice opened: ``(folder, why)``."""
+    """Yield the roots that a slice opened: ``(folder, why)``."""
     seqs = manifest.document["commit_seq"]
     for table in manifest.document["tables"]:
         if layout.root_of(table["dataset"])[1] == 1:
@@ -267,7 +266,7 @@ def newly_opened(manifest: Manifest, target: Target) -> Iterator[tuple[str, str]
 def _candidates(
     plan: Plan, key: int, known: Mapping[str, dict[str, Any]], target: Target
 ) -> dict[str, dict[str, Any]]:
-    """Roots with what they publish: where files of this slice stand already, then newest first."""
+    """Return the roots and what they publish: first those with this slice's files, then by age."""
     order = list(known)
     if len(order) > 1:
         mine = [one for one in plan.parts if one.relation_id == key]
@@ -285,7 +284,7 @@ def _candidates(
 def _root_for(
     plan: Plan, key: int, first: str, there: Mapping[str, dict[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
-    """The root's folder, and what it will publish."""
+    """Return the root's folder, and what it will publish."""
     table, reasons = plan.tables[key], dict[str, str]()
     for folder, document in there.items():
         try:

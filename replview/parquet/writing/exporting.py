@@ -1,4 +1,4 @@
-"""Write a slice: plan its files, write those that are not there yet, then say that it is whole."""
+"""Write a slice: plan its files, write those that are missing, then publish its manifest."""
 
 import threading
 import time
@@ -20,12 +20,12 @@ from replview.parquet.writing.planning import Plan, StretchesOf
 from replview.parquet.writing.problems import Cancelled, TargetProblem
 from replview.parquet.writing.targets import Target
 
-#: Files written side by side: each has a session of the store and about 300 MB.
+#: Files written at the same time: each has a session of the store and about 300 MB.
 _SIDE_BY_SIDE = 2
 _LOOK_SECONDS = 0.25
-#: What writes parts elsewhere than in this process (``spark.export_tasks.write_parts``): it takes
-#: the writer, the parts, the store's address and whether the export is cancelled, and gives each
-#: file once it is there, maybe again with its checksum, and None whenever there is time to report.
+#: A function that writes parts outside this process (``spark.export_tasks.write_parts``). It takes
+#: the writer, the parts, the store's address and a test for cancellation. It yields each finished
+#: file, maybe again with its checksum, and None when progress may be reported.
 WriteParts = Callable[
     [PartWriter, Sequence[Part], str | None, Callable[[], bool]], Iterator[Written | None]
 ]
@@ -33,14 +33,16 @@ WriteParts = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    #: Changes, transactions and events; of those in all.
+    """A report of how far an export has come."""
+
+    #: Changes, transactions and events written so far, and in all.
     rows: int
     total_rows: int
     files: int
     total_files: int
-    #: Of the finished files.
+    #: Bytes of the finished files.
     bytes: int
-    #: None while nothing tells it.
+    #: None while it cannot be estimated.
     seconds_left: float | None
 
 
@@ -59,9 +61,9 @@ def export(
     """Write a slice below a target's root; a slice that is whole there is left as it is.
 
     ``write_parts`` writes the files, as on Spark; None: this process does. Finished files of an
-    earlier run are kept; what an ``abandoned`` one left of its transactions is taken back. Raises
-    ``TargetProblem`` and ``StoreProblem`` (finished files stay, to go on from), and ``Cancelled``:
-    then nothing of it stays, unless ``keep``.
+    earlier run are kept; files of ``abandoned`` slices with the same transactions are deleted.
+    Raises ``TargetProblem`` and ``StoreProblem``, and keeps finished files to continue from. Raises
+    ``Cancelled`` and deletes its files, unless ``keep``.
     """
     with connect(dsn) as connection:
         return _Export(part, target, connection, dsn, write_parts, progress, cancelled, keep,
@@ -82,11 +84,12 @@ class _Export:
     stretches_of: StretchesOf
     rows: int = 0
     began: float = field(default_factory=time.monotonic)
-    #: At the beginning, from an earlier run.
+    #: Rows in the finished files of an earlier run.
     kept_rows: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> manifests.Manifest:
+        """Write the slice, and return its manifest."""
         if (whole := self._whole()) is not None:
             return whole
         gone = chains.refuse_overlap(self.target, self.part, self.abandoned)
@@ -98,7 +101,7 @@ class _Export:
         writer = PartWriter(self.part, plan.tables, self.target)
         done = self._kept(placed, writer)
         manifests.mark_unfinished(self.target, self.part)
-        # What others write meanwhile sees by the schema which root this one fills.
+        # Exports that run at the same time see by the schema which root this one fills.
         for path in placed.opened:
             self.target.write_json(path, placed.schemas[path])
         try:
@@ -116,7 +119,7 @@ class _Export:
         return manifest
 
     def _whole(self) -> manifests.Manifest | None:
-        """The manifest, where every file it tells of is there in its size."""
+        """Return the manifest if every file that it lists is there in its size."""
         manifest = manifests.read_manifest(self.target, self.part)
         if manifest is None or manifests.is_unfinished(self.target, self.part):
             return None
@@ -127,7 +130,7 @@ class _Export:
         return manifest
 
     def _kept(self, placed: Placed, writer: PartWriter) -> dict[str, Written]:
-        """Files that are there; half-written ones are swept away, another slice's are refused."""
+        """Return the finished files; delete half-written ones, refuse another slice's."""
         plan = placed.plan
         names = {one.path for one in plan.parts}
         there, ours = set(), names | manifests.own_paths(self.part)
@@ -159,7 +162,7 @@ class _Export:
         return done
 
     def _write(self, plan: Plan, writer: PartWriter, done: dict[str, Written]) -> None:
-        """Whatever is not there yet; ``done`` grows by it."""
+        """Write the missing files, and add each to ``done``."""
         missing = [one for one in plan.parts if one.path not in done]
         self._tell(plan, done)
         if not missing:
@@ -178,7 +181,7 @@ class _Export:
             raise Cancelled  # while the last files were written
 
     def _in_this_process(self, writer: PartWriter, missing: list[Part]) -> Iterator[Written | None]:
-        """Each file as it is finished, and None whenever there is something to tell."""
+        """Yield each file when it is finished, and None when progress may be reported."""
         stopped = threading.Event()
         with ExitStack() as stack:
             workers = min(_SIDE_BY_SIDE, len(missing))
@@ -226,14 +229,14 @@ class _Export:
         self.progress(reached)
 
     def _take_back(self, plan: Plan) -> None:
-        """Nothing of a slice stays that nobody wants."""
+        """Delete all files of a cancelled slice."""
         chains.delete_files(self.target, self.part, {one.path for one in plan.parts})
         manifests.seal(self.target, self.part, None)
         self.target.delete_empty(f"{incarnation_folder(self.part)}/_manifests")
 
 
 def lost_store(error: psycopg.Error) -> StoreProblem:
-    """What a session's error while reading means; what the server said may hold values."""
+    """Return the problem for an error while reading, without its text, which may hold values."""
     code = f" ({error.sqlstate})" if error.sqlstate else ""
     return StoreProblem(
         f"the store stopped answering while it was read{code}",

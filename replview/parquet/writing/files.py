@@ -1,11 +1,10 @@
-"""One Parquet file of a slice: read from the store, written in bounded memory, always the same.
+"""Write one Parquet file of a slice, in bounded memory, always with the same bytes.
 
-Its bytes depend on the slice alone. The footer names the slice and the range, which tells a file of
-ours from any other of its name.
+The bytes depend on the slice alone. The footer names the slice and the range, which distinguishes
+a file of this slice from any other of its name.
 
-Row groups end after so many rows, or sooner where rows are wide, so that a range of LSNs leaves
-whole groups out; where the batches that are read end, and how they came here, does not show in the
-file.
+Row groups end after so many rows, or sooner where rows are wide, so that a reader of a range of
+LSNs can skip whole groups. The boundaries of the batches that are read do not show in the file.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ from replview.runtime.failpoints import Point, failpoint
 
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 * 1024 * 1024
-#: Batches that may wait.
+#: Batches that may wait in the queue.
 _DEPTH = 2
 _END = object()
 
@@ -47,8 +46,8 @@ def write_file(target: Target, path: str, schema: pa.Schema, groups: Iterable[pa
 
     Raises ``TargetProblem`` and whatever ``groups`` raises; then there is no file.
     """
-    # A dictionary is worth while for texts, which repeat. Numbers and times mostly ascend, and are
-    # smaller, and sooner written, without.
+    # A dictionary pays for texts, which repeat. Numbers and times mostly ascend, and are smaller
+    # and faster to write without one.
     texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name != "_lsn"]
     with target.create(path) as sink:
         writer = pq.ParquetWriter(sink, schema, compression="zstd", version="2.6",
@@ -67,7 +66,7 @@ def write_file(target: Target, path: str, schema: pa.Schema, groups: Iterable[pa
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Batches as row groups, each in one piece."""
+    """Yield the batches as row groups, each in one piece."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -88,8 +87,9 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
 
 
 def _sizes(batch: pa.RecordBatch) -> pa.Array:
-    """Up to each row, the bytes of the values: what stands in a batch besides depends on who made
-    it.
+    """Return the running total of the values' bytes up to each row.
+
+    Other bytes of a batch are not counted, since they depend on how it was made.
     """
     return pc.cumulative_sum(_added(batch.columns, batch.num_rows))
 
@@ -99,7 +99,7 @@ def _added(columns: Iterable[pa.Array], rows: int) -> pa.Array:
 
 
 def _bytes(column: pa.Array) -> pa.Array | pa.Scalar:
-    """Of each value; of a list or map, of what is in it."""
+    """Return the bytes of each value; for a list or map, the bytes of its elements."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pc.add(pc.fill_null(pc.binary_length(column), 0).cast(pa.int64()), 4)
@@ -114,14 +114,14 @@ def _bytes(column: pa.Array) -> pa.Array | pa.Scalar:
 
 
 class _Queue(Generic[Item]):
-    """Items on their way from one thread to another, until nobody takes them any more."""
+    """A queue of items from one thread to another, until the receiving thread stops."""
 
     def __init__(self) -> None:
         self._waiting: queue.Queue[object] = queue.Queue(_DEPTH)
         self.stopped = threading.Event()
 
     def put(self, item: object) -> None:
-        """Wait for room; give up once it is stopped."""
+        """Wait for room, and add the item; give up once the queue is stopped."""
         while not self.stopped.is_set():
             try:
                 self._waiting.put(item, timeout=0.2)
@@ -137,7 +137,7 @@ class _Queue(Generic[Item]):
 
 @contextmanager
 def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
-    """The items, read by a thread of its own, which ends (and closes them) with the context."""
+    """Yield the items, read by a separate thread, which ends (and closes them) with the context."""
     waiting: _Queue[Item] = _Queue()
     failed: list[BaseException] = []
 
@@ -170,41 +170,47 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
         thread.join()
 
 
-#: The footer's key for whose file it is.
+#: The footer's key for the file's slice and range.
 PART_KEY = b"replview.part"
-#: The footer's key for the acts of erasing that a file was written anew for.
+#: The footer's key for the erasures that rewrote the file.
 ERASED_KEY = b"replview.erased"
 _PREIMAGE = "update_preimage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
+    """One file of a slice: its range and its place below the root."""
+
     kind: Literal["table", "transactions", "events"]
-    #: Its dataset's folder and its own path, both seen from the root.
+    #: The dataset's folder and the file's path, both relative to the root.
     dataset: str
     path: str
     within: Range
-    #: Of a table's: the relation, or a further stretch of it: its key in ``planning.Plan.tables``.
+    #: A table's key in ``planning.Plan.tables``: its relation, or that of a further stretch of it.
     relation_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
+    """A finished file."""
+
     path: str
     dataset: str
     rows: int
-    #: Without the rows before updates.
+    #: Rows without those before updates.
     changes: int
     bytes: int
     sha256: str
-    #: Rows of which the record does not have all, where whole ones were asked for.
+    #: Rows that are not whole in the record, where whole rows were requested.
     unknown: int = 0
-    #: Numbers that the scale asked for cannot hold: in ``_pg_raw`` alone.
+    #: Numbers that the requested scale cannot hold; they are in ``_pg_raw`` alone.
     unfit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartWriter:
+    """Writes the files of a slice, and recognizes the files that an earlier run wrote."""
+
     part_of: Slice
     tables: Mapping[int, SliceTable]
     target: Target
@@ -217,7 +223,7 @@ class PartWriter:
         wrote: Callable[[int], None] = lambda changes: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Written:
-        """Read and write one file; ``wrote`` is told how many more changes are in it.
+        """Read and write one file; ``wrote`` is called with the number of changes added to it.
 
         Raises ``TargetProblem``, ``StoreProblem``, ``Cancelled``; then there is no file.
         """
@@ -235,7 +241,7 @@ class PartWriter:
         wrote: Callable[[int], None] = lambda changes: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Written:
-        """Write one file of its rows, wherever they were read."""
+        """Write one file from its rows, wherever they were read."""
         rows = changes = unknown = unfit = 0
 
         def counted() -> Iterator[pa.RecordBatch]:
@@ -266,7 +272,7 @@ class PartWriter:
         return schema.with_metadata({**(schema.metadata or {}), PART_KEY: orjson.dumps(whose)})
 
     def finished(self, part: Part) -> Written | None:
-        """The file as an earlier run left it; None where it is not there, or not wholly ours."""
+        """Return the file as an earlier run left it; None where it is missing or not whole."""
         if self.target.size(part.path) is None:
             return None
         with self.target.open(part.path) as file:
@@ -291,7 +297,7 @@ class PartWriter:
                        bytes=size, sha256=sha256, unknown=unknown, unfit=unfit)  # fmt: skip
 
     def is_ours(self, part: Part) -> bool | None:
-        """Whether the file that is there was written for this slice; None: it is broken."""
+        """Return whether the existing file was written for this slice; None: it is broken."""
         with self.target.open(part.path) as file:
             try:
                 return self._is_ours(pq.ParquetFile(file), part)
@@ -325,7 +331,7 @@ _FIXED = {"transactions": TRANSACTIONS, "events": EVENTS}
 
 
 def schema_of(part: Part, tables: Mapping[int, SliceTable]) -> pa.Schema:
-    """Of the rows of one file."""
+    """Return the schema of one file's rows."""
     if part.relation_id is None:
         return _FIXED[part.kind]
     return tables[part.relation_id].arrow_schema()
@@ -334,7 +340,7 @@ def schema_of(part: Part, tables: Mapping[int, SliceTable]) -> pa.Schema:
 def rows_of(
     connection: Connection, part_of: Slice, part: Part, tables: Mapping[int, SliceTable]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, read from the store. Raises ``StoreProblem``."""
+    """Read the rows of one file from the store. Raises ``StoreProblem``."""
     if part.kind == "transactions":
         return read_transactions(connection, part_of, part.within)
     if part.relation_id is None:
@@ -343,16 +349,14 @@ def rows_of(
 
 
 def _changes(batch: pa.RecordBatch) -> int:
-    """Rows that are changes, not what was before one."""
+    """Return the number of rows that are changes, without rows before updates."""
     kinds = batch.column(batch.schema.get_field_index("_change_type"))
     before = pc.sum(pc.equal(kinds, _PREIMAGE)).as_py() or 0
     return int(batch.num_rows - before)
 
 
 def check_rows(changes: int, part: Part) -> None:
-    """Nothing may be lost on the way, as where the store's retention deletes what is read. Raises
-    ``StoreProblem``.
-    """
+    """Raise ``StoreProblem`` where rows are missing, as when the store's retention deletes them."""
     if changes != part.within.rows:
         raise StoreProblem(
             f"the store gave {changes:,} rows where it counted {part.within.rows:,}",
@@ -361,7 +365,7 @@ def check_rows(changes: int, part: Part) -> None:
 
 
 def owner_of(target: Target, path: str) -> str | None:
-    """The name of the slice that a file was written for; None: it is none of ours, or broken."""
+    """Return the name of the slice that a file was written for; None: none, or a broken file."""
     with target.open(path) as file:
         try:
             told = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(PART_KEY)
@@ -371,7 +375,7 @@ def owner_of(target: Target, path: str) -> str | None:
 
 
 def sha256_of(file: pa.NativeFile) -> tuple[str, int]:
-    """A file's checksum, in hexadecimal, and its bytes."""
+    """Return a file's checksum, in hexadecimal, and its bytes."""
     file.seek(0)
     digest, size = hashlib.sha256(), 0
     while data := file.read(1 << 20):

@@ -1,4 +1,4 @@
-"""Files while they are written: they bear their names only once all of them is there."""
+"""Write files so that each appears under its name only when it is complete."""
 
 import hashlib
 import importlib
@@ -23,13 +23,13 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SECRET = re.compile(
     r"(^|_|-)(key|secret|password|token|sas|sig|signature|credential)($|_|-)", re.I
 )
-#: Schemes of pyarrow's own, and what they are; ``s3a`` and ``gcs`` are others' words for the same.
+#: pyarrow's own schemes, and their kind; ``s3a`` and ``gcs`` are other names of the same.
 _NATIVE: dict[str, Kind] = {
     "s3": "objects", "gs": "objects", "abfs": "objects", "abfss": "objects",
     "hdfs": "hdfs", "viewfs": "hdfs",
 }  # fmt: skip
 SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-#: What else fsspec can write to → the package it needs, and fsspec's word for it.
+#: Other schemes → the package that fsspec needs, and fsspec's name of the protocol.
 _PACKAGES = {
     "s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "abfs": ("adlfs", "abfs"),
     "abfss": ("adlfs", "abfss"), "az": ("adlfs", "az"), "wasb": ("adlfs", "az"),
@@ -41,7 +41,7 @@ _PACKAGES = {
     "memory": ("", "memory"), "webdav": ("webdav4", "webdav"), "lakefs": ("lakefs-spec", "lakefs"),
 }  # fmt: skip
 _OBJECT_STORES = {"s3", "gs", "abfs", "abfss", "az", "oss", "oci", "tos", "obs", "swift", "hf"}
-#: Half-written files begin so; all readers take them for hidden.
+#: The prefix of half-written files; all readers treat them as hidden.
 WRITING = "_writing-"
 
 
@@ -49,7 +49,7 @@ WRITING = "_writing-"
 class Address:
     """A file system, and a folder in it."""
 
-    #: Fit to be shown: it holds no secret.
+    #: The address as shown to users: it holds no secret.
     url: str
     filesystem: pa_fs.FileSystem
     path: str
@@ -74,7 +74,7 @@ def open_address(url: str) -> Address:
         try:
             return _native(url, f"{native}{url[len(scheme[1]) :]}", _NATIVE[native])
         except (NotImplementedError, ImportError, AttributeError):
-            # This build of pyarrow leaves it out.
+            # This build of pyarrow does not include the file system.
             pass
     return _by_fsspec(url, native)
 
@@ -132,7 +132,7 @@ def _by_fsspec(url: str, scheme: str) -> Address:
 
 
 def _options(fsspec: Any, protocol: str, url: str) -> dict[str, object]:
-    """What the address itself tells the connector, such as its host."""
+    """Return the connector's options that are part of the address, such as the host."""
     options = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(
         f"{protocol}{url[url.index(':') :]}"
     )
@@ -140,12 +140,12 @@ def _options(fsspec: Any, protocol: str, url: str) -> dict[str, object]:
 
 
 def named(half: str) -> str:
-    """The name that a half-written file is to bear."""
+    """Return the final name of a half-written file."""
     return half.removeprefix(WRITING).rpartition("-")[0]
 
 
 class Sink:
-    """What pyarrow writes to; counts and hashes on the way."""
+    """A stream for pyarrow to write to, which counts and hashes the bytes."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -155,7 +155,7 @@ class Sink:
         self.is_abandoned = False
 
     def write(self, data: Any) -> int:
-        """Append; nothing, once it is abandoned. Raises ``TargetProblem``."""
+        """Append the data, unless the sink is abandoned. Raises ``TargetProblem``."""
         view = memoryview(data).cast("B")
         if not self.is_abandoned:
             self._hash.update(view)
@@ -165,26 +165,28 @@ class Sink:
         return len(view)
 
     def tell(self) -> int:
+        """Return the number of bytes written."""
         return self.bytes
 
     def flush(self) -> None:
         """Do nothing, as nothing is buffered here."""
 
     def close(self) -> None:
-        """Whoever opened the stream closes it."""
+        """Mark the sink as closed; the caller that opened the stream closes it."""
         self.closed = True
 
     def abandon(self) -> None:
-        """Swallow the footer that pyarrow writes when it closes a file that nobody wants."""
+        """Discard further writes: pyarrow writes a footer even when it closes a failed file."""
         self.is_abandoned = True
 
     @property
     def sha256(self) -> str:
+        """Return the checksum of the bytes written, in hexadecimal."""
         return self._hash.hexdigest()
 
 
 class LocalHalf:
-    """A file that is not there yet: written beside its place, made to last, then renamed."""
+    """A local file in progress: written beside its place, synced to disk, then renamed."""
 
     def __init__(self, final: Path) -> None:
         self._final = final
@@ -192,14 +194,14 @@ class LocalHalf:
         self._stream: IO[bytes] | None = None
 
     def open(self) -> IO[bytes]:
-        """Begin; what is returned has ``write``. Its folder is made as well."""
+        """Create the file's folder, and open the half-written file."""
         self._final.parent.mkdir(parents=True, exist_ok=True)
-        # A buffer of its own size class only: pyarrow writes whole pages.
+        # A small buffer is enough: pyarrow writes whole pages.
         self._stream = open(self._half, "xb", buffering=1 << 20)  # noqa: SIM115 (closed below)
         return self._stream
 
     def finish(self) -> None:
-        """Have it there: the name is replaced at one stroke, after the bytes are on the disk."""
+        """Sync the bytes to disk, then replace the final name atomically."""
         assert self._stream is not None
         try:
             self._stream.flush()
@@ -212,7 +214,7 @@ class LocalHalf:
             raise
 
     def discard(self) -> None:
-        """Have nothing there. Closing writes what is left in the buffer, which may fail again."""
+        """Delete the half-written file; closing it flushes the buffer, which may fail again."""
         if self._stream is not None:
             with suppress(OSError):
                 self._stream.close()
@@ -221,7 +223,7 @@ class LocalHalf:
 
 
 class StoreHalf:
-    """The same elsewhere: under its own name where that appears when it is closed, else moved."""
+    """A file in progress elsewhere: on HDFS beside its place, otherwise under its own name."""
 
     def __init__(self, address: Address, final: str) -> None:
         self._filesystem = address.filesystem
@@ -233,14 +235,14 @@ class StoreHalf:
         self._stream: Any = None
 
     def open(self) -> Any:
-        """Object stores have no folders: to make one would make an object, or a bucket."""
+        """Open the file; make its folder, except on object stores, where it would be an object."""
         if self._makes_folders:
             self._filesystem.create_dir(self._folder, recursive=True)
         self._stream = self._filesystem.open_output_stream(self._half, compression=None)
         return self._stream
 
     def finish(self) -> None:
-        """An upload of several parts ends here."""
+        """Close the file, which completes an upload of several parts, and move it to its name."""
         try:
             self._stream.close()
             if self._half != self._final:
@@ -252,7 +254,7 @@ class StoreHalf:
             raise
 
     def discard(self) -> None:
-        """Closing is what ends an upload, so that nothing of it is billed; then it is deleted."""
+        """Close and delete the file: an upload that is not closed would still be billed."""
         with suppress(OSError, pa.ArrowException):
             self._stream.close()
         with suppress(OSError, pa.ArrowException):
@@ -260,7 +262,7 @@ class StoreHalf:
 
 
 def move(address: Address, path: str, to: str) -> None:
-    """Have a file under another name, at one stroke where the file system can."""
+    """Rename a file, atomically where the file system can."""
     if address.kind == "local":
         Path(to).parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, to)
@@ -274,7 +276,7 @@ def move(address: Address, path: str, to: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the name last, too."""
+    """Sync the folder, so that the new name is on the disk, too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Where things stand below an export's root; all of it follows from the slice alone.
+"""Name the folders and files below an export's root; all names follow from the slice alone.
 
 ::
 
@@ -10,26 +10,26 @@
         <schema>.<table>.2/                  its second root, from an incompatible change on
         transactions/commit_date=…/part-…
         events/commit_date=…/part-…
-        _manifests/<slice>.json              one of each slice that is whole
-        _manifests/<slice>.unfinished.json   one of each that is being written, or was left so
-        _manifest.json                       the same as the manifest written last
-        _compacting/…                        what will take the place of an archive's small files
+        _manifests/<slice>.json              one for each whole slice
+        _manifests/<slice>.unfinished.json   one for each slice in progress or interrupted
+        _manifest.json                       a copy of the manifest written last
+        _compacting/…                        files that will replace an archive's small files
         _SUCCESS                             nothing in this folder is half written
 
-**Why a manifest a slice.** A slice that goes on *since last* adds files to the same datasets: a
-single manifest would forget the files of those before it. Its name begins with the slice's range of
-commit_seq, so that a listing alone tells which slices can overlap. Slices that overlap would double
+**Why a manifest per slice.** A slice that continues *since last* adds files to the same datasets: a
+single manifest would forget the files of earlier slices. Its name begins with the slice's range of
+commit_seq, so that a listing alone shows which slices can overlap. Slices that overlap would double
 rows in their datasets and give different files the same name; they are refused. ``_manifest.json``
-is what somebody looks for who knows of one slice.
+is for readers that expect a single slice.
 
 **Why roots.** A column that became another kind of type (text → int) has no schema that reads the
-files of before and after: that table goes on in a folder beside the first, whose ``_schema.json``
-says which root it follows and why. A table's folder has one dot: ``.2`` behind it is no other's.
+files of before and after: that table continues in a folder beside the first, whose ``_schema.json``
+says which root it follows and why. A table's folder has one dot, so that ``.2`` is unambiguous.
 
 Names keep ASCII letters, digits, ``-`` and ``_``; all else is ``~`` and two hexadecimal digits a
 byte: unlike ``%``, nothing that reads URLs decodes it. A folder that begins with ``_`` would be
-read as hidden, so a leading one is encoded, too. ``commit_date`` is the day (UTC) of the commit; of
-what has none, such as a message outside of transactions, the day of its record.
+read as hidden, so a leading one is encoded, too. ``commit_date`` is the day (UTC) of the commit; a
+record without one, such as a message outside of transactions, has the day of its record.
 """
 
 import hashlib
@@ -49,38 +49,39 @@ MANIFEST = "_manifest.json"
 SCHEMA = "_schema.json"
 SUCCESS = "_SUCCESS"
 UNFINISHED = ".unfinished.json"
-#: Where Hive, Spark, pandas and DuckDB look for rows whose partition column is null.
+#: The folder in which Hive, Spark, pandas and DuckDB look for rows without a partition value.
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
-#: A name of a folder may have 255 bytes; the rest is for a number behind it.
+#: A folder's name may have 255 bytes; the rest is room for a suffix.
 _LONGEST = 200
 
 
 def encoded(name: str) -> str:
-    """A name as a folder's, or a part of one."""
+    """Encode a name as a folder's name, or as a part of one."""
     text = quote(name, safe="").replace("~", "%7E").replace(".", "%2E").replace("%", "~")
     if text.startswith("_"):
         text = f"~5F{text[1:]}"
     if len(text) > _LONGEST:
-        # Only names that are hardly ASCII are so long; decoding them gives but their beginning.
+        # Only names that are hardly ASCII are so long; decoding them returns their beginning only.
         kept = re.sub(r"~.?$", "", text[: _LONGEST - 13])
         text = f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     return text
 
 
 def decoded(text: str) -> str:
+    """Return the name that was encoded."""
     return unquote(text.replace("~", "%"))
 
 
 def incarnation_folder(part: Slice) -> str:
-    """Where all of a slot's incarnation stands, seen from the root."""
+    """Return the folder of the slot's incarnation, relative to the root."""
     return f"{encoded(part.source)}/{encoded(part.slot)}-{part.incarnation}"
 
 
 def datasets(tables: Sequence[SliceTable]) -> dict[int, str]:
-    """Relation → its dataset's folder, seen from the incarnation's.
+    """Return relation → its dataset's folder, relative to the incarnation's folder.
 
-    Names that are equal, or on some file systems would be, get the table's oid behind them: all but
-    that of the table seen first.
+    Where names are equal, or would be on some file systems, the table's oid is appended to all but
+    the name of the table seen first.
     """
     found: dict[int, str] = {}
     taken: set[str] = set()
@@ -96,12 +97,12 @@ def datasets(tables: Sequence[SliceTable]) -> dict[int, str]:
 
 
 def root_folder(dataset: str, number: int) -> str:
-    """A dataset's folder as its first root is named → that of another of its roots."""
+    """Return the folder of a dataset's root by its number; ``dataset`` is the first root's."""
     return dataset if number == 1 else f"{dataset}.{number}"
 
 
 def root_of(folder: str) -> tuple[str, int]:
-    """A root's folder → its dataset's, and which root it is (1: the first)."""
+    """Return a root's dataset, and which root it is (1: the first)."""
     dataset, _, text = folder.rpartition(".")
     number = whole_number(text)
     if "." in dataset.rpartition("/")[2] and number is not None:
@@ -110,9 +111,7 @@ def root_of(folder: str) -> tuple[str, int]:
 
 
 def roots_by_dataset(names: Iterable[str]) -> dict[str, list[str]]:
-    """Of the folders of an incarnation, those of tables: the first root's → all that are there, in
-    their order.
-    """
+    """Return a table's first root → all its roots in order, from an incarnation's folders."""
     found: dict[str, list[str]] = {}
     for name in sorted(names, key=root_of):
         dataset, _ = root_of(name)
@@ -122,14 +121,15 @@ def roots_by_dataset(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def slice_digest(part: Slice) -> str:
-    """Tells slices apart: equal ones have equal digests, on any store and day."""
+    """Return a digest that identifies the slice; equal slices have equal digests, on any store."""
     document = part.to_json()
-    # The store's own number: another store's of the same history differs.
+    # Another store of the same history has another identifier.
     del document["incarnation_id"]
     return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
 
 def slice_name(part: Slice) -> str:
+    """Return the slice's name: its range of commit_seq, and its digest."""
     return f"{part.after_seq:016d}-{part.through_seq:016d}-{slice_digest(part)}"
 
 
@@ -137,16 +137,16 @@ _SLICE_NAME = re.compile(r"(\d{16})-(\d{16})-[0-9a-f]{12}")
 
 
 def range_of_name(name: str) -> tuple[int, int] | None:
-    """``(after_seq, through_seq)`` of a manifest's name; None: it is none."""
+    """Return ``(after_seq, through_seq)`` of a manifest's name; None: it is no manifest's name."""
     found = _SLICE_NAME.match(name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def part_names(ranges: Iterable[Range]) -> list[str]:
-    """Paths of a dataset's parts, seen from its folder, in the order of their ranges.
+    """Return the paths of a dataset's parts, relative to its folder, in the order of their ranges.
 
-    A part that begins or ends within a transaction carries the change's seq, and one whose name
-    another already has (baselines can share a position) the place in history where it ends.
+    The name of a part that begins or ends within a transaction has the change's seq. A name that
+    another part already has (baselines can share a position) gets the place where the part ends.
     """
     made: dict[str, None] = {}
     for within in ranges:
@@ -160,5 +160,5 @@ def part_names(ranges: Iterable[Range]) -> list[str]:
 
 
 def _edge(lsn: int | None, seq: int | None) -> str:
-    """An LSN as 16 hexadecimal digits; zeros where the server told none (a message has none)."""
+    """Return an LSN as 16 hexadecimal digits; zeros where there is none (as for a message)."""
     return f"{lsn or 0:016X}" if seq is None else f"{lsn or 0:016X}.{seq}"

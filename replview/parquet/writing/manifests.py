@@ -1,6 +1,6 @@
-"""Manifests: what a slice's files are, what it cannot have, and whose slices stand below a root.
+"""Write and read manifests: a slice's files, its gaps, and the slices below a root.
 
-A manifest tells nothing of when or by whom it was written: the same slice gives the same bytes.
+A manifest does not say when or by whom it was written: the same slice gives the same bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _STORED = """
     WHERE incarnation_id = %(incarnation_id)s AND commit_seq > %(after)s
       AND commit_seq <= %(through)s
 """
-# The place in history has no holes of its own: what is missing was deleted.
+# commit_seq has no holes: transactions that are missing were deleted.
 _HOLES = """
     SELECT before, commit_seq - 1 FROM (
         SELECT commit_seq, lag(commit_seq, 1, %(after)s) OVER (ORDER BY commit_seq) AS before
@@ -38,8 +38,8 @@ _HOLES = """
               UNION ALL SELECT %(through)s + 1) AS stored
     ) AS pairs WHERE commit_seq > before + 1 ORDER BY 1
 """
-# A lapse is the slot's: it may begin before this incarnation, or go on after it. Whatever was never
-# published before is no gap, nor are rows that went with a partition.
+# A lapse belongs to the slot: it may begin before this incarnation, or continue after it. A table
+# that was never published before has no gap, nor have rows that went with a partition.
 _LAPSES = """
     SELECT l.relation_oid, l.schema, l."table", l.kind, l.operations,
            l.from_lsn::text, l.to_lsn::text, l.from_at, l.to_at
@@ -61,26 +61,28 @@ _LAPSES = """
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A whole slice, as its ``_manifest.json`` has it."""
+    """A whole slice, as in its ``_manifest.json``."""
 
     document: Mapping[str, Any]
 
     @property
     def name(self) -> str:
+        """Return the slice's name."""
         return str(self.document["name"])
 
     @property
     def folder(self) -> str:
-        """The incarnation's, seen from the root."""
+        """Return the incarnation's folder, relative to the root."""
         return str(self.document["folder"])
 
     @property
     def slice(self) -> Slice:
+        """Return the slice that the manifest describes."""
         return Slice.from_json(self.document["slice"])
 
     @property
     def files(self) -> list[dict[str, Any]]:
-        """``path`` (seen from the root), ``dataset``, ``rows``, ``bytes``, ``sha256`` …"""
+        """Return the files: ``path`` (relative to the root), ``dataset``, ``rows`` and so on."""
         return list(self.document["files"])
 
     @classmethod
@@ -92,7 +94,7 @@ class Manifest:
         files: Sequence[tuple[Part, Written]],
         gaps: Sequence[Mapping[str, Any]],
     ) -> Self:
-        """Put together from what was written."""
+        """Make the manifest of the files that were written."""
         placed = [one.within for one, _ in files]
         first = min((w.first_lsn for w in placed if w.first_lsn is not None), default=None)
         last = max((w.last_lsn for w in placed if w.last_lsn is not None), default=None)
@@ -123,7 +125,7 @@ class Manifest:
 
     @classmethod
     def together(cls, part: Slice, made: Sequence[Self]) -> Self:
-        """The manifest of a run that wrote its slice in pieces, in their order."""
+        """Return the manifest of a run that wrote its slice in pieces, in their order."""
         documents = [each.document for each in made]
         ends = {name: _ends([each[name] for each in documents if each[name]])
                 for name in ("lsn", "commit_date")}  # fmt: skip
@@ -139,7 +141,7 @@ class Manifest:
 
 
 def _united(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One of each dataset; as it is called last."""
+    """Return one entry per dataset, with the sums of its entries and the name of the last one."""
     found: dict[str, dict[str, Any]] = {}
     for each in tables:
         known = found.get(each["dataset"], {"versions": []})
@@ -151,7 +153,7 @@ def _united(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ends(spans: Sequence[Mapping[str, str | None]]) -> dict[str, str | None] | None:
-    """From the first of several spans to the last; None: there is none."""
+    """Return the span from the first of several spans to the last; None: there is none."""
     first = next((each["first"] for each in spans if each["first"]), None)
     last = next((each["last"] for each in reversed(spans) if each["last"]), None)
     return {"first": first, "last": last} if spans else None
@@ -189,7 +191,7 @@ def _table(
 
 
 def _if_any(**counts: int) -> dict[str, int]:
-    """What is counted only where it was asked for (see ``Written``)."""
+    """Return the counts that are not zero (see ``Written``)."""
     return {name: count for name, count in counts.items() if count}
 
 
@@ -204,28 +206,27 @@ def _file(part: Part, written: Written) -> dict[str, object]:
         "commit_date": None if day is None else str(day),
         "first_lsn": _lsn(part.within.first_lsn),
         "last_lsn": _lsn(part.within.last_lsn),
-        # Of the transactions in it: the one that it begins in may have more before.
+        # The file may begin or end within one of these transactions.
         "commit_seq": {"first": after + (seq >= LAST_SEQ), "last": part.within.through[0]},
     }
 
 
 def path_of(part: Slice) -> str:
-    """Where a slice's own manifest stands, seen from the root."""
+    """Return the path of a slice's own manifest, relative to the root."""
     return f"{layout.incarnation_folder(part)}/{layout.MANIFESTS}/{layout.slice_name(part)}.json"
 
 
 def read_manifest(target: Target, part: Slice | str) -> Manifest | None:
-    """A slice's manifest, or the last one written in an incarnation's folder; None: it is not
-    whole.
-    """
+    """Return a slice's manifest, or the last one of an incarnation's folder; None: none exists."""
     path = f"{part}/{layout.MANIFEST}" if isinstance(part, str) else path_of(part)
     document = target.read_json(path)
     return None if document is None else Manifest(document)
 
 
 def manifests(target: Target, folder: str) -> list[str]:
-    """The names of an incarnation's whole slices, in the order of history. A slice that lies within
-    another which asks the same was replaced by it, and is about to be deleted.
+    """Return the names of an incarnation's whole slices, in the order of history.
+
+    A slice within another that asks the same was replaced by it, and is left out.
     """
     found = (each.path.rpartition("/")[2] for each in target.files(f"{folder}/{layout.MANIFESTS}"))
     whole = (name.removesuffix(".json") for name in found if not name.endswith(layout.UNFINISHED))
@@ -241,24 +242,25 @@ def manifests(target: Target, folder: str) -> list[str]:
 
 
 def asks_the_same(document: Mapping[str, Any], name: str) -> bool:
-    """Whether a manifest's slice differs from the one of a name in its ends alone."""
+    """Return whether a manifest's slice differs from the slice of this name in its ends alone."""
     after, through = layout.range_of_name(name) or (0, 0)
     part = Slice.from_json(document["slice"])
     return layout.slice_name(replace(part, after_seq=after, through_seq=through)) == name
 
 
 def mark_unfinished(target: Target, part: Slice) -> None:
-    """From now on the incarnation's folder may hold files of a slice that is not whole."""
+    """Mark the slice as unfinished: the folder may hold files of a slice that is not whole."""
     target.delete(f"{layout.incarnation_folder(part)}/{layout.SUCCESS}")
     target.write_bytes(_unfinished(part), orjson.dumps({"slice": part.to_json()}))
 
 
 def is_unfinished(target: Target, part: Slice) -> bool:
+    """Return whether the slice is marked as unfinished."""
     return target.size(_unfinished(part)) is not None
 
 
 def own_paths(part: Slice) -> set[str]:
-    """What tells of this slice alone, seen from the root."""
+    """Return the paths of this slice's manifest and mark, relative to the root."""
     return {path_of(part), _unfinished(part)}
 
 
@@ -267,8 +269,9 @@ def _unfinished(part: Slice) -> str:
 
 
 def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
-    """End the slice: whole with its manifest, or taken back without one. ``_SUCCESS`` comes last,
-    unless some other slice is still being written.
+    """End the slice: whole with its manifest, or deleted without one.
+
+    Writes ``_SUCCESS`` last, unless another slice is still being written.
     """
     folder = layout.incarnation_folder(part)
     if manifest is not None:
@@ -281,9 +284,10 @@ def seal(target: Target, part: Slice, manifest: Manifest | None) -> None:
 
 
 def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
-    """Return all gaps, of each kind in the order of history: what was ``deleted`` before it was
-    exported, what was ``skipped`` by decision, and when changes of a table may not have been
-    published (``unpublished``).
+    """Return all gaps, each kind in the order of history.
+
+    ``deleted``: transactions deleted before the export; ``skipped``: by decision; ``unpublished``:
+    periods in which changes of a table may not have been published.
     """
     ends = (part.incarnation_id, part.after_seq, part.through_seq)
     found: list[dict[str, Any]] = [
@@ -296,7 +300,7 @@ def gaps_of(connection: Connection, part: Slice) -> list[dict[str, Any]]:
 
 
 def _lapses(connection: Connection, part: Slice) -> Iterator[dict[str, Any]]:
-    """The lapses of publication of the slice's tables that its changes lie around."""
+    """Yield the lapses of publication of the slice's tables that overlap the slice."""
     ends = {"incarnation_id": part.incarnation_id, "after": part.after_seq,
             "through": part.through_seq}  # fmt: skip
     for oid, schema, table, kind, operations, from_lsn, to_lsn, since, until in connection.execute(
@@ -312,8 +316,9 @@ def _lapses(connection: Connection, part: Slice) -> Iterator[dict[str, Any]]:
 
 
 def deleted(connection: Connection, part: Slice) -> list[tuple[int, int]]:
-    """``after < commit_seq <= through`` of what the slice had and the store has no more, in order;
-    the whole is one look where nothing is missing.
+    """Return ``after < commit_seq <= through`` of transactions that the store has deleted.
+
+    The ranges are in order. One count suffices where nothing is missing.
     """
     ends = {"incarnation_id": part.incarnation_id, "after": part.after_seq,
             "through": part.through_seq}  # fmt: skip

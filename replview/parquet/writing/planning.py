@@ -1,4 +1,4 @@
-"""What an export will be before it begins: its files, by the slice alone; rows, bytes, seconds."""
+"""Plan an export: its files, which depend on the slice alone, and its rows, bytes and seconds."""
 
 import importlib.util
 import os
@@ -27,9 +27,9 @@ from replview.parquet.writing import layout
 from replview.parquet.writing.files import Part
 from replview.text.parsing import whole_number
 
-#: Of a file, as far as it can be told before.
+#: The size of a file that a plan aims at.
 FILE_BYTES = 128 * 1024 * 1024
-#: What a byte of the stream becomes as compressed columns, at most (measured: 0.03 to 0.3).
+#: Bytes of compressed columns per byte of the stream, a high estimate (measured: 0.03 to 0.3).
 STREAM_TO_FILE = 0.25
 #: Smaller slices are cut finer, so that cores share them and a resumed one repeats little.
 FEWEST_ROWS = 262_144
@@ -53,15 +53,15 @@ _SIZES = """
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a slice's transactions say of themselves."""
+    """The number of a slice's transactions, and the average size of their changes."""
 
     transactions: int
-    #: In the stream, of one change; of all tables alike.
+    #: The average size of a change in the stream, over all tables.
     bytes_per_change: float
 
 
-#: Relation → the stretches of a slice in each of which its files have one schema, with the table as
-#: it is there; of all other tables the slice is one.
+#: Relation → the stretches of the slice within which its files have one schema, each with the table
+#: as it is there. Any other table has a single stretch, the slice.
 StretchesOf = Callable[
     [Connection, Slice, Sequence[SliceTable]], Mapping[int, list[tuple[Slice, SliceTable]]]
 ]
@@ -69,13 +69,15 @@ StretchesOf = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The files of an export."""
+
     part_of: Slice
-    #: By their relations; each further stretch of one has a key of its own.
+    #: Tables by relation; each further stretch of a table has a key of its own.
     tables: Mapping[int, SliceTable]
-    #: Of each its dataset's folder, seen from the root.
+    #: Key → the dataset's folder, relative to the root.
     folders: Mapping[int, str]
     parts: tuple[Part, ...]
-    #: After which place in history each begins.
+    #: Key → the place in history (commit_seq) after which the table or stretch begins.
     begins: Mapping[int, int]
 
     @property
@@ -88,9 +90,7 @@ class Plan:
         cls, connection: Connection, part: Slice, *beside: Connection,
         stretches_of: StretchesOf = lambda connection, part, tables: {},
     ) -> Self:  # fmt: skip
-        """Count, and cut: side by side, where there are further sessions. Raises
-        ``StoreProblem``.
-        """
+        """Count and cut the slice, in parallel on ``beside``. Raises ``StoreProblem``."""
         whole = tables_of(connection, part)
         incarnation = layout.incarnation_folder(part)
         sizes = sizes_of(connection, part)
@@ -121,7 +121,7 @@ class Plan:
 
 
 _Ask = Callable[[Connection], dict[int, list[Range]]]
-#: Beside the keys of tables.
+#: The keys of transactions and events, beside those of tables.
 _DAYS, _EVENTS = -1 << 62, -1 << 61
 
 
@@ -148,6 +148,7 @@ def _stretch(
 
 
 def rows_per_part(rows: int, bytes_per_change: float) -> int:
+    """Return the changes per file; small tables are divided into several files."""
     fit = int(FILE_BYTES / (bytes_per_change * STREAM_TO_FILE))
     return max(1, min(fit, max(FEWEST_ROWS, -(-rows // _PARTS_WANTED))))
 
@@ -160,7 +161,7 @@ def _parts(kind: Any, folder: str, ranges: list[Range], key: int | None = None) 
 
 
 def sizes_of(connection: Connection, part: Slice) -> Sizes:
-    """Summed over the slice's transactions."""
+    """Sum the sizes of the slice's transactions."""
     where = transactions_of(connection, part)
     row = connection.execute(sql.SQL(_SIZES).format(where=where)).fetchone()
     count, size, changes = row or (0, None, None)
@@ -168,8 +169,8 @@ def sizes_of(connection: Connection, part: Slice) -> Sizes:
 
 
 def _days(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list[Range]]:
-    """The transactions, by the day: whole ones."""
-    # Numbering them takes longer than all the rest.
+    """Cut the slice into days, each of whole transactions."""
+    # Numbering the transactions takes longer than the rest of the query.
     is_one = sizes.transactions <= _TRANSACTIONS_PER_FILE
     query = sql.SQL(_TRANSACTIONS).format(
         day=PLACED_DAY,
@@ -194,16 +195,15 @@ def _events(part: Slice, sizes: Sizes, connection: Connection) -> dict[int, list
     return {_EVENTS: cut(connection, of_them, None, rows_per_part=most, by_day=True)}
 
 
-#: From so many rows on Spark writes, where it is there, unless REPLVIEW_SPARK_FROM_ROWS says
-#: otherwise.
+#: Spark, where installed, writes slices of this many rows; REPLVIEW_SPARK_FROM_ROWS overrides it.
 _SPARK_FROM_ROWS = 1_000_000
-#: Measured on two shared cores, the store among them: sessions, planning and manifests; changes a
-#: second for a table of few columns; Spark's start.
+#: Measured on two cores shared with the store: the time for sessions, planning and manifests;
+#: changes a second of a table with few columns; the start of Spark.
 _BEGIN_SECONDS = 0.5
 _ROWS_PER_SECOND = 150_000.0
 _STREAM_BYTES_PER_SECOND = 30_000_000.0
 _SPARK_SECONDS = 6.0
-#: Changes whose row before is looked up in the record.
+#: Changes per second whose row before is looked up in the record.
 DERIVED_PER_SECOND = 2_500.0
 
 _NEAREST = """
@@ -218,30 +218,34 @@ _PLACE = "SELECT coalesce(max(t.commit_seq), 0) FROM transaction t WHERE {where}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEstimate:
+    """The expected size of one table's files."""
+
     schema: str
     table: str
-    #: Counted changes.
+    #: The number of changes, counted.
     rows: int
     bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
+    """The expected size and duration of an export."""
+
     #: Changes of tables; rows before updates come on top.
     rows: int
     transactions: int
-    #: On disk, roughly.
+    #: Approximate bytes on disk.
     bytes: int
     seconds: float
-    #: Whether Spark should write it: large enough, and installed with a Java.
+    #: True when Spark should write it: it is large enough, and Spark is installed with a Java.
     spark: bool
     tables: tuple[TableEstimate, ...]
-    #: Of an empty slice: ``{"time", "lsn"}`` of the nearest change outside of its times and LSNs.
+    #: For an empty slice, ``{"time", "lsn"}`` of the nearest change outside of its times and LSNs.
     nearest: Mapping[str, Any] | None = None
 
 
 def estimate(connection: Connection, part: Slice) -> Estimate:
-    """Count a slice, by what its transactions say of themselves. Raises ``StoreProblem``."""
+    """Estimate a slice from its transactions' counts. Raises ``StoreProblem``."""
     tables = tables_of(connection, part)
     sizes = sizes_of(connection, part)
     each_bytes = sizes.bytes_per_change * STREAM_TO_FILE
@@ -266,7 +270,7 @@ def estimate(connection: Connection, part: Slice) -> Estimate:
 
 
 def _looked_up(connection: Connection, part: Slice) -> int:
-    """Changes whose row before must be worked out; the server sends it under FULL alone."""
+    """Return the number of changes whose row before must be derived; FULL tables need none."""
     looked_up = {"sent": (), "derived": ("update",), "full": ("update", "delete")}[part.before]
     asked = tuple(each for each in looked_up if each in (part.operations or OPERATIONS))
     if not asked:
@@ -277,20 +281,20 @@ def _looked_up(connection: Connection, part: Slice) -> int:
 
 
 def spark_writes(rows: int) -> bool:
-    """Whether Spark is to write so many rows: enough of them, and it is installed with a Java."""
+    """Return whether Spark should write so many rows: enough of them, and Spark is installed."""
     said = whole_number(os.environ.get("REPLVIEW_SPARK_FROM_ROWS", ""))
     return rows >= (_SPARK_FROM_ROWS if said is None else said) and spark_is_there()
 
 
 def spark_is_there() -> bool:
-    """Whether PySpark and, unless a Spark Connect server has it, a Java are installed."""
+    """Return whether PySpark and, unless a Spark Connect server has it, a Java are installed."""
     elsewhere = os.environ.get("REPLVIEW_SPARK", "").startswith("sc://")
     java = elsewhere or shutil.which("java") is not None or "JAVA_HOME" in os.environ
     return java and importlib.util.find_spec("pyspark") is not None
 
 
 def _nearest(connection: Connection, part: Slice) -> dict[str, Any] | None:
-    """Where the same tables, actors and operations have something nearest to an empty slice."""
+    """Return the place nearest to an empty slice with the same tables, actors and operations."""
     open_ended = replace(
         part, after_seq=0, through_seq=(1 << 62), since=None, until=None, from_lsn=None, to_lsn=None
     )
@@ -306,7 +310,7 @@ def _nearest(connection: Connection, part: Slice) -> dict[str, Any] | None:
 
 
 def _place(connection: Connection, part: Slice) -> int:
-    """The place in history before which an empty slice is."""
+    """Return the place in history before which an empty slice is."""
     before = replace(
         part, after_seq=0, through_seq=(1 << 62), since=None, from_lsn=None, actors=(), tables=(),
         operations=(), narrowed=Narrowing(), until=part.since or part.until,

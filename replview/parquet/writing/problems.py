@@ -1,6 +1,6 @@
-"""What keeps a slice from being written, said so that somebody can mend it.
+"""Describe why a slice cannot be written, so that the reader can mend it.
 
-Neither sentence holds values, addresses or secrets: what a library said is looked at, not repeated.
+No message holds values, addresses or secrets: a library's message is classified, not repeated.
 """
 
 import errno
@@ -41,7 +41,7 @@ _BY_NUMBER = {
     errno.EMFILE: ("too many files are open", "raise the limit of open files (ulimit -n)"),
     errno.EIO: ("the disk reports an error", "check the disk, or choose another folder"),
 }
-#: Words of the object stores' errors, in the order they are looked for, and what they mean.
+#: Words of the object stores' errors, in the order in which they are tried, and their meaning.
 _BY_WORDS = (
     (
         ("no_such_bucket", "nosuchbucket", "bucket does not exist", "containernotfound",
@@ -97,7 +97,7 @@ _UNKNOWN = (
 
 
 class TargetProblem(CodedProblem):
-    """The slice cannot be written there; ``remedy`` says what to do."""
+    """The slice cannot be written to the target; ``remedy`` says what to do."""
 
     code_of_all = "target"
 
@@ -106,11 +106,11 @@ class TargetProblem(CodedProblem):
 
 
 class Cancelled(Exception):
-    """Somebody wants the export no more."""
+    """The export was cancelled."""
 
 
 def problem_of(error: BaseException) -> TargetProblem:
-    """What an error of a file system means."""
+    """Return the problem that an error of a file system means."""
     if isinstance(error, TargetProblem):
         return error
     known = _BY_NUMBER.get(getattr(error, "errno", None) or 0)

@@ -1,8 +1,8 @@
-"""Folders that slices are written to: where a file bears its name only once all of it is there.
+"""A target is a folder for slices, in which a file appears under its name only when complete.
 
 A local file (and one of HDFS) is written under a hidden name beside its own, then renamed. On
-object stores a file appears when it is closed; whether a slice is whole is told by its manifest and
-``_SUCCESS`` alone.
+object stores a file appears when it is closed; only its manifest and ``_SUCCESS`` say whether a
+slice is whole.
 """
 
 import os
@@ -29,20 +29,22 @@ _TRIAL_BYTES = b"written to prove that this target can be written, and deleted a
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    #: Seen from the target's folder.
+    """A file in a target."""
+
+    #: The path relative to the target's folder.
     path: str
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A folder; every path is seen from it. Whatever fails raises ``TargetProblem``."""
+    """A folder; every path is relative to it. Whatever fails raises ``TargetProblem``."""
 
     address: filesystems.Address
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """The folder or object-store prefix of a path or URL; it need not exist."""
+        """Open the folder or object-store prefix of a path or URL; it need not exist."""
         return cls(filesystems.open_address(url))
 
     @property
@@ -52,6 +54,7 @@ class Target:
 
     @property
     def is_local(self) -> bool:
+        """Return whether the target is a folder of this machine."""
         return self.address.kind == "local"
 
     @contextmanager
@@ -92,13 +95,13 @@ class Target:
         self.write_bytes(path, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
 
     def read_json(self, path: str) -> dict[str, Any] | None:
-        """A small file's document; None: there is none."""
+        """Return a small file's document; None: there is none."""
         data = self.read_bytes(path)
         return orjson.loads(data) if data else None
 
     def dataset(self, path: str) -> "pads.FileSystemDataset":
-        """A Parquet file, to read some rows of it."""
-        # Late: few need it, and it takes its time to import.
+        """Open a Parquet file as a dataset, to read some rows of it."""
+        # Imported late: few callers need it, and the import is slow.
         import pyarrow.dataset as pads
 
         where = self._full(path)
@@ -106,18 +109,18 @@ class Target:
             return pads.dataset(where, filesystem=self.address.filesystem, format="parquet")
 
     def open(self, path: str) -> pa.NativeFile:
-        """A file to read at any place."""
+        """Open a file for random access."""
         with raising_problems():
             return self.address.filesystem.open_input_file(self._full(path))
 
     def size(self, path: str) -> int | None:
-        """A file's bytes; None: there is none."""
+        """Return a file's bytes; None: there is none."""
         with raising_problems():
             info = self.address.filesystem.get_file_info(self._full(path))
         return info.size if info.type == pa_fs.FileType.File else None
 
     def files(self, folder: str = "", *, deep: bool = False) -> list[Found]:
-        """The files of a folder, by name; none where it does not exist."""
+        """Return the files of a folder, by name; none where it does not exist."""
         chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True, recursive=deep)
         with raising_problems():
             found = self.address.filesystem.get_file_info(chosen)
@@ -128,7 +131,7 @@ class Target:
         )
 
     def folders(self, folder: str = "") -> list[str]:
-        """Names of the folders in a folder that hold data; none where it does not exist."""
+        """Return the names of the folders in a folder that hold data; none if it does not exist."""
         chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True)
         with raising_problems():
             found = self.address.filesystem.get_file_info(chosen)
@@ -136,17 +139,19 @@ class Target:
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
     def delete(self, path: str) -> None:
+        """Delete a file, if it exists."""
         with raising_problems(), suppress(FileNotFoundError):
             self.address.filesystem.delete_file(self._full(path))
 
     def move(self, path: str, to: str) -> None:
-        """Give a file another name; over one that has it."""
+        """Rename a file; an existing file of the new name is replaced."""
         with raising_problems():
             filesystems.move(self.address, self._full(path), self._full(to))
 
     def delete_empty(self, folder: str) -> None:
-        """Delete folders that hold nothing, from this one upwards to the target's own. (Where an
-        object is deleted pyarrow leaves an empty one that stands for its folder.)
+        """Delete empty folders, from this one upwards to the target's own.
+
+        pyarrow leaves an empty object in place of a folder whose last object it deletes.
         """
         for each in (PurePosixPath(folder), *PurePosixPath(folder).parents):
             chosen = pa_fs.FileSelector(self._full(str(each)), allow_not_found=True)
@@ -156,7 +161,7 @@ class Target:
                 self.address.filesystem.delete_dir(self._full(str(each)))
 
     def has_folder(self) -> bool:
-        """Whether its own folder is there, as far as that can be told."""
+        """Return whether the target's folder exists; True where that is unknown."""
         try:
             info = self.address.filesystem.get_file_info(self.address.path)
         except (OSError, pa.ArrowException):
@@ -179,7 +184,7 @@ def test_write(target: Target) -> None:
             )
     finally:
         target.delete(path)
-        # An empty object stands for the folder now; what has no / is a bucket.
+        # An empty object stands for the folder now; a path without / is a bucket.
         mine = not was_there and address.kind == "objects" and "/" in address.path
         if mine and not target.files():
             with suppress(OSError, pa.ArrowException):
@@ -188,12 +193,12 @@ def test_write(target: Target) -> None:
             shutil.rmtree(missing, ignore_errors=True)
 
 
-# Its name says what it does; pytest would take it for a test.
+# pytest would take the function for a test.
 test_write.__test__ = False  # type: ignore[attr-defined]
 
 
 def _missing_folder(target: Target) -> Path | None:
-    """The uppermost folder of a local target that is not there yet."""
+    """Return the uppermost folder of a local target that does not exist yet."""
     if not target.is_local:
         return None
     path = Path(target.address.path)

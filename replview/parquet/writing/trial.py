@@ -1,4 +1,4 @@
-"""``python -m replview.parquet.writing.trial TARGET``: whether a target can be written to.
+"""Test whether a target can be written: ``python -m replview.parquet.writing.trial TARGET``.
 
 Standard output is ``{}``, or ``{"problem", "remedy"}``.
 """
