@@ -1,1 +1,1 @@
-"""The archive: increments written to it, and answers read from it without a JVM."""
+"""Write increments to the archive, and read answers from it without a JVM."""

@@ -1,5 +1,6 @@
-"""What the archive gives back: rows of its files as changes, with images in the server's texts, as
-the store would have them.
+"""Convert rows of the archive's files to changes, with images in the server's texts.
+
+The changes are equal to those that the store would give.
 """
 
 import datetime as dt
@@ -37,10 +38,10 @@ class ArchivedChange:
     commit_seq: int | None = None
     schema: str | None = None
     table: str | None = None
-    #: The table's, where the change tells it itself (a truncation).
+    #: The table's oid, where the change itself has it (a truncation).
     oid: int | None = None
     version: int | None = None
-    #: ``[{"name", "type"}]`` of its version, in the stream's order.
+    #: The columns of its version, ``[{"name", "type"}]``, in the stream's order.
     columns: Sequence[Mapping[str, Any]] = ()
     key_columns: Sequence[str] = ()
     replica_identity: str | None = None
@@ -52,7 +53,7 @@ class ArchivedChange:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What a dataset's ``_schema.json`` tells of its table."""
+    """The versions of a table, from its dataset's ``_schema.json``."""
 
     document: Mapping[str, Any]
 
@@ -67,26 +68,26 @@ class Shapes:
         return str(self.document["table"]["name"])
 
     def version(self, number: int | None) -> Mapping[str, Any]:
-        """A shape by its number; the newest where that is not known."""
+        """Return a shape by its number; the newest where the number is unknown."""
         versions = self.document["versions"]
         return next((each for each in versions if each["number"] == number), versions[-1])
 
 
 def file_columns(schema: pa.Schema) -> dict[str, str]:
-    """A file's own columns: name on the source → name in the file."""
+    """Return a file's own columns: name on the source → name in the file."""
     document = orjson.loads((schema.metadata or {})[b"replview"])
     return {each["name"]: each.get("file_name", each["name"]) for each in document["columns"]}
 
 
 def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
-    """The changes of rows that one file has."""
+    """Return the changes of one file's rows."""
     return list(changes_in(table.to_pylist(maps_as_pydicts="strict"), table.schema, shapes))
 
 
 def changes_in(
     rows: Iterable[Mapping[str, Any]], schema: pa.Schema, shapes: Shapes
 ) -> Iterator[ArchivedChange]:
-    """In the file's order; a row before an update is that update's old one."""
+    """Yield changes in the file's order; a row before an update is the update's old row."""
     names = file_columns(schema)
     kinds = {source: schema.field(name).type for source, name in names.items()}
     before: tuple[Any, dict[str, Any], bool] | None = None
@@ -119,7 +120,7 @@ def _image(
     row: Mapping[str, Any], names: Mapping[str, str], kinds: Mapping[str, pa.DataType],
     columns: Iterable[Mapping[str, Any]],
 ) -> dict[str, object]:  # fmt: skip
-    """Column → text, None for NULL, or a mark."""
+    """Return column → text, None for NULL, or a mark."""
     absent, raw = set(row["_not_sent"] or ()), row["_pg_raw"] or {}
     image: dict[str, Any] = {}
     for column in columns:
@@ -134,7 +135,7 @@ def _image(
 
 
 def event_of(row: Mapping[str, Any]) -> ArchivedChange:
-    """A truncation or message, as ``slice_schemas.EVENTS`` has it."""
+    """Convert a row of ``slice_schemas.EVENTS``: a truncation or a message."""
     truncate = row["op"] == "truncate"
     words = ("cascade", "restart_identity") if truncate else (
         "prefix", "content", "content_base64", "transactional")  # fmt: skip
@@ -150,10 +151,12 @@ def event_of(row: Mapping[str, Any]) -> ArchivedChange:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTransaction:
-    #: As ``slice_schemas.TRANSACTIONS``.
+    """A transaction in the archive, with some of its changes."""
+
+    #: The transaction's row of ``slice_schemas.TRANSACTIONS``.
     facts: Mapping[str, Any]
     changes: Sequence[ArchivedChange]
-    #: There are more after the last of them.
+    #: True when there are more changes after the last of these.
     more: bool
 
 
@@ -162,29 +165,28 @@ class RowChanges:
     """Some changes of a row, the newest first."""
 
     changes: Sequence[ArchivedChange]
-    #: Where older ones begin; None: there are none.
+    #: The cursor of older changes; None: there are none.
     older: str | None
-    #: How far back was looked, where that took too long.
+    #: The day that the search reached before its time was over; None: it ended by itself.
     searched_back_to: dt.date | None = None
 
 
 def files_of(
     manifest: Mapping[str, Any], kind: str, commit_seq: int | None = None
 ) -> list[Mapping[str, Any]]:
-    """The files of one kind that may have something of a transaction (None: of any), in the order
-    of history.
-    """
+    """Return the files of one kind that may have rows of a transaction (None: of any), in order."""
     files = (file for file in manifest["files"] if file["kind"] == kind)
     return [each for each in files if commit_seq is None or may_have(each, commit_seq, commit_seq)]
 
 
 def oid_of(manifest: Mapping[str, Any], file: Mapping[str, Any]) -> int | None:
+    """Return the oid of a file's table; None where the file belongs to no table."""
     of = (table["oid"] for table in manifest["tables"] if table["dataset"] == file["dataset"])
     return next(of, None)
 
 
 def key_filter(schema: pa.Schema, key: Mapping[str, str | None]) -> pc.Expression | None:
-    """Rows with this key; None: the file cannot have any."""
+    """Return a filter for rows with this key; None: the file cannot have any."""
     names = file_columns(schema)
     wanted = []
     for column, text in key.items():
@@ -193,7 +195,7 @@ def key_filter(schema: pa.Schema, key: Mapping[str, str | None]) -> pc.Expressio
         field = pc.field(names[column])
         converted = convert([text], schema.field(names[column]).type)
         if converted.raw:
-            # A value that its type cannot hold is no key one could look for.
+            # The file's type cannot hold the value, so that a filter cannot find it.
             return None
         wanted.append(field.is_null() if text is None else field == converted.array[0])
     return reduce(and_, wanted) if wanted else None
@@ -205,20 +207,21 @@ def lsn_of(text: str | None) -> int:
 
 
 def day_of(file: Mapping[str, Any]) -> dt.date | None:
-    """The day of its commits; None: of no known time."""
+    """Return the day of the file's commits; None where their time is unknown."""
     day = file["commit_date"]
     return None if day is None else dt.date.fromisoformat(day)
 
 
 def may_have(file: Mapping[str, Any], first: int, last: int) -> bool:
-    """Whether a file may have something of transactions ``first`` to ``last``, both included."""
+    """Return whether a file may have rows of transactions ``first`` to ``last``, both included."""
     places = file.get("commit_seq") or {"first": first, "last": last}
     return bool(places["first"] <= last and first <= places["last"])
 
 
 def parse_cursor(cursor: str | None) -> tuple[int, int, int] | None:
-    """The last place in history that is not told yet, a file (its ``tag``), and how many of the
-    changes in it were given.
+    """Return the cursor's commit_seq to go on from, the ``tag`` of a file, and its changes given.
+
+    None where the cursor cannot be read.
     """
     match [whole_number(part) for part in (cursor or "").split(".")]:
         case [int(bound), int(tag), int(given)]:
@@ -227,5 +230,5 @@ def parse_cursor(cursor: str | None) -> tuple[int, int, int] | None:
 
 
 def tag(file: Mapping[str, Any]) -> int:
-    """Tells a file from others, as long as it is there."""
+    """Return a number that distinguishes a file from others, as long as it exists."""
     return zlib.crc32(file["path"].encode())

@@ -1,24 +1,24 @@
-"""An archive's small files made into large ones, while others read it and whatever is killed.
+"""Compact an archive: merge its small files into large ones while readers use it.
 
-``python -m replview.parquet.archive.compacting JOB.json`` does some of it. The file says ``slice``
-(the archive's chain, up to where it may be touched), ``target``, ``most_bytes`` (to read in this
-run) and ``bytes_per_second``; standard output is one JSON object, ``{"before", "after"}`` (numbers
-of files) and ``{"read", "grown"}`` (bytes), all 0 where there was nothing to do, or ``{"problem",
-"remedy"}`` with status 1.
+``python -m replview.parquet.archive.compacting JOB.json`` does a part of the work. The file has
+``slice`` (the archive's chain, up to where it may be changed), ``target``, ``most_bytes`` (to read
+in this run) and ``bytes_per_second``. Standard output is one JSON object: ``{"before", "after"}``
+(numbers of files) and ``{"read", "grown"}`` (bytes), all 0 where there was nothing to do, or
+``{"problem", "remedy"}`` with status 1.
 
-**What.** Slices that follow one another become one, their union, with one manifest: of at most a
-month, so many files and changes. In it the files of a table of one day of commits (a partition of
+**What.** Consecutive slices become one slice, their union, with one manifest, limited to a month
+and to a number of files and changes. In it, a table's files of one day of commits (a partition of
 the layout) and of one schema become one, or files of 128 to 256 MB, in the order of history; so do
-those of transactions and events. A day is left alone until the next one has begun. Rows, and what a
-file tells of its columns, stay as they are; files that need nothing are not written again.
+the files of transactions and events. A day is left alone until the next one has begun. Rows, and
+the description of columns in a file, stay as they are; files that need no change are not rewritten.
 
-**How.** The new files are written to ``_compacting/``, where no reader looks. Once all are there,
-``_compacting/journal.json`` says what is to be done, and from then on it is done, by the next run
-if not by this one (``settle``): the files get their names, the union's manifest is written, the
-former manifests are deleted, then the former files. Who goes by manifests has the former slices
-until the union's manifest is there, and from then on the union, which replaces what lies within it
-(``manifests.manifests``); who lists folders must look for ``_SUCCESS``, which is gone meanwhile, as
-while a slice is written.
+**How.** The new files are written to ``_compacting/``, which readers ignore. Once all exist,
+``_compacting/journal.json`` says what is to be done, and from then on it will be done, by the next
+run if not by this one (``settle``): the files get their names, the union's manifest is written, the
+former manifests are deleted, then the former files. A reader that uses manifests sees the former
+slices until the union's manifest exists, and from then on the union, which replaces the slices
+within it (``manifests.manifests``). A reader that lists folders must look for ``_SUCCESS``, which
+is missing meanwhile, as while a slice is written.
 """
 
 import datetime as dt
@@ -49,11 +49,11 @@ from replview.parquet.writing.targets import Target
 from replview.runtime.failpoints import Point, failpoint
 
 MIB = 1 << 20
-#: A file is full with so much, and none becomes larger than the most.
+#: A file of ``FULL_BYTES`` is full, and no merged file exceeds ``MOST_BYTES``.
 FULL_BYTES, MOST_BYTES = 128 * MIB, 256 * MIB
-#: Of a union.
+#: The limits of a union.
 MOST_DAYS, MOST_FILES, MOST_CHANGES = 31, 2_000, 20_000_000
-#: So many slices become one even where their files stay as they are.
+#: More slices than this become one even where their files stay as they are.
 MOST_SLICES = 8
 _FOLDER = "_compacting"
 _JOURNAL = f"{_FOLDER}/journal.json"
@@ -73,12 +73,13 @@ class Merge:
 
     @property
     def name(self) -> str:
-        """Depends on what the files hold alone."""
+        """Return the name, a digest that depends on the files' contents alone."""
         sums = "".join(each["sha256"] for each in self.files)
         return hashlib.sha256(sums.encode()).hexdigest()[:12]
 
     @property
     def path(self) -> str:
+        """Return the path of the merged file, relative to the root."""
         folder = self.files[0]["path"].rpartition("/")[0]
         first = min(lsn_of(each["first_lsn"]) for each in self.files)
         last = max(lsn_of(each["last_lsn"]) for each in self.files)
@@ -86,12 +87,13 @@ class Merge:
 
     @property
     def bytes(self) -> int:
+        """Return the size of the files that are merged."""
         return sum(each["bytes"] for each in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Slices that become one, and files of theirs that do."""
+    """Slices that become one, and those of their files that are merged."""
 
     slices: Sequence[Slice]
     documents: Sequence[Mapping[str, Any]]
@@ -99,15 +101,18 @@ class Work:
 
     @property
     def union(self) -> Slice:
+        """Return the slice that replaces the slices."""
         return replace(self.slices[0], through_seq=self.slices[-1].through_seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    #: Files.
+    """The result of a run."""
+
+    #: Numbers of files.
     before: int = 0
     after: int = 0
-    #: Bytes; those that the archive is larger by, mostly fewer than none.
+    #: Bytes read, and the archive's growth in bytes, usually negative.
     read: int = 0
     grown: int = 0
 
@@ -120,10 +125,10 @@ def compact(
     bytes_per_second: float | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Compacted:
-    """Some of what there is to do; nothing of it is done by ``Compacted()``.
+    """Do a part of the work; ``Compacted()`` says that there is none.
 
-    Nobody else may write slices of the chain, or erase from it, meanwhile. Raises
-    ``TargetProblem``; ``Cancelled``: files that are finished are found by the next run.
+    No other process may write slices of the chain, or erase from it, meanwhile. Raises
+    ``TargetProblem``, and ``Cancelled``: the next run finds the files that are finished.
     """
     folder = layout.incarnation_folder(chain)
     settle(target, folder)
@@ -152,8 +157,9 @@ def compact(
 
 
 def settle(target: Target, folder: str, *, discard: bool = False) -> None:
-    """End what a run has written its journal of; ``discard``: what has none is thrown away, so that
-    no value is left where nobody looks for it.
+    """Complete the work of a journal that an earlier run wrote.
+
+    ``discard`` deletes files without a journal, so that no erased value is left in them.
     """
     journal = target.read_json(f"{folder}/{_JOURNAL}")
     if journal is not None:
@@ -178,10 +184,10 @@ def settle(target: Target, folder: str, *, discard: bool = False) -> None:
 
 
 def next_work(target: Target, chain: Slice, most_bytes: int) -> Work | None:
-    """The first slices of the chain, up to its end, that there is something to do with."""
+    """Return the first slices of the chain, up to its end, that need compaction."""
     slices = Chain.of(target, chain).within(chain)
     ends = (_last_day(_document(target, each)) for each in reversed(slices))
-    # What comes last is not over.
+    # The last day may still get transactions.
     today = next((day for day in ends if day is not None), "")
     for some in _unions(target, slices):
         merges, size = list[Merge](), 0
@@ -198,7 +204,7 @@ def next_work(target: Target, chain: Slice, most_bytes: int) -> Work | None:
 def _unions(
     target: Target, slices: Sequence[Slice]
 ) -> Iterator[list[tuple[Slice, Mapping[str, Any]]]]:
-    """Of slices that may become one; of each the manifest."""
+    """Yield groups of slices that may become one, each slice with its manifest."""
     some: list[tuple[Slice, Mapping[str, Any]]] = []
     files = changes = 0
     for part in slices:
@@ -227,7 +233,7 @@ def _merges(target: Target, documents: Sequence[Mapping[str, Any]], today: str) 
 
 
 def _runs(target: Target, files: Sequence[File]) -> Iterator[Merge]:
-    """Of a day's files those that become one."""
+    """Yield the files of one day that become one."""
     run: list[File] = []
     size, former = 0, None
     for file in files:
@@ -250,7 +256,7 @@ def _schema(target: Target, file: File) -> pa.Schema:
 
 
 def _own(schema: pa.Schema) -> dict[str, Any]:
-    """What a table's file tells of its columns."""
+    """Return the description of columns in a table's file."""
     return dict(orjson.loads((schema.metadata or {}).get(b"replview", b"{}")))
 
 
@@ -272,13 +278,13 @@ def _days(first: str, last: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """How fast is read, and until when."""
+    """The limit of the reading speed, and the test for cancellation."""
 
     bytes_per_second: float | None
     cancelled: Callable[[], bool]
 
     def keep(self, began: float, size: int) -> None:
-        """Wait until so much may have been read since. Raises ``Cancelled``."""
+        """Wait until ``size`` bytes may have been read since ``began``. Raises ``Cancelled``."""
         while not self.cancelled():
             ahead = began + size / (self.bytes_per_second or math.inf) - time.monotonic()
             if ahead <= 0:
@@ -298,7 +304,7 @@ class _Writer:
     pace: _Pace
 
     def written(self) -> dict[str, Any]:
-        """It, as a manifest has it; one that an earlier run finished is taken."""
+        """Write the file, unless an earlier run finished it, and return its manifest entry."""
         files, path = self.merge.files, f"{self.folder}/{_FOLDER}/{self.merge.name}.parquet"
         rows = sum(each["rows"] for each in files)
         if (found := self._finished(path, rows)) is None:
@@ -315,7 +321,7 @@ class _Writer:
                 "sha256": found[0]}  # fmt: skip
 
     def schema(self) -> pa.Schema:
-        """Theirs, with all that their footers tell."""
+        """Return the schema of the files, with the combined metadata of their footers."""
         found = [_schema(self.target, each) for each in self.merge.files]
         metadata = [each.metadata or {} for each in found]
         own = [_own(each) for each in found]
@@ -350,7 +356,7 @@ class _Writer:
             began, read = time.monotonic(), 0
             for each in self.merge.files:
                 with raising_problems(), self.target.open(each["path"]) as file:
-                    # What is not as it was written is not written on.
+                    # A file that has changed since it was written must not be copied.
                     if sha256_of(file) != (each["sha256"], each["bytes"]):
                         raise _broken()
                     parquet = pq.ParquetFile(file)
@@ -374,7 +380,7 @@ def _broken() -> TargetProblem:
 
 
 def _united(work: Work, made: Sequence[File]) -> Manifest:
-    """The manifest of the union, with the files that there are then, in the order of history."""
+    """Return the manifest of the union, with the new list of files, in the order of history."""
     instead = {file["path"]: each for merge, each in zip(work.merges, made, strict=True)
                for file in merge.files}  # fmt: skip
     document = dict(Manifest.together(work.union, [*map(Manifest, work.documents)]).document)
@@ -392,7 +398,7 @@ def _united(work: Work, made: Sequence[File]) -> Manifest:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the job that a file describes; returns the exit status."""
+    """Run the job that a file describes; return the exit status."""
     path, stopped = begin(arguments)
     try:
         job = orjson.loads(path.read_bytes())

@@ -1,8 +1,8 @@
-"""What retention deleted from the store, read from an archive in its place: planned, counted and
-read as the store's own is (``parquet.reading``), equal in schema and value.
+"""Read from an archive what retention deleted from the store.
 
-Files tell neither subtransactions (``subxid`` is null) nor when something was stored: what has no
-time of commit (a message outside of transactions) passes every time.
+The rows are planned, counted and read like the store's own (``parquet.reading``), equal in schema
+and value. Files have neither subtransactions (``subxid`` is null) nor the time of storage: a row
+without a time of commit (a message outside of transactions) matches every time.
 """
 
 import heapq
@@ -35,12 +35,12 @@ from replview.parquet.writing.targets import Target
 from replview.store.read.days import is_deleted
 from replview.text.parsing import is_chosen
 
-#: In the place of a manifest: neither the store nor the archive has it.
+#: The mark, in place of a manifest's path, of a piece that neither store nor archive has.
 LOST = ""
 _ROWS = 8_192
 _PIECE_CHANGES = 2_000_000
 _MASKED = {"$masked": True}
-#: As ``_pg_raw`` has it.
+#: The mark as written in ``_pg_raw``.
 _MASK = '{"$masked":true}'
 _NEXT = """
     SELECT coalesce((SELECT min(t.commit_seq) - 1 FROM transaction t
@@ -55,7 +55,7 @@ _HOMES = "SELECT DISTINCT home FROM archive_mark WHERE incarnation_id = %s AND h
 
 
 def resolved(connection: Connection, **asked: Any) -> Slice:
-    """As ``resolve``, up to the next that is stored: what was deleted before that may be meant."""
+    """Like resolve(), but extend the end over transactions that retention deleted."""
     part, through = resolve(connection, **asked), asked.get("through_seq")
     [(end,)] = connection.execute(_NEXT, [part.through_seq, part.incarnation_id]).fetchall()
     return replace(part, through_seq=end if through is None else min(end, through))
@@ -64,9 +64,10 @@ def resolved(connection: Connection, **asked: Any) -> Slice:
 def pieces(
     connection: Connection, part: Slice, archive: Target | None
 ) -> Iterator[tuple[Slice, str | None]]:
-    """The slice in pieces, in order: each with None, where the store has it; with the path of a
-    manifest in the archive that has it; or ``LOST``. What was deleted and cannot have anything
-    that is asked for is left out.
+    """Yield the slice in pieces, in order, each with the place that has it.
+
+    The place is None for the store, the path of a manifest in the archive, or ``LOST``. Deleted
+    pieces that cannot have any of the requested rows are left out.
     """
     holes = deleted(connection, part)
     asked = bool(holes) and _asks_of_deleted(connection, part)
@@ -80,7 +81,7 @@ def pieces(
 
 
 def _asks_of_deleted(connection: Connection, part: Slice) -> bool:
-    """Whether it begins before the time and the LSN since which everything is kept."""
+    """Return whether the slice begins before the time and LSN since which everything is kept."""
     row = connection.execute(_KEPT, [part.incarnation_id]).fetchone()
     if row is None or row[0] is None:
         return True
@@ -92,7 +93,7 @@ def _asks_of_deleted(connection: Connection, part: Slice) -> bool:
 
 
 def _parted(part: Slice, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Slice, bool]]:
-    """What of the slice lies between spans, and (True) in each of them; none is empty."""
+    """Yield the parts of the slice between spans (False) and in them (True); none is empty."""
     at, end = part.after_seq, part.through_seq
     for span in (*spans, (end, end)):
         first, last = (min(max(edge, at), end) for edge in span)
@@ -125,8 +126,9 @@ def _archived(
 
 
 def _even(part: Slice, document: Mapping[str, Any]) -> Iterator[Slice]:
-    """Pieces of about as many changes, as far as places in history tell: a compacted slice may have
-    a month's.
+    """Yield pieces of about as many changes each, estimated by the number of transactions.
+
+    A compacted slice may have a month's changes.
     """
     seqs, places = document["commit_seq"], part.through_seq - part.after_seq
     share = places / (seqs["through"] - seqs["after"])
@@ -137,7 +139,7 @@ def _even(part: Slice, document: Mapping[str, Any]) -> Iterator[Slice]:
 
 
 def _manifest(target: Target, path: str) -> dict[str, Any]:
-    """Of a slice, or of the one in its place: it may have been compacted meanwhile."""
+    """Return the manifest of a slice, or of the slice that replaced it in a compaction."""
     document = target.read_json(path)
     if document is None:
         folder, _, name = path.removesuffix(".json").rpartition("/")
@@ -152,7 +154,7 @@ def _manifest(target: Target, path: str) -> dict[str, Any]:
 
 
 def refuse_narrowed(part: Slice) -> None:
-    """Raise ``StoreProblem`` for what is asked of the store's record alone."""
+    """Raise ``StoreProblem`` for conditions that only the store's record can answer."""
     asked = replace(part.narrowed, no_actor=False, searched=None)
     if asked.id.isdecimal():
         asked = replace(asked, id="")
@@ -168,7 +170,7 @@ def refuse_narrowed(part: Slice) -> None:
 def counts(
     connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[tuple[int, int]]:
-    """In order the part's transactions that have rows in a manifest's files, and how many."""
+    """Yield the part's transactions with rows in a manifest's files, and how many, in order."""
     places = [
         (seq for batch in _scanned(target, file, where, [place]) for seq in batch[0].to_pylist())
         for file, _, where, place in _files(connection, target, path, part, table)
@@ -180,7 +182,7 @@ def counts(
 def read_archived(
     connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[pa.RecordBatch]:
-    """The part's rows in a manifest's files, as ``read_typed`` or ``read_untyped`` gives them.
+    """Yield the part's rows in a manifest's files, as ``read_typed`` or ``read_untyped`` does.
 
     Raises ``TargetProblem``.
     """
@@ -213,8 +215,9 @@ def read_archived(
 def _files(
     connection: Connection, target: Target, path: str, part: Slice, table: SliceTable | None
 ) -> Iterator[tuple[Mapping[str, Any], int | None, pc.Expression, str]]:
-    """Files that may have some of the part's rows, the oid of their table, which rows, and the
-    column of their place.
+    """Yield the files that may have some of the part's rows.
+
+    Each comes with its table's oid, the filter for its rows, and the name of its commit_seq column.
     """
     document, named = _manifest(target, path), names_by_oid(connection, part)
     oids = [table.oid] if table else [oid for oid, shapes in named.items()
@@ -234,7 +237,7 @@ def _files(
 
 
 def _where(part: Slice, *, events: bool) -> pc.Expression:
-    """Which rows of a file, as ``reading.places.conditions`` says of the store's."""
+    """Return the filter for a file's rows, equal to ``reading.places.conditions`` for the store."""
     own = "" if events else "_"
     place, actor, xid = (pc.field(f"{own}{name}") for name in ("commit_seq", "actor", "xid"))
     time = pc.field("commit_time" if events else "_commit_timestamp")
@@ -252,7 +255,7 @@ def _where(part: Slice, *, events: bool) -> pc.Expression:
     if part.narrowed.id:
         where &= xid == int(part.narrowed.id)
     if part.operations:
-        # (The words of a table's rows begin with six letters of their operation.)
+        # (The first six letters of ``_change_type`` are the operation.)
         of_table = pc.utf8_slice_codeunits(pc.field("_change_type"), 0, 6)
         op = pc.field("op") if events else pc.if_else(xid.is_null(), "snapshot", of_table)
         where &= op.isin(list(part.operations))
@@ -271,7 +274,7 @@ def _scanned(
 def _typed(
     batches: Iterable[pa.RecordBatch], own: Mapping[str, str], part: Slice, table: SliceTable
 ) -> Iterator[pa.RecordBatch]:
-    """The table's columns of now; ``own``: the file's, by their names on the source."""
+    """Yield rows with the table's present columns; ``own``: name on the source → file's column."""
     names, masked = [c.source_name for c in table.columns], part.masked_of(table.name)
     for batch in batches:
         raws, arrays = batch["_pg_raw"].to_pylist(maps_as_pydicts="strict"), []
@@ -297,8 +300,9 @@ def _typed(
 
 
 def _retyped(values: pa.Array, column: Column, raws: Sequence[dict[str, str]]) -> pa.Array:
-    """A column that has come to be of text, with what its former type could not hold; a mark is
-    none.
+    """Convert a column that has become text, with values that its former type could not hold.
+
+    Such values are in ``raws``, from which they are removed; marks stay there.
     """
     texts = [pg_text(value, values.type) for value in values.to_pylist()]
     for place, raw in enumerate(raws if pa.types.is_string(column.arrow) else ()):
@@ -308,7 +312,7 @@ def _retyped(values: pa.Array, column: Column, raws: Sequence[dict[str, str]]) -
 
 
 def _is_within(part: Slice, change: changes.ArchivedChange) -> bool:
-    """A message outside of transactions stands where its record does."""
+    """Return whether the change is within the LSNs; a message without a commit has its record's."""
     lsn = change.commit_lsn or changes.lsn_of(change.lsn)
     return (part.from_lsn or 0) <= lsn and (part.to_lsn is None or lsn <= part.to_lsn)
 
@@ -330,7 +334,7 @@ def _record(
 
 
 def _json(image: Mapping[str, Any] | None, masked: Collection[str]) -> str | None:
-    """As PostgreSQL writes ``jsonb``: shorter names first."""
+    """Return an image as PostgreSQL writes ``jsonb``: shorter names first."""
     if image is None:
         return None
     names = sorted(image, key=lambda name: (len(name.encode()), name.encode()))
@@ -339,7 +343,7 @@ def _json(image: Mapping[str, Any] | None, masked: Collection[str]) -> str | Non
 
 
 def _in_order(sources: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """The rows of all, each of which has its own in order."""
+    """Merge sources that are each in order."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, pa.RecordBatch]]:
         for batch in batches:

@@ -1,11 +1,11 @@
-"""Which slice goes to an archive next: decided by what is there, whoever wrote it.
+"""Choose and write the slice that goes to an archive next, whichever process wrote the last one.
 
-An archive is a chain of slices of everything, each beginning where the one before it ends. What
-the files tell is the only state that the JVM-less archive and the one on Spark share: a slice that
-is whole is not written again, one that was begun is gone on with, with the same ends, and so with
-the same names and bytes. Where a table's rows become of types that no schema reads together with
-those before, its files end there, and what came then goes to a root of its own
-(``writing.datasets``); the slice and all other tables go on.
+An archive is a chain of slices of everything, each beginning where the one before it ends. The
+files are the only state that the JVM-less archive and the one on Spark share: a slice that is whole
+is not written again, and one that was begun is continued with the same ends, and so with the same
+names and bytes. Where a table's rows change to types that no schema reads together with earlier
+ones, its files end there, and later rows go to a root of its own (``writing.datasets``); the slice
+and all other tables continue.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,8 @@ from replview.parquet.writing.exporting import WriteParts, export
 from replview.parquet.writing.manifests import Manifest
 from replview.parquet.writing.targets import Target
 
-# The shapes under which each transaction changed a table: one row a run of transactions alike.
+# The shapes under which each transaction changed a table: one row for each run of transactions with
+# the same shapes.
 _RUNS = """
     SELECT relation_id, versions, min(commit_seq) FROM (
         SELECT *, sum(fresh) OVER (PARTITION BY relation_id ORDER BY commit_seq) AS run FROM (
@@ -56,8 +57,10 @@ def write_next(
     cancelled: Callable[[], bool] = lambda: False,
     abandoned: Abandoned = lambda name: False,
 ) -> Manifest:
-    """Write the slice that begins where ``wanted`` does, or find it there. Files of a run that was
-    stopped stay; what an ``abandoned`` export left there does not. Raises what ``export`` raises.
+    """Write the slice that begins where ``wanted`` does, or return the one that exists.
+
+    Files of a run that was stopped stay; files of an ``abandoned`` export are deleted. Raises what
+    ``export`` raises.
     """
     chosen = Chain.of(target, wanted).next(wanted) or wanted
     return export(chosen, target, dsn=dsn, write_parts=write_parts, cancelled=cancelled, keep=True,
@@ -67,11 +70,11 @@ def write_next(
 def stretches_of(
     connection: Connection, part: Slice, tables: Sequence[SliceTable]
 ) -> dict[int, list[tuple[Slice, SliceTable]]]:
-    """Of the tables that one schema does not read, the stretches that one does: as
-    ``planning.StretchesOf``. A transaction with rows of both is one of its own, in which the column
-    is text.
+    """Return the stretches of each table that no single schema reads (``planning.StretchesOf``).
+
+    A transaction with rows of both schemas is a stretch of its own, in which the column is text.
     """
-    # Of most tables every shape in the slice can be read as one: no change is looked at.
+    # One schema reads most tables in all their shapes; their changes need not be read.
     retyped = {each.relation_id: each for each in tables if not reads_as_one(each.versions)}
     if not retyped:
         return {}

@@ -1,8 +1,8 @@
-"""Answers from the archive without a JVM: a transaction with its changes, the changes of a row.
+"""Answer from the archive without a JVM: a transaction with its changes, the changes of a row.
 
-Manifests tell which files can have them; of these only what a filter lets through is read. Slices
-that were compacted meanwhile are looked up again. Nothing of the store is needed. All functions
-raise ``TargetProblem``.
+Manifests tell which files can have the changes, and filters limit what is read of them. Slices that
+were compacted meanwhile are looked up again. No store is needed. All functions raise
+``TargetProblem``.
 """
 
 import datetime as dt
@@ -45,7 +45,7 @@ class ArchivedIncarnation:
         after: int = 0,
         limit: int = 100,
     ) -> changes.ArchivedTransaction | None:
-        """By its place in history, or by its commit's LSN and time; None: it is not there."""
+        """Return a transaction by its commit_seq, or its commit's LSN and time; None: not found."""
         return _twice(lambda: self._transaction(commit_seq, commit_lsn, commit_time, after, limit))
 
     def _transaction(
@@ -76,9 +76,9 @@ class ArchivedIncarnation:
         limit: int = 50,
         seconds: float = 4.0,
     ) -> changes.RowChanges:
-        """Changes of rows with this key in tables of these oids, the newest first.
+        """Return changes of rows with this key in tables of these oids, the newest first.
 
-        ``cursor``: as ``older`` of the page before; one that is none of ours begins anew.
+        ``cursor``: ``older`` of the page before; one that cannot be read begins with the newest.
         """
         return _twice(lambda: self._row(oids, key, changes.parse_cursor(cursor), limit, seconds))
 
@@ -92,7 +92,7 @@ class ArchivedIncarnation:
             after, through = range_of_name(name) or (0, 0)
             if begin is not None and after >= begin[0]:
                 continue
-            # Oldest first, each with the last place that it and those before it have.
+            # Oldest first, each with the last commit_seq in it or in a file before it.
             manifest = self._read(name)
             mine = [file for file in changes.files_of(manifest, "table")
                     if changes.oid_of(manifest, file) in oids]  # fmt: skip
@@ -114,8 +114,9 @@ class ArchivedIncarnation:
         self, file: Mapping[str, Any], key: Mapping[str, str | None], bound: int | None,
         given: int, most: int,
     ) -> tuple[list[changes.ArchivedChange], bool]:  # fmt: skip
-        """The last of a file, up to a place in history, but those given already, newest first;
-        whether there are more.
+        """Return a file's last changes, newest first, and whether there are more.
+
+        ``bound``: the last commit_seq to return; None: any. ``given``: changes to skip.
         """
         dataset = self.target.dataset(file["path"])
         where = changes.key_filter(dataset.schema, key)
@@ -142,7 +143,7 @@ class ArchivedIncarnation:
     def _changes(
         self, manifest: Mapping[str, Any], facts: Mapping[str, Any], after: int, most: int
     ) -> list[changes.ArchivedChange]:
-        """In their order, of all tables, events among them."""
+        """Return a transaction's changes in order, of all tables, events included."""
         found: list[changes.ArchivedChange] = []
         events = (pc.field("commit_seq") == facts["commit_seq"]) & (pc.field("seq") > after)
         for file in changes.files_of(manifest, "events", facts["commit_seq"]):
@@ -157,13 +158,13 @@ class ArchivedIncarnation:
             of_it &= xid.is_null() if facts["xid"] is None else xid == facts["xid"]
             for file in changes.files_of(manifest, "table", facts["commit_seq"]):
                 if changes.lsn_of(file["first_lsn"]) <= lsn <= changes.lsn_of(file["last_lsn"]):
-                    # A row before an update is one more.
+                    # An update may have two rows.
                     rows = self.target.dataset(file["path"]).head(2 * most, filter=of_it)
                     found += changes.changes_of(rows, self._shapes(file["dataset"]))[:most]
         return sorted(found, key=lambda change: change.seq)[:most]
 
     def seq_at(self, lsn: int, moment: dt.datetime | None) -> int | None:
-        """The place of the transaction that committed at an LSN on a day, or on any."""
+        """Return the commit_seq of the transaction that committed at an LSN, on a day or on any."""
         folder = f"{self.folder}/{TRANSACTIONS}"
         if moment is not None:
             folder += f"/commit_date={moment.astimezone(dt.UTC).date()}"
@@ -182,7 +183,7 @@ class ArchivedIncarnation:
         return None
 
     def _names(self) -> list[str]:
-        """Of whole slices, in the order of history."""
+        """Return the names of whole slices, in the order of history."""
         return [f"{name}.json" for name in manifests(self.target, self.folder)]
 
     def _read(self, name: str) -> Mapping[str, Any]:
@@ -203,9 +204,10 @@ class ArchivedIncarnation:
 def _from(
     begin: tuple[int, int, int] | None, files: Sequence[tuple[Mapping[str, Any], int]]
 ) -> tuple[list[tuple[Mapping[str, Any], int]], tuple[int | None, int]]:
-    """The files to go on with, newest first; up to which place, and what was given of the first.
-    Where the one that a cursor names was compacted, all that is not told yet is in those that have
-    its place; some of it may be told again.
+    """Return the files to continue with, newest first, the bound, and the changes already given.
+
+    Where the cursor's file was compacted, all files up to the bound follow, and some changes may be
+    returned again.
     """
     newest = list(reversed(files))
     if begin is None:
@@ -218,7 +220,7 @@ def _from(
 
 
 def _twice(ask: Callable[[], Answer]) -> Answer:
-    """What is asked of slices that are compacted meanwhile is asked again."""
+    """Repeat a query that failed, as a compaction may have replaced its slices meanwhile."""
     try:
         return ask()
     except TargetProblem:
