@@ -1,1 +1,1 @@
-"""Erasing rows from exported slices and the archive."""
+"""Erase rows from exported slices and the archive."""

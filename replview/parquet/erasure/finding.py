@@ -1,6 +1,4 @@
-"""What is to be erased from files, and the rows of a file that are: found by the columns'
-statistics where that is possible.
-"""
+"""Find the rows of a file that are to be erased, by the columns' statistics where possible."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +14,11 @@ from replview.parquet.pg_values import convert, pg_text
 from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
-#: Incarnation, LSN, seq, commit LSN.
+#: A change's place: incarnation, LSN, seq, commit LSN.
 Place = tuple[int, int, int, int]
 #: A change within its file: commit LSN, xid, seq.
 Within = tuple[int | None, int | None, int]
-#: The same, with its incarnation before it.
+#: A change in any file: incarnation, commit LSN, xid, seq.
 FilePlace = tuple[int, int | None, int | None, int]
 #: A row's key: its columns and their texts, by name.
 Key = tuple[tuple[str, str | None], ...]
@@ -29,7 +27,7 @@ _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A key and between which places, both included, it was the row's."""
+    """A key, and the places between which, both included, it was the row's."""
 
     key: Mapping[str, str | None]
     since: Place
@@ -37,11 +35,14 @@ class Span:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read it from the document that ``features.erasure.trails`` writes."""
+        """Read a span from the document that ``features.erasure.trails`` writes."""
         return cls(dict(document["key"]), tuple(document["since"]), tuple(document["until"]))
 
     def holds(self, place: Place, *, snapshot: bool) -> bool:
-        """Whether a change under the key is the row's; a baseline's row is as of a position."""
+        """Return whether a change under the key is the row's.
+
+        A baseline's row is compared by its position and commit LSN only.
+        """
         if snapshot:
             return self.since[::3] <= place[:2] <= self.until[::3]
         return self.since[:3] <= place[:3] <= self.until[:3]
@@ -49,46 +50,48 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileErasure:
-    """An act of erasing, as files need it."""
+    """An erasure, with all that is needed to apply it to files."""
 
-    #: Of the act, for the note beside the files.
+    #: The erasure's number, for the note beside the files.
     erasure: int
-    #: ``2026-11-22``.
+    #: The day of the erasure, as ``2026-11-22``.
     day: str
-    #: Source and slot as their folders may be named: a source can be renamed.
+    #: Names that source and slot have had, as in folders: a source can be renamed.
     homes: Sequence[tuple[str, str]]
     #: A table's oids on its source → the spans of its rows.
     tables: Mapping[int, Sequence[Span]]
-    #: The same → every name it had, as SQL writes it: a slice that is not whole tells its tables by
-    #: name alone.
+    #: A table's oid → every name it had, as SQL writes it: a slice that is not whole has only the
+    #: names of its tables.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    #: Of those of which files may not tell the key (it was masked when they were written), the
-    #: changes that the record knew by it: oid → ``(incarnation, commit LSN, xid, seq)``.
+    #: The changes of tables whose key may be masked in files, from the record: oid →
+    #: ``(incarnation, commit LSN, xid, seq)``.
     places: Mapping[int, Collection[FilePlace]] = field(default_factory=dict)
-    #: Of these places in history (``commit_seq``) of an incarnation, the ones the record has.
+    #: A function that returns which of an incarnation's commit_seqs the record still has.
     recorded: Callable[[int, Collection[int]], Collection[int]] = lambda _, seqs: seqs
-    #: Only these; empty: all.
+    #: The columns to erase; empty: all.
     columns: Sequence[str] = ()
     actor: str = ""
     alias: str = ""
-    #: A text that slices were narrowed by → what takes its place.
+    #: A text that slices were narrowed by → its replacement.
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mark(self) -> str:
-        """What stands in ``_pg_raw`` for a value."""
+        """Return the mark that replaces a value in ``_pg_raw``."""
         return orjson.dumps({"$erased": True, "$on": self.day}).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
+    """A file of a table's changes."""
+
     target: Target
     path: str
     #: The number of the slot's incarnation.
     incarnation: int
 
     def changes_within(self, spans: Sequence[Span]) -> set[Within]:
-        """The changes of which a row, before or after, belongs to one of the spans."""
+        """Return the changes with a row, before or after, that belongs to one of the spans."""
         of_key: dict[Key, list[Span]] = {}
         for span in spans:
             of_key.setdefault(key_of(span.key), []).append(span)
@@ -102,7 +105,7 @@ class TableFile:
         return found
 
     def changes_at(self, places: Collection[FilePlace]) -> set[Within]:
-        """Those of these changes that the file has."""
+        """Return those of these changes that the file has."""
         mine = {(lsn, xid, seq) for number, lsn, xid, seq in places if number == self.incarnation}
         if not mine:
             return set()
@@ -112,8 +115,9 @@ class TableFile:
         return mine.intersection(map(_within, found))
 
     def unfindable(self, wanted: FileErasure, names: Collection[str], known: set[Within]) -> int:
-        """How many changes may be of any row: their key is masked here, and the record, which
-        would tell it, has them no more; ``known`` are erased.
+        """Return how many changes may be of any row, besides the ``known`` ones, which are erased.
+
+        Their key is masked in the file, and the record no longer has them.
         """
         dataset = self.target.dataset(self.path)
         with raising_problems():
@@ -131,7 +135,7 @@ class TableFile:
     def changes_under(
         self, keys: Sequence[Key], shapes: changes.Shapes
     ) -> list[changes.ArchivedChange]:
-        """Every change with a row under one of the keys, both of its rows with their values."""
+        """Return every change with a row under one of the keys, with the values of both rows."""
         dataset = self.target.dataset(self.path)
         places = {_within(row) for row, _ in _matching(dataset, keys)}
         if not places:
@@ -143,7 +147,7 @@ class TableFile:
 
 
 def is_mark(text: str | None, mark: str) -> bool:
-    """Whether what stands in ``_pg_raw`` is this mark."""
+    """Return whether a text of ``_pg_raw`` is this mark."""
     return (text or "").startswith(f'{{"{mark}"')
 
 
@@ -152,12 +156,12 @@ def _within(row: Mapping[str, Any]) -> Within:
 
 
 def key_of(values: Mapping[str, str | None]) -> Key:
-    """A key's columns in one order, whatever theirs."""
+    """Return a key with its columns sorted by name."""
     return tuple(sorted(values.items()))
 
 
 def at_places(places: set[Within]) -> pc.Expression:
-    """Rows that may be of these changes: a superset."""
+    """Return a filter for rows that may be of these changes: a superset."""
     lsns = pa.array(sorted({p[0] for p in places if p[0] is not None}), pa.int64())
     where = pc.field("_commit_version").isin(lsns)
     if any(p[0] is None for p in places):
@@ -168,7 +172,7 @@ def at_places(places: set[Within]) -> pc.Expression:
 def _matching(
     dataset: pads.FileSystemDataset, keys: Sequence[Key]
 ) -> Iterator[tuple[dict[str, Any], Key]]:
-    """Places of rows with one of the keys, and which, whatever their shape knows rows by."""
+    """Yield the places of rows with one of the keys, and the key, whatever the shape's own key."""
     names = changes.file_columns(dataset.schema)
     by_columns: dict[tuple[str, ...], list[Key]] = {}
     for key in keys:
@@ -199,7 +203,7 @@ def _matching(
 
 
 def _values(schema: pa.Schema, files: Sequence[str], key: Key) -> tuple[Any, ...] | None:
-    """The key as its columns hold it; None where one of them cannot, or is NULL."""
+    """Return the key's values in the columns' types; None where one does not fit, or is NULL."""
     values = []
     for name, (_, text) in zip(files, key, strict=True):
         kind = schema.field(name).type
@@ -215,7 +219,7 @@ def _values(schema: pa.Schema, files: Sequence[str], key: Key) -> tuple[Any, ...
 def _odd(
     dataset: pads.FileSystemDataset, files: Sequence[str], key: Key
 ) -> Iterator[tuple[dict[str, Any], Key]]:
-    """A key that its columns cannot be asked for: every row is looked at."""
+    """Yield the rows with a key that no filter can express, by a look at every row."""
     with raising_problems():
         wanted = [*_PLACE, "_pg_raw", "_not_sent", *files]
         found = dataset.to_table(columns=wanted).to_pylist(maps_as_pydicts="strict")

@@ -1,8 +1,8 @@
-"""One file written anew without what is erased; everything else in it stays as it was.
+"""Rewrite one file without the erased values; everything else in it stays as it was.
 
-A value of a table's row becomes null, and its column's name stands in ``_pg_raw`` with a mark, as
-with what was masked before it was stored. The footer keeps saying whose file it is.
-``_erased.json`` beside the files names those that are written anew.
+A value of a table's row becomes null, and its column's name is in ``_pg_raw`` with a mark, like a
+value that was masked before it was stored. The footer keeps naming the file's slice.
+``_erased.json`` beside the files lists the files that are rewritten.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,15 +27,17 @@ ERASED = "_erased.json"
 
 @dataclass(frozen=True, slots=True)
 class Rewriter:
+    """Rewrites files for one erasure."""
+
     target: Target
     wanted: FileErasure
 
     def table(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
-        """A table's file; gives how many of its rows named the actor."""
+        """Rewrite a table's file; return how many of its rows named the actor."""
         return self._write(path, lambda group: self._rows(group, shapes, changes))
 
     def left(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
-        """How many of these changes hold a value that is to be erased."""
+        """Return how many of these changes hold a value that is to be erased."""
         found = set[Within]()
         with raising_problems(), self.target.open(path) as source:
             parquet = pq.ParquetFile(source)
@@ -52,7 +54,10 @@ class Rewriter:
         return len(found)
 
     def naming(self, path: str) -> int:
-        """The actor's name in a file of transactions or events, contexts and messages included."""
+        """Replace the actor's name in a file of transactions or events; return how many had it.
+
+        Contexts and messages are included.
+        """
         return self._write(path, self._named)
 
     def _write(self, path: str, change: Change) -> int:
@@ -76,7 +81,7 @@ class Rewriter:
         return done
 
     def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:
-        """A row group of a table."""
+        """Erase the changes' rows of a table's row group, and replace the actor's name."""
         rows = [n for n, place in enumerate(_places_of(group)) if place in changes]
         named = 0
         if self.wanted.actor:
@@ -97,7 +102,7 @@ class Rewriter:
     def _erased_columns(
         self, group: pa.Table, rows: Sequence[int], shapes: Shapes, names: Mapping[str, str]
     ) -> dict[int, list[str]]:
-        """Row → the columns that its shape has, that were sent, and that are to be erased."""
+        """Return row → columns of its shape that were sent and are to be erased."""
         chosen = group.select(["_relation_version", "_not_sent"]).take(pa.array(rows, pa.int64()))
         found = {}
         for row, change in zip(rows, chosen.to_pylist(), strict=True):
@@ -160,7 +165,7 @@ def _set(group: pa.Table, name: str, values: object) -> pa.Table:
 
 
 def _pieces(values: pa.ChunkedArray, rows: Mapping[int, pa.Array]) -> pa.ChunkedArray:
-    """Some rows' values among the others, which are not looked at."""
+    """Return the column with some rows replaced, without reading the others."""
     chunks: list[pa.Array] = []
     start = 0
     for row in sorted(rows):
@@ -173,12 +178,14 @@ def _pieces(values: pa.ChunkedArray, rows: Mapping[int, pa.Array]) -> pa.Chunked
 
 @dataclass(frozen=True, slots=True)
 class Notes:
+    """The note about an erasure in an incarnation's folder, and the manifests there."""
+
     target: Target
     folder: str
     wanted: FileErasure
 
     def rewritten(self) -> list[str]:
-        """Files that an earlier try of this act has written anew."""
+        """Return the files that an earlier attempt of this erasure has rewritten."""
         mine = [each for each in self._all() if each["erasure"] == self.wanted.erasure]
         paths = {path for each in mine for path in each["files"]}
         found = []
@@ -190,7 +197,7 @@ class Notes:
         return found
 
     def write(self, files: Sequence[str], rows: int, *, finished: bool) -> None:
-        """That something is erased from these files, never what."""
+        """Note that values of these files are erased, but never which values."""
         notes = self._all()
         others = [each for each in notes if each["erasure"] != self.wanted.erasure]
         before = [int(each["rows"]) for each in notes if each not in others]
@@ -202,7 +209,7 @@ class Notes:
         self.target.write_json(f"{self.folder}/{ERASED}", document)
 
     def put_manifests_right(self, files: Sequence[str]) -> None:
-        """They tell the sizes and checksums that the files have now, and no erased name."""
+        """Update the manifests: the files' present sizes and checksums, and no erased name."""
         sums: dict[str, tuple[str, int]] = {}
         for path in self._manifests():
             document = self.target.read_json(path) or {}
@@ -223,7 +230,7 @@ class Notes:
                 self.target.write_json(path, document)
 
     def _clear_text_in(self, part: dict[str, Any]) -> bool:
-        """A slice that was narrowed by a text that is erased; whether it was."""
+        """Replace an erased text that the slice was narrowed by; return whether it had one."""
         narrowed = part.get("narrowed") or {}
         if narrowed.get("text") not in self.wanted.texts:
             return False
@@ -231,7 +238,7 @@ class Notes:
         return True
 
     def _rename_in(self, part: dict[str, Any]) -> bool:
-        """A slice that was narrowed to the actor, or by the name as a text; whether it was."""
+        """Replace the actor's name that the slice was narrowed by; return whether it had one."""
         name, alias = self.wanted.actor, self.wanted.alias
         narrowed = part.get("narrowed") or {}
         text = str(narrowed.get("text") or "")
@@ -243,7 +250,7 @@ class Notes:
         return True
 
     def _manifests(self) -> list[str]:
-        """Of the slices, and of the one that was written last."""
+        """Return the paths of the slices' manifests and of the last manifest."""
         found = [each.path for each in self.target.files(f"{self.folder}/{MANIFESTS}")]
         last = f"{self.folder}/{MANIFEST}"
         return [*found, *([last] if self.target.size(last) is not None else [])]

@@ -1,9 +1,9 @@
-"""A root below which slices stand: what of it is to be erased, and erasing it file by file.
+"""Find what is to be erased below a root of slices, and erase it file by file.
 
-Each file is written beside itself and renamed, so that readers find the one or the other. Before
-the first one of an incarnation is touched, ``_erased.json`` in its folder names those that will be;
-at the end manifests get the sizes and checksums that the files now have. A crash between leaves
-files that tell by their footers that they are done, and manifests that the next try puts right.
+Each file is written beside itself and renamed, so that readers find the old or the new one. Before
+the first file of an incarnation is changed, ``_erased.json`` in its folder lists all files that
+will be; at the end manifests get the present sizes and checksums. A crash between leaves files
+whose footers say that they are done, and manifests that the next attempt corrects.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,34 +37,34 @@ from replview.text.parsing import name_parts, whole_number
 
 @dataclass(slots=True)
 class Standing:
-    """What of a root is to be erased, or was."""
+    """The files and rows of a root that are to be erased, or were."""
 
-    #: Paths of files, seen from the root.
+    #: Paths of files, relative to the root.
     files: list[str] = field(default_factory=list)
-    #: Changes of tables in them, and transactions or events that name the actor.
+    #: Changes of tables in the files, and transactions or events that name the actor.
     rows: int = 0
     incarnations: list[str] = field(default_factory=list)
-    #: Changes of which nobody can tell whose they are.
+    #: Changes whose row cannot be identified.
     unfindable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A dataset of a table of which rows are erased."""
+    """A dataset of a table with rows that are erased."""
 
     shapes: Shapes
     spans: Sequence[Span]
     files: Sequence[TableFile]
-    #: See ``FileErasure.places``; None: the files tell the keys themselves.
+    #: See ``FileErasure.places``; None: the files have the keys themselves.
     places: Collection[FilePlace] | None
 
     @property
     def key_names(self) -> set[str]:
-        """The columns that rows are known by."""
+        """Return the columns of the spans' keys."""
         return {name for span in self.spans for name in span.key}
 
     def changes_in(self, file: TableFile) -> set[Within]:
-        """Those of its changes that are erased."""
+        """Return the file's changes that are erased."""
         return file.changes_within(self.spans) | file.changes_at(self.places or ())
 
 
@@ -77,13 +77,13 @@ class Root:
 
     @classmethod
     def of(cls, url: str, wanted: FileErasure) -> "Root":
-        """Raises ``TargetProblem`` where it cannot be an address, as all its functions do."""
+        """Open a root. Every function of a root may raise ``TargetProblem``."""
         return cls(Target.of(url), wanted)
 
     def changes_under(
         self, oids: Sequence[int], keys: Sequence[Key]
     ) -> Iterator[tuple[int, ArchivedChange]]:
-        """Every change with a row under one of the keys of a table: ``(incarnation, change)``."""
+        """Yield every change with a row under one of a table's keys: ``(incarnation, change)``."""
         for incarnation, folder in self._incarnations():
             for table in self._tables(folder, incarnation):
                 if not {*document_oids(table.shapes.document)}.isdisjoint(oids):
@@ -92,7 +92,7 @@ class Root:
                             yield incarnation, change
 
     def look(self) -> Standing:
-        """What would be touched."""
+        """Return what would be erased."""
         found = Standing()
         for incarnation, folder in self._incarnations():
             if holding := self._holding(folder, incarnation):
@@ -103,7 +103,7 @@ class Root:
         return found
 
     def left(self) -> int:
-        """Counted again: how many rows hold something that is to be erased."""
+        """Count again how many rows hold something that is to be erased."""
         rewriter, found = Rewriter(self.target, self.wanted), 0
         for incarnation, folder in self._incarnations():
             for table in self._tables(folder, incarnation):
@@ -122,7 +122,7 @@ class Root:
         )  # fmt: skip
 
     def erase(self, on_files: Callable[[int], None] = lambda files: None) -> Standing:
-        """Write anew what holds something of it; ``on_files`` hears of each file."""
+        """Rewrite the files with anything to erase; ``on_files`` is called for each file."""
         done = Standing()
         rewriter = Rewriter(self.target, self.wanted)
         for incarnation, folder in self._incarnations():
@@ -154,8 +154,9 @@ class Root:
     def _holding(
         self, folder: str, incarnation: int
     ) -> dict[str, tuple[_Table | None, set[Within], int]]:
-        """The files with something of it: their table (None: transactions or events), its changes,
-        and how many rows are touched.
+        """Return the files with anything to erase: path → table, changes and number of rows.
+
+        The table is None for transactions and events.
         """
         found: dict[str, tuple[_Table | None, set[Within], int]] = {}
         for table in self._tables(folder, incarnation):
@@ -166,7 +167,7 @@ class Root:
         return found | {path: (None, set(), rows) for path, rows in self._naming(folder)}
 
     def _incarnations(self) -> list[tuple[int, str]]:
-        """``(number, folder)`` of the slot's incarnations that stand there."""
+        """Return ``(number, folder)`` of the slot's incarnations in the root."""
         found = []
         for source, slot in (map(encoded, home) for home in self.wanted.homes):
             for name in self.target.folders(source):
@@ -176,13 +177,13 @@ class Root:
         return sorted(found)
 
     def _tables(self, folder: str, incarnation: int) -> Iterator[_Table]:
-        """Datasets with rows that are erased, or with any, where an actor is."""
+        """Yield datasets with rows that are erased; all datasets where an actor is."""
         for name in self.target.folders(folder):
             if "." not in name:
                 continue
             document = self.target.read_json(f"{folder}/{name}/{SCHEMA}")
             if document is None:
-                # Of a slice that was never whole: its files tell their shape themselves.
+                # The slice was never whole: its files have their shape in their footers.
                 document = self._schema_of_unfinished(f"{folder}/{name}")
             if document is None:
                 continue
@@ -196,7 +197,7 @@ class Root:
                 yield _Table(Shapes(document), spans, files, places)
 
     def _schema_of_unfinished(self, dataset: str) -> dict[str, Any] | None:
-        """What is known of a dataset without a schema: its columns, in one shape."""
+        """Return a schema for a dataset without one: the columns of a file's footer, one shape."""
         path = next(iter(self._files(dataset)), None)
         if path is None:
             return None
@@ -206,7 +207,7 @@ class Root:
         named = str(known.get("table", "."))
         wanted = {tuple(name_parts(each)): oid
                   for oid, names in self.wanted.names.items() for each in names}  # fmt: skip
-        # As SQL writes it; formerly plainly, where any dot may be the one between the two.
+        # Names are written as in SQL; formerly unquoted, so that any dot may separate the two.
         readings = table_readings(named)[::-1] or [("", named)]
         schema, name = next((each for each in readings if each in wanted), readings[0])
         columns = [{"name": c["name"], "type": c["pg_type"]} for c in known.get("columns", ())]
@@ -215,7 +216,7 @@ class Root:
         return {"table": table, "versions": [{"number": None, **version}]}
 
     def _naming(self, folder: str) -> Iterator[tuple[str, int]]:
-        """Files of transactions and events in which the actor's name stands."""
+        """Yield the files of transactions and events that have the actor's name."""
         if not self.wanted.actor:
             return
         for kind in (TRANSACTIONS, EVENTS):
@@ -224,7 +225,7 @@ class Root:
                     yield path, rows
 
     def _named(self, path: str, *columns: str) -> int:
-        """How many rows of a file name the actor."""
+        """Return how many rows of a file name the actor."""
         name = self.wanted.actor
         if not name:
             return 0
@@ -243,8 +244,9 @@ class Root:
         return rows
 
     def _sweep(self, folder: str) -> None:
-        """Half-written files of runs that are gone hold values, too, and so do those that were to
-        become others. Nobody writes here now.
+        """Delete half-written files and files of compactions, which hold values, too.
+
+        No other process writes to the folder now.
         """
         settle(self.target, folder, discard=True)
         for found in self.target.files(folder, deep=True):
@@ -258,7 +260,7 @@ class Root:
 
 
 def is_there(url: str) -> bool:
-    """Whether the root can be listed at all: a folder that is gone is no erased one.
+    """Return whether the root can be listed: a folder that is gone is no erased one.
 
     Raises ``TargetProblem``.
     """
