@@ -1,1 +1,1 @@
-"""What a row was, when, and under which key."""
+"""Find a row's changes, its state at a moment, and its keys."""

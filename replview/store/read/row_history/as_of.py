@@ -1,4 +1,4 @@
-"""One row as of a moment: what it held, what of that is known and why the rest is not."""
+"""Find one row as of a moment: its values, and for unknown values the reason."""
 
 import datetime as dt
 from bisect import bisect_left
@@ -26,28 +26,28 @@ from replview.store.read.transactions.neighbours import versions_around
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where in history: a place, or whatever had committed by a time."""
+    """A moment in history: a place, or the time by which transactions had committed."""
 
     before: At = END
     time: dt.datetime | None = None
     incarnation: IncarnationFacts | None = None
     lsn: int | None = None
-    #: The shape of the table then, where the moment is that of a change.
+    #: The table's shape at the moment, where the moment is that of a change.
     version_id: int | None = None
 
     @property
     def place(self) -> dt.datetime | LSN | None:
-        """The time or LSN; None: it is that of a change, or now."""
+        """Return the time or LSN; None: the moment is that of a change, or now."""
         return self.time if self.lsn is None else LSN(self.lsn)
 
     def covers(self, event: Event) -> bool:
-        """Whether the change had taken effect by then."""
+        """Return whether the change had taken effect by then."""
         if event.at >= self.before:
             return False
         return self.time is None or event.commit_time is None or event.commit_time <= self.time
 
     def parted(self, events: Sequence[Event]) -> tuple[Sequence[Event], Event | None]:
-        """Those of a row's changes that it covers, and the first that it does not."""
+        """Return the row's changes that the moment covers, and the first that it does not."""
         if self.time is not None:
             read_all(events)
             past = [event for event in events if self.covers(event)]
@@ -58,7 +58,7 @@ class Moment:
         return events[:end], next(iter(events[end:]), None)
 
     def has_ended(self, span: Span) -> bool:
-        """Whether the row no longer had the key then."""
+        """Return whether the row no longer had the key at the moment."""
         if span.ended_at is not None:
             late = self.time and span.ended_time and span.ended_time > self.time
             return span.ended_at < self.before and not late
@@ -68,6 +68,7 @@ class Moment:
 def moment_of(
     finder: RowFinder, moment: dt.datetime | None, lsn: int | None, before: tuple[int, int] | None
 ) -> Moment:
+    """Return the moment of a time, an LSN or a change (``before``); without any of them, now."""
     if before is not None:
         return _before_change(finder, before)
     if lsn is not None:
@@ -98,7 +99,7 @@ def _before_change(finder: RowFinder, before: tuple[int, int]) -> Moment:
 
 
 def position_of(text: str) -> int:
-    """The number of an LSN as PostgreSQL writes it."""
+    """Return the number of an LSN as PostgreSQL writes it."""
     return int(LSN.parse(text))
 
 
@@ -106,30 +107,30 @@ def position_of(text: str) -> int:
 class RowState:
     """A row at one moment."""
 
-    #: Whether it existed; None: the record cannot tell.
+    #: True when the row existed; None: the record cannot tell.
     exists: bool | None
-    #: Why it does not exist or cannot be told: ``deleted``, ``truncated``, ``not created``,
+    #: Why the row does not exist or is unknown: ``deleted``, ``truncated``, ``not created``,
     #: ``before the record``, ``gap``, ``left out``, ``unpublished``, ``table``, ``lost``,
-    #: ``limited`` (not all its changes were looked at), ``no change``.
+    #: ``limited`` (not all its changes were read), ``no change``.
     why: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     #: Why a column's value is unknown: ``not sent``, ``key alone``, or ``why`` of the row.
     unknown: Mapping[str, str] = field(default_factory=dict)
-    #: The shape of that moment; None: not known.
+    #: The shape at the moment; None: unknown.
     version: Version | None = None
-    #: The change that left it so, and the one that comes next.
+    #: The last change before the moment, and the next one after it.
     last: Step | None = None
     next: Step | None = None
-    #: Its key then.
+    #: The row's key at the moment.
     key: tuple[Any, ...] | None = None
-    #: Why all this is of an earlier time, and nothing is known of the moment: ``not stored`` (yet),
-    #: ``gap``; empty: it is of the moment.
+    #: Why the state is of an earlier time than the moment: ``not stored`` (yet), ``gap``; empty:
+    #: the state is of the moment.
     beyond: str = ""
-    #: From when on nothing is known, where it is ``beyond``; None: that is not known either.
+    #: The time from which on nothing is known, where ``beyond`` is set; None: unknown.
     unknown_since: dt.datetime | None = None
 
 
-#: What was stored so short a time ago is as of now: a server's position is noted every few seconds.
+#: Data stored this recently counts as of now: the server's position is noted every few seconds.
 _FRESH = dt.timedelta(seconds=30)
 
 
@@ -141,8 +142,10 @@ def bounded(
     lsn: int | None = None,
     now: dt.datetime | None = None,
 ) -> RowState:
-    """The state of that moment or LSN (neither: ``now``), said to be of an earlier time where the
-    record does not cover it: beyond what is stored, or in a gap.
+    """Mark the state as of an earlier time where the record does not cover the moment or LSN.
+
+    Without moment and LSN the state is of ``now``. The record does not cover what is not stored
+    yet, or lies in a gap.
     """
     if lsn is not None:
         checkpoint = coverage.slot.checkpoint_lsn
@@ -174,12 +177,13 @@ def row_as_of(
     finder: RowFinder | None = None,
     row: Row | None = None,
 ) -> RowState:
-    """A row after all that had committed by ``moment``, or at or before ``lsn`` (in the slot's
-    last incarnation that began by then), or just before the change ``(transaction_id, seq)``; else
-    after all that is stored.
+    """Return a row after all that had committed by ``moment`` or LSN, or just before a change.
 
-    ``row``: that one. Else the row that had the key then; where none had, the one that came to
-    have it next, if it was there under another key, or the one that had it last before.
+    An ``lsn`` is of the slot's last incarnation that began by then; ``before`` is a change
+    ``(transaction_id, seq)``; without any of them the row is as of all that is stored.
+
+    ``row``: the row. Without it, the row that had the key then; where none had, the row that got it
+    next, if it existed under another key, or the row that had it last before.
 
     Raises ``LookupError`` where the slot has no such table or change.
     """
@@ -197,9 +201,9 @@ def row_as_of(
 
 
 def _of_key(finder: RowFinder, at: Moment) -> RowState:
-    """The state of the row that is meant by a key alone."""
+    """Return the state of the row that a key alone identifies."""
     if finder.limited and not any(at.covers(span.events[0]) for span in finder.spans):
-        # Who had the key then was not looked at.
+        # The changes that tell which row had the key then were not read.
         return RowState(None, "limited")
     rows = [finder.follow(span) for span in _meant(finder, at)] or [Row()]
     states = [_State(finder, at, row).read() for row in rows]
@@ -214,7 +218,7 @@ def _of_key(finder: RowFinder, at: Moment) -> RowState:
 
 
 def _meant(finder: RowFinder, moment: Moment) -> Iterator[Span]:
-    """The spans of the key that may be meant at a moment, the likeliest first."""
+    """Yield the spans of the key that may be meant at a moment, the likeliest first."""
     begun = [span for span in finder.spans if moment.covers(span.events[0])]
     later = [span for span in finder.spans if not moment.covers(span.events[0])]
     if len({span.relation_id for span in begun}) > 1:
@@ -230,7 +234,7 @@ def _meant(finder: RowFinder, moment: Moment) -> Iterator[Span]:
 
 
 def _had_name(finder: RowFinder, moment: Moment, relation_id: int) -> bool:
-    """Whether a table had its present name then, as far as its changes tell."""
+    """Return whether a table had its present name at the moment, as far as its changes tell."""
     relation, versions = finder.table.relation, finder.table.shapes.versions
     if version := versions.get(moment.version_id or 0):
         return version.relation_id == relation_id
@@ -244,18 +248,18 @@ def _had_name(finder: RowFinder, moment: Moment, relation_id: int) -> bool:
 
 
 class _State:
-    """Works out one state."""
+    """The computation of one state."""
 
     def __init__(self, finder: RowFinder, moment: Moment, row: Row) -> None:
         self._finder = finder
         self._moment = moment
         self._row = row
         self._shapes = finder.table.shapes
-        #: What stands between the moment and the next change, and after that.
+        #: The breaks between the moment and the next change, and after that.
         self._later = Breaks()
 
     def read(self) -> RowState:
-        """The state, from the changes before the moment and the one after it."""
+        """Return the state, from the changes before the moment and the one after it."""
         moment, finder = self._moment, self._finder
         assert moment.incarnation is not None
         past, next_event = moment.parted(self._row.events)
@@ -268,7 +272,7 @@ class _State:
         here: Place = LAST if moment.before == END else moment.before[1:]
         known = replay.known
         if (self._row.limited and not past) or (self._row.cut and next_event is None):
-            # What was not looked at may have changed it.
+            # A change that was not read may have changed the row.
             return RowState(None, "limited", last=known.last)
         if past and self._row.ended == "lost" and next_event is None:
             known = Known(None, last=known.last, why="lost")
@@ -285,7 +289,7 @@ class _State:
         return self._state(key, known, following)
 
     def _is_gone(self, event: Event) -> bool:
-        """Whether another table may have had the name then: no change of this one is as late."""
+        """Return whether another table may have had the name: no change of this one is as late."""
         if self._row.ended != "table":
             return False
         moment, finder, at = self._moment, self._finder, self._moment.place
@@ -303,7 +307,7 @@ class _State:
         if following is not None and fresh:
             exists, why = self._from_next(following, why)
         if exists is None and known.last is None:
-            # Nor is it known what it was called.
+            # The table's name at the moment is unknown, too.
             key, why = None, why or "no change"
         elif exists is None and not why:
             why = "no change"
@@ -320,7 +324,7 @@ class _State:
         )
 
     def _from_next(self, following: Step, why: str) -> tuple[bool | None, str]:
-        """What the next change says of a row of which nothing is known before it."""
+        """Return existence and reason from the next change, where no earlier change is known."""
         if why in ("left out", "keyless", "limited", "unpublished"):
             return None, why
         at = self._moment
@@ -329,14 +333,14 @@ class _State:
         if unseen := self._later.unseen_between(following.relation_id, *there):
             return None, unseen
         if self._later.truncated(following.relation_id, *there):
-            # Another row may have had the key until then, and that it ended is not told by its key.
+            # Another row may have had the key until the truncation, which names no key.
             return None, "no change"
         if following.op == "I":
             return False, "not created"
         return True, why
 
     def _sent_by(self, following: Step) -> dict[str, object]:
-        """What the next change sent of the old row: so it must have been."""
+        """Return the old row's values that the next change sent, or implies for the key."""
         sent = following.old or {}
         if following.old_kind == "K" or not sent:
             version = self._shapes.versions.get(following.version_id)
@@ -347,9 +351,7 @@ class _State:
     def _as_then(
         self, known: Known, following: Step | None, why: str
     ) -> tuple[Version | None, dict[str, Any], dict[str, str]]:
-        """The table's shape at the moment, the values that the row had then, and why those of other
-        columns are unknown.
-        """
+        """Return the table's shape at the moment, the known values, and reasons for others."""
         last, versions = known.last, self._shapes.versions
         told = last or following
         if told is None or told.version_id not in versions:
@@ -357,8 +359,8 @@ class _State:
         mine = {v.id: v.number for v in versions.values() if v.relation_id == told.relation_id}
         before, after = self._around(mine, last)
         version = versions[before or after]
-        # With no change of the table by then, nobody knows what columns it had; but the row was
-        # followed by its key.
+        # Without a change of the table by then its columns are unknown, except the key's, by which
+        # the row was followed.
         columns, keys = version.kinds(), {*version.key_columns}
         between = self._shapes.altered_between
         names = dict.fromkeys([*columns, *versions[after].kinds()])
@@ -376,8 +378,9 @@ class _State:
         return version, found, {n: reason for n, reason in reasons.items() if n not in found}
 
     def _around(self, mine: dict[int, int], last: Step | None) -> tuple[int | None, int]:
-        """Of the table's versions (``mine``, with their numbers) the one at the last change of it
-        by the moment (None: there is none, or it was not found), and the one at the next change.
+        """Return the table's versions at its last change by the moment and at the next change.
+
+        ``mine``: the table's versions with their numbers. The first is None where it was not found.
         """
         moment, finder = self._moment, self._finder
         current = finder.table.relation.current_version_id

@@ -1,9 +1,9 @@
-"""What a row was before a change that did not tell: worked out from our record, never invented.
+"""Derive the row before a change that did not send it, from the record, and never guess.
 
-Under replica identity DEFAULT or INDEX the server sends no old row. The row's last change before
-this one, in the same incarnation of the slot, left it as it then was; what that change did not send
-(unchanged TOAST) an earlier one may have. Nothing is told across a hole in the record, a
-truncation, a deletion, or where some operation of the table is not published.
+Under replica identity DEFAULT or INDEX the server sends no old row. The row's last earlier change
+in the same incarnation of the slot left it as it was; values that this change did not send
+(unchanged TOAST) may be in an earlier one. Nothing is derived across a hole in the record, a
+truncation, a deletion, or a period in which some operation of the table was not published.
 """
 
 import datetime as dt
@@ -30,19 +30,19 @@ from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
 from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
-#: Earlier changes read in the first rounds, and in each round after them; most rows need but the
-#: first.
+#: Earlier changes read in the first rounds, and in each later round; most rows need only the
+#: first round.
 _ROUNDS = (3, 3)
 _ROUNDS_OF_MANY = (1, 2)
 _LATER_ROUNDS = 17
-#: How many hours back they are looked for where it is not near: in all that is older, or anywhere.
+#: The values of ``hours`` that search everything older, and everything.
 _ALL_HOURS, _EVERYWHERE = 1 << 29, 1 << 30
-#: Of so many that were open before in between it is not asked which of them has the row.
+#: Above this many interleaved transactions, scan all of them instead of checking each.
 _MOST_OPEN = 2000
 
-# A change is looked for among the transactions of some hours, where identifiers follow commits: a
-# look into each day's partition is the long way. What was open before it committed, or a baseline,
-# may come in between with the identifier of another time.
+# Earlier changes are searched in the transactions of some hours, where identifiers follow commits,
+# since a search of each day's partition is slow. A transaction that was open for long, or a
+# baseline, may come in between with an identifier outside of these hours.
 _PAST = f"""
     SELECT w.number, (
         SELECT count(*) = {_MOST_OPEN} OR coalesce(bool_or(
@@ -107,10 +107,10 @@ _OF_BASELINES = f"""
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A row as it was before a change, as far as our record tells; absent columns are unknown."""
+    """A row as it was before a change, as far as the record tells; absent columns are unknown."""
 
     image: dict[str, Any]
-    #: The change that left it so.
+    #: The last change before.
     transaction_id: int
     seq: int
     xid: int | None
@@ -118,13 +118,13 @@ class Before:
     op: str
     #: Columns that are unknown because they were changed by ALTER TABLE or by the change itself.
     altered: frozenset[str] = frozenset()
-    #: Where a value that earlier changes tell is: transaction, seq, side.
+    #: Column → the change that has its value: transaction, seq, side.
     origins: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Shared:
-    """What several calls need, read by the first of them."""
+    """A cache of what several calls need."""
 
     #: ``{transaction: (incarnation, commit LSN as a number)}``.
     mine: dict[int, tuple[Any, ...]] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Shared:
         return self._shapes
 
     def learn(self, session: ReadSession, ids: set[int]) -> None:
-        """Know these transactions."""
+        """Read the incarnation and commit LSN of these transactions."""
         if missing := ids - self.mine.keys():
             self.mine |= {
                 row[0]: row[1:] for row in session.prepared_rows(_MINE, [sorted(missing)])
@@ -161,7 +161,7 @@ class Shared:
 def before_images(
     session: ReadSession, changes: Iterable[ChangeRow], shared: Shared | None = None
 ) -> dict[tuple[int, int], Before]:
-    """``{(transaction_id, seq): row before}`` of updates and deletes without a whole old row."""
+    """Return ``{(transaction_id, seq): row before}`` of updates and deletes without an old row."""
     return before_columns(session, changes, None, shared)[0]
 
 
@@ -171,8 +171,9 @@ def before_columns(
     columns: Collection[str] | None,
     shared: Shared | None = None,
 ) -> tuple[dict[tuple[int, int], Before], set[tuple[int, int]]]:
-    """The same where nothing but these columns is asked of the row before (None: all of it), and
-    those changes of which therefore more may be known than was looked for, or all that is told.
+    """Return rows before changes like ``before_images``, but derive only these columns (None: all).
+
+    Also returns the changes of which more columns could have been derived.
     """
     shared = shared or Shared()
     wanted = [change for change in changes if _is_derivable(change)]
@@ -195,8 +196,9 @@ def before_columns(
 def before_at(
     session: ReadSession, places: Sequence[tuple[int, int]], shared: Shared, *, sent: bool = False
 ) -> dict[tuple[int, int], Before]:
-    """Derive the rows before committed changes, by (transaction, seq); ``sent``: where the server
-    sent a whole old row, that one.
+    """Derive the rows before committed changes, by (transaction, seq).
+
+    ``sent``: use the whole old row where the server sent one.
     """
     ids, seqs = (array_text(place[part] for place in places) for part in (0, 1))
     found = session.prepared_rows(_AT, [ids, seqs])
@@ -219,7 +221,7 @@ def before_at(
 def _look_back(
     session: ReadSession, pasts: Sequence[RowPast], shapes: Shapes, shared: Shared
 ) -> None:
-    """Round by round, until of each enough is known or there is no more."""
+    """Read earlier changes round by round, until enough is known of each or there is no more."""
     many = sum(not past.ended for past in pasts) >= MANY
     places = EarlierPlaces(session) if many else None
     others = _other_keys(session, pasts, shapes)
@@ -271,7 +273,7 @@ def _before(past: RowPast, last: Step) -> Before:
 
 
 def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bool]:
-    """The next earlier changes of each; whether that was all there is."""
+    """Read the next earlier changes of each; return for each whether those were all."""
     found = session.prepared_rows(
         _PAST,
         [
@@ -305,7 +307,7 @@ def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bo
 
 
 def _read_placed(asked: Sequence[RowPast], limit: int, places: EarlierPlaces) -> list[bool] | None:
-    """The same where there are many; None where that is not the way."""
+    """Like _read(), for many rows together; None where the rows have too many changes."""
     lookups = [
         Lookup(
             (past.change.relation_id, past.key_hash),
@@ -331,8 +333,10 @@ def _breaks_for(
     shapes: Shapes,
     shared: Shared,
 ) -> Breaks:
-    """The breaks in the range the steps reach. Where every row has a key, whatever has none is a
-    truncation: all of them are read, once; else no further back than need be, and again.
+    """Return the breaks in the range that the steps reach.
+
+    Where every row has a key, all breaks are read once, as only truncations have no key. Otherwise
+    they are read no further back than needed, and again where the steps reach further.
     """
     is_keyed = all(version.key_columns for version in shapes.versions.values())
     if known is not None and is_keyed:
@@ -353,7 +357,7 @@ def _breaks_for(
 
 
 def _read_overlapping(session: ReadSession, asked: Sequence[RowPast], breaks: Breaks) -> None:
-    """Rows of baselines between a change's LSN and its commit: still they come before it."""
+    """Read rows of baselines between a change's LSN and its commit: they come before the change."""
     wanted = [
         (number, transaction_id)
         for number, past in enumerate(asked)

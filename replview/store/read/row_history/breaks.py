@@ -1,7 +1,8 @@
-"""What comes between two changes of a row without naming the row: truncations, changes made while
-the table had no key, transactions that were left out of the record or deleted with the day they
-began on, times in which the table was not published, or not all of it. And baselines, which come
-between by their position.
+"""Read breaks: events between two changes of a row that may affect it without naming it.
+
+Breaks are truncations, changes made while the table had no key, transactions that were left out of
+the record or deleted with the day they began on, and periods in which the table was not, or not
+wholly, published. Baselines are included as well, since their position is between changes.
 """
 
 import datetime as dt
@@ -13,11 +14,11 @@ from decoder.scalars import LSN
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place
 from replview.store.read.session import ReadSession
 
-#: Of a table so many are looked at; beyond the oldest of so many nothing is vouched for.
+#: The most breaks read of a table; before the oldest of them the table's rows are unknown.
 _MOST = 1000
 
-# A table's changes without a key's hash: where rows have keys, truncations and nothing else. Of one
-# that never had a key nobody asks for a row.
+# A table's changes without a key's hash: where rows have keys, only truncations. Other changes of a
+# table that never had a key are left out, as its rows cannot be looked up.
 _BREAKS = f"""
     SELECT b.* FROM unnest(%(relations)s::bigint[]) AS r (id) CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM relation_version v
@@ -83,50 +84,50 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A time in which changes of a table may not have been published, in one incarnation."""
+    """A period in which changes of a table may not have been published, in one incarnation."""
 
     relation_id: int
     incarnation_id: int
-    #: A change that is missing has an LSN between these.
+    #: The LSNs between which a missing change may be.
     from_lsn: int
     to_lsn: int
-    #: A change that is recorded beyond this was made after the lapse.
+    #: A recorded change beyond this LSN was made after the lapse.
     over_lsn: int
-    #: None: since ever, or until now.
+    #: None: from the beginning, or until now.
     from_time: dt.datetime | None
     to_time: dt.datetime | None
-    #: What may be missing: of I, U, D and T.
+    #: The operations that may be missing, of I, U, D and T.
     operations: str
 
     def lies_between(self, after: Place, before: Place) -> bool:
-        """Whether some of it lies between two places, each of a change or of a moment."""
+        """Return whether some of the lapse is between two places, each of a change or a moment."""
         end = min(self.to_lsn, self.over_lsn) if after[1] == 1 else self.to_lsn
         return self.from_lsn < _lsn(before) and end > _lsn(after)
 
 
-#: What may end a row that is there, and bring one that is not; None: it is not known to be either.
+#: Row exists → the operations that may affect it; None: existence is unknown.
 _AFFECTING = {True: frozenset("UDT"), False: frozenset("IU"), None: frozenset("IUDT")}
 
 
 @dataclass(slots=True)
 class Breaks:
-    """Where, in which incarnation, what is known of a table's rows ends."""
+    """The breaks of some tables in some incarnations."""
 
     truncations: list[Truncation] = field(default_factory=list)
-    #: ``{(table, incarnation): places}`` at which rows may have changed unseen: of table 0, of any,
-    #: where a transaction was left out.
+    #: ``{(table, incarnation): places}`` at which rows may have changed unseen. Table 0 stands for
+    #: any table, where a transaction was left out.
     _unseen: dict[tuple[int, int], list[Place]] = field(default_factory=dict)
-    #: ``[(table, incarnation, place, commit time)]``: the same.
+    #: The same places as ``[(table, incarnation, place, commit time)]``.
     _all_unseen: list[tuple[int, int, Place, dt.datetime | None]] = field(default_factory=list)
-    #: ``{table: place}``: what came before was not looked at.
+    #: ``{table: place}``: breaks before the place were not read.
     _oldest: dict[int, Place] = field(default_factory=dict)
-    #: ``{incarnation: [(position, transaction)]}``.
+    #: Baselines, ``{incarnation: [(position, transaction)]}``.
     baselines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     lapses: list[Lapse] = field(default_factory=list)
     _truncated: dict[tuple[int, int], list[Place]] = field(default_factory=dict)
 
     def add(self, truncation: Truncation) -> None:
-        """A table was emptied there."""
+        """Add a truncation."""
         self.truncations.append(truncation)
         of = (truncation.relation_id, truncation.incarnation_id)
         insort(self._truncated.setdefault(of, []), truncation.place)
@@ -134,12 +135,12 @@ class Breaks:
     def add_unseen(
         self, relation_id: int, incarnation: int, place: Place, commit_time: dt.datetime | None
     ) -> None:
-        """Some row of the table (0: of any) may have changed there."""
+        """Add a place at which some row of the table (0: any table) may have changed."""
         self._all_unseen.append((relation_id, incarnation, place, commit_time))
         insort(self._unseen.setdefault((relation_id, incarnation), []), place)
 
     def forget_beyond(self, most: int) -> None:
-        """Of a table of which so many are known, older ones were not read."""
+        """Note the oldest place of tables with ``most`` breaks, whose older ones were not read."""
         places: dict[int, list[Place]] = {}
         for relation_id, _, place, _ in self._all_unseen:
             places.setdefault(relation_id, []).append(place)
@@ -150,11 +151,11 @@ class Breaks:
 
     @property
     def keyless(self) -> set[int]:
-        """The tables with changes that do not tell of which row they are."""
+        """Return the tables with changes that do not name their row."""
         return {each[0] for each in self._all_unseen if each[0]}
 
     def committed_by(self, until: dt.datetime, *, after: bool = False) -> "Breaks":
-        """Only of what had committed by then, or of what had not."""
+        """Return the breaks that had committed by a time, or (``after``) that had not."""
         found = Breaks(baselines=self.baselines, _oldest=self._oldest)
         for lapse in self.lapses:
             begins = lapse.from_time is None or lapse.from_time <= until
@@ -172,7 +173,7 @@ class Breaks:
     def truncated(
         self, relation_id: int, incarnation: int, after: Place, before: Place
     ) -> Place | None:
-        """The first truncation of the table strictly between two places."""
+        """Return the first truncation of the table strictly between two places."""
         return _between(self._truncated.get((relation_id, incarnation), []), after, before)
 
     def unseen_between(
@@ -184,9 +185,10 @@ class Breaks:
         *,
         exists: bool | None = None,
     ) -> str:
-        """Why a row of the table may have changed between two places without a word of it: ``left
-        out``, ``keyless``, ``limited``, ``unpublished``; empty: it has not. ``exists``: whether it
-        did at the first of them.
+        """Return why a row of the table may have changed unseen between two places.
+
+        The reasons are ``left out``, ``keyless``, ``limited``, ``unpublished``; empty: it has not
+        changed. ``exists``: whether the row existed at the first place.
         """
         if after < self._oldest.get(relation_id, after):
             return "limited"
@@ -204,7 +206,7 @@ class Breaks:
 
 
 def _lsn(place: Place) -> int:
-    """The LSN of a change, or of a moment between transactions."""
+    """Return the LSN of a change, or of a moment between transactions."""
     return place[2] or place[0]
 
 
@@ -216,7 +218,7 @@ def read_breaks(
     high: int,
     open_ids: Collection[int] = (),
 ) -> Breaks:
-    """The breaks between two LSNs; ``open_ids``: transactions that count although still open."""
+    """Read the breaks between two LSNs; ``open_ids``: open transactions that count, too."""
     found = Breaks()
     wanted = {
         "relations": list(relation_ids),

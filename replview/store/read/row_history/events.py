@@ -1,8 +1,8 @@
-"""The changes under one key without their values.
+"""Read the changes under one key without their values.
 
-Of thousands most are read from an index alone. It does not tell when they were committed, which is
-a look into the table of all transactions for each of them: that has to be known of those that are
-shown, and of those with which a row may have come or left.
+Of thousands of changes most are read from an index alone. The index does not have commit times,
+each of which costs a lookup in ``transaction``: these are read only for changes that are shown, and
+for changes with which a row may have begun or ended.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ from replview.store.read.session import ReadSession, array_text
 
 #: The newest changes under one key that are read; more where one transaction has so many.
 MOST_EVENTS = 20_000
-#: So many are read at first, which are all that most keys have.
+#: The number of changes read at first; most keys have no more.
 AT_FIRST = 100
 
 _EVENT = """
@@ -38,10 +38,10 @@ _TRANSACTION = f"""
     LEFT JOIN transaction t ON t.id = c.transaction_id
          AND t.state IN ('committed', 'snapshot') AND {QUICKLY_NOT_ABORTED}
 """
-#: Without changes of rows that were known by other columns: their values may be the same.
+#: Excludes changes of rows that were keyed by other columns, whose values may be the same.
 _KNOWN_SO = "WHERE %(versions)s::bigint[] IS NULL OR c.version_id = ANY(%(versions)s)"
-# Of each table the newest changes under the key, and those that moved a row away from it; what was
-# rolled back has no incarnation, and counts among those read.
+# The newest changes of each table under the key, and those that moved a row away from it. A change
+# that was rolled back has no incarnation, but counts toward the limit.
 _EVENTS = f"""
     {_EVENT}, c.number, (c.low - '0/0')::bigint
     FROM unnest(%(relations)s::bigint[]) AS w (relation_id)
@@ -63,15 +63,15 @@ _EVENTS = f"""
             ORDER BY c.lsn DESC, c.seq DESC LIMIT %(most)s) k
     ) c {_TRANSACTION} {_KNOWN_SO}
 """  # noqa: S608 (nothing but the store's own columns)
-# Changes by their names.
+# Changes by transaction and seq.
 _NAMED = f"""
     {_EVENT}
     FROM unnest(%(ids)s::bigint[], %(seqs)s::int[]) AS w (transaction_id, seq)
     JOIN change c ON c.transaction_id = w.transaction_id AND c.seq = w.seq {_TRANSACTION}
     {_KNOWN_SO}
 """
-# All changes under a key as the index alone has them (change_row_history), and which of them may
-# not count (transaction_uncounted, tombstone_unswept); and some of those that moved any key.
+# All changes under a key from the index alone (change_row_history), with a flag for those that may
+# not count (transaction_uncounted, tombstone_unswept), and some of the changes that moved any key.
 _PLACES = """
     SELECT c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.op::text, w.relation_id,
            c.op <> 'U'
@@ -93,9 +93,9 @@ _PLACES = """
         WHERE c.relation_id = w.relation_id AND c.old_key_hash IS NOT NULL LIMIT %(moves)s
     ) c
 """
-#: A table of which so many changes moved a key: those that moved this key are not told apart.
+#: With this many changes that moved a key in a table, those of this key are not singled out.
 MOST_MOVES = 100
-#: So many of the changes under a key may have to be read one by one.
+#: The most changes under a key that are read one by one.
 _MOST_READ = 2000
 
 
@@ -107,14 +107,14 @@ _NAME = re.compile(r"([0-9]{1,18})-([0-9]{1,9})")
 
 
 def change_name(text: str) -> tuple[int, int] | None:
-    """The transaction and seq of ``4711-3``; None: it names no change."""
+    """Return the transaction and seq of ``4711-3``; None: the text names no change."""
     match = _NAME.fullmatch(text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """One change of a row; when it was committed may be read only where it is asked for."""
+    """One change of a row; its commit may be read only when needed."""
 
     transaction_id: int
     seq: int
@@ -122,28 +122,30 @@ class Event:
     op: str
     relation_id: int
     key_hash: int
-    #: The key that it was looked for under.
+    #: The key by which the change was found.
     key: Key
-    #: Of the key that the row had before, where the change gave it another one.
+    #: The hash of the row's former key, where the change gave it another one.
     old_key_hash: int | None = None
-    #: The row's key afterwards and before, of a change with which a row came or left.
+    #: The row's key after and before the change, where a row may begin or end with it.
     keys: tuple[Key, Key] | None = None
-    #: Its place, incarnation and commit time; None: not read yet.
+    #: The change's place, incarnation and commit time; None: not read yet.
     commit: tuple[At, int, dt.datetime | None] | None = None
-    #: Reads what was not read.
+    #: The reader of commits that were not read yet.
     unread: "Unread | None" = None
 
     @property
     def at(self) -> At:
-        """Its place in the slot's whole history."""
+        """Return the change's place in the slot's whole history."""
         return self._commit[0]
 
     @property
     def incarnation_id(self) -> int:
+        """Return the incarnation that the change was made in."""
         return self._commit[1]
 
     @property
     def commit_time(self) -> dt.datetime | None:
+        """Return the time of the commit; None where it is unknown."""
         return self._commit[2]
 
     @property
@@ -156,17 +158,17 @@ class Event:
 
     @property
     def name(self) -> tuple[int, int]:
-        """What tells it from every other change."""
+        """Return the transaction and seq, which identify the change."""
         return self.transaction_id, self.seq
 
     @property
     def text(self) -> str:
-        """Return it as addresses and cursors have it: ``4711-3``."""
+        """Return the name as in addresses and cursors: ``4711-3``."""
         return f"{self.transaction_id}-{self.seq}"
 
     @property
     def moves(self) -> bool:
-        """The row has another key afterwards."""
+        """Return whether the row has another key after the change."""
         return self.old_key_hash is not None and self.old_key_hash != self.key_hash
 
 
@@ -175,15 +177,15 @@ class KeyEvents:
     """The changes under one key, oldest first."""
 
     events: list[Event] = field(default_factory=list)
-    #: Older ones were not read.
+    #: True when older changes were not read.
     limited: bool = False
 
 
-#: A truncation of the table: where, and when it was committed.
+#: A truncation of the table: its place and commit time.
 Cut = tuple[At, dt.datetime | None]
-#: Of some changes each table's truncations, in order.
+#: A function that returns each table's truncations, in order, for some changes.
 Cuts = Callable[[Sequence[Event]], Mapping[int, Sequence[Cut]]]
-#: Read together with a change that was asked for.
+#: Changes read on each side of a requested one.
 _AROUND = 50
 
 
@@ -195,12 +197,12 @@ class Unread:
     events: list[Event]
 
     def read_around(self, event: Event) -> None:
-        """Read the rest of a change, and of those beside it."""
+        """Read the commits of a change and of its neighbours."""
         index = self.events.index(event)
         self._complete(self.events[max(index - _AROUND, 0) : index + _AROUND], ())
 
     def read_all(self) -> None:
-        """Read the rest of all: in the order of the index, not one by one."""
+        """Read the commits of all changes in the order of the index, not one by one."""
         self._complete(self.events, self.reader.newest(MOST_EVENTS).events)
 
     def _complete(self, events: Iterable[Event], read: Iterable[Event]) -> None:
@@ -209,13 +211,13 @@ class Unread:
         found |= self.reader.named([event for event in missing if event.name not in found])
         for event in missing:
             now = found.get(event.name)
-            # Deleted meanwhile with its day: it was the oldest.
+            # The change was deleted meanwhile with its day, so it was the oldest.
             gone = (0, event.lsn, 1, event.lsn, event.seq), 0, None
             event.commit = gone if now is None else now.commit
 
 
 def read_all(events: Iterable[Event]) -> None:
-    """Read of all these what was not read yet."""
+    """Read the commits of these changes that were not read yet."""
     for unread in {event.unread for event in events if event.commit is None}:
         if unread is not None:
             unread.read_all()
@@ -231,11 +233,12 @@ def read_events(
     cuts: Cuts | None = None,
     versions: Sequence[int] | None = None,
 ) -> KeyEvents:
-    """The newest changes under a key below an LSN; ``numbers`` of the slot's incarnations.
+    """Read the newest changes under a key below an LSN.
 
-    ``cuts``: rows have the key one after another, in the order of LSNs. Then of many changes only
-    those are read with which a row may have come or left, and their neighbours. ``versions``:
-    those of the table in which its rows were known by these columns; None: all.
+    ``numbers``: the slot's incarnations with their numbers. ``cuts``: given where rows have the key
+    one after another, in the order of LSNs. Then, of many changes, only those with which a row may
+    have begun or ended are read, and their neighbours. ``versions``: the table's versions in which
+    rows were keyed by these columns; None: all.
     """
     reader = _KeyReader(
         session, list(relation_ids), key_hash, key, numbers, str(LSN(below)), versions
@@ -265,7 +268,7 @@ class _KeyReader:
     versions: Sequence[int] | None
 
     def newest(self, most: int) -> KeyEvents:
-        """So many of them."""
+        """Return the newest changes, at most so many of each table."""
         found: list[Event] = []
         floor = 0
         for row in self._rows(_EVENTS, most=most, below=self.below):
@@ -274,18 +277,18 @@ class _KeyReader:
             found += self._counted(row)
         events = sorted((e for e in found if e.at[3] > floor), key=lambda event: event.at)
         if floor and events:
-            # The oldest transaction may have begun before: whose its changes are could not be told.
+            # The oldest transaction may have changes beyond the limit, so its rows are uncertain.
             events = [e for e in events if e.transaction_id != events[0].transaction_id] or events
         return KeyEvents(events, limited=floor > 0)
 
     def named(self, events: Collection[Event]) -> Mapping[tuple[int, int], Event]:
-        """Those of these that count, by their names."""
+        """Return those of these changes that count, by their names."""
         ids, seqs = (array_text(event.name[part] for event in events) for part in (0, 1))
         rows = self._rows(_NAMED, ids=ids, seqs=seqs) if events else ()
         return {event.name: event for row in rows for event in self._counted(row)}
 
     def sparse(self, newest: Collection[Event], cuts: Cuts) -> KeyEvents | None:
-        """All of them, of most no more than the index has; None: they cannot be told apart so."""
+        """Return all changes, most as the index has them; None: their order would be unsure."""
         known = {event.name: event for event in newest}
         marked = set[tuple[int, int]]()
         by_table: dict[int, dict[tuple[int, int], Event]] = {}
@@ -333,7 +336,7 @@ class _KeyReader:
         return self.session.prepared_rows(statement, {**of_key, **more})
 
     def _counted(self, row: Sequence[Any]) -> Iterator[Event]:
-        """The change, unless it does not count, or is another key's that has the same hash."""
+        """Yield the change if it counts and is not of another key with the same hash."""
         transaction_id, seq, lsn, op, mine, old, relation_id, incarnation, commit, time = row[:10]
         number = self.numbers.get(incarnation)
         if number is None:
@@ -349,8 +352,9 @@ class _KeyReader:
 def _telling(
     events: Sequence[Event], marked: Collection[tuple[int, int]], cuts: Sequence[Cut]
 ) -> list[Event]:
-    """Those of a table's changes that tell where one row ends and another begins: what stands
-    between two of them is of one row. Without those that are read already.
+    """Return the changes of a table that show where one row ends and another begins.
+
+    The changes between two of them are of one row. Changes that were read already are left out.
     """
     places = [(event.lsn, event.seq) for event in events]
     wanted = {0, 1, len(events) - 1}
@@ -364,6 +368,6 @@ def _telling(
 
 
 def is_same_key(key: Key, other: Key) -> bool:
-    """Whether two keys are one, as far as their values are known."""
+    """Return whether two keys are equal, as far as their values are known."""
     known = {name: value for name, value in other.items() if isinstance(value, str)}
     return all(known.get(name, value) == value for name, value in key.items())

@@ -1,4 +1,4 @@
-"""The rows that had a key, and one of them followed through its keys, from its birth to its end."""
+"""Find the rows that had a key, and follow one of them through its keys, from beginning to end."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from replview.store.read.rows import OPEN_END, Slot, Step
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
-#: Time for following a row through its keys; a row that moved some thousand times is cut.
+#: The most time to follow a row through its keys; a row that moved some thousand times is cut.
 _BUDGET_SECONDS = 2.0
 
 _STEPS = f"""
@@ -39,36 +39,37 @@ class Row:
 
     spans: list[Span] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    #: It has older changes that were not looked at: its keys' changes are too many.
+    #: True when older changes were not read, because its keys have too many changes.
     limited: bool = False
-    #: The same of newer ones.
+    #: True when newer changes were not read.
     cut: bool = False
 
     @property
     def begun(self) -> str:
-        """Return how its first span began; empty: when it was made is not recorded."""
+        """Return how the first span began; empty: the beginning is not recorded."""
         return self.spans[0].begun if self.spans else ""
 
     @property
     def ended(self) -> str:
-        """Return how its last span ended; empty: it is there."""
+        """Return how the last span ended; empty: the row exists."""
         return self.spans[-1].ended if self.spans else ""
 
     @property
     def truncated_at(self) -> At | None:
-        """The place of the truncation that took it away."""
+        """Return the place of the truncation that ended the row."""
         return self.spans[-1].ended_at if self.spans else None
 
 
 class RowFinder(SoughtRow):
-    """What is asked of the rows of one key."""
+    """A finder of the rows of one key."""
 
     def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
-        """``keys``: the hashes and values the row is asked for by. Raises ``KeyProblem`` where
-        whoever asks may not ask that.
+        """Look up the table's rows by ``keys``, hashes with their values.
+
+        Raises ``KeyProblem`` where the user may not look for rows by these keys.
         """
         super().__init__(session, slot, table, keys)
-        #: What each key's hash stands for.
+        #: Hash → key.
         self._keys: dict[int, Key] = dict(keys)
         self._known: dict[tuple[int, int], KeyEvents] = {}
         self._spans: dict[tuple[int, int], list[Span]] = {}
@@ -78,7 +79,7 @@ class RowFinder(SoughtRow):
 
     @property
     def spans(self) -> list[Span]:
-        """One for every row that had the key, the newest first."""
+        """Return a span for every row that had the key, the newest first."""
         if self._of_key is None:
             found = [span for key_hash, _ in self.keys for span in self._spans_of(key_hash)]
             self._of_key = sorted(found, key=lambda span: span.last_at, reverse=True)
@@ -86,21 +87,22 @@ class RowFinder(SoughtRow):
 
     @property
     def limited(self) -> bool:
-        """Older rows may have had the key: it has too many changes to look at all."""
+        """Return whether older rows may have had the key: it has too many changes to read all."""
         return bool(self.spans) and any(
             self._known[key_hash, OPEN_END].limited for key_hash, _ in self.keys
         )
 
     def row(self, change: tuple[int, int] | None = None) -> Row:
-        """The row that has the key, or had it last; ``change`` (transaction, seq): the one that
-        this change under the key is of, if there is such. Without any change where none is known.
+        """Return the row that has the key, or had it last; empty where none is known.
+
+        ``change`` (transaction, seq): the row that this change under the key is of, if it exists.
         """
         named = (s for s in self.spans if any(event.name == change for event in s.events))
         span = next(named, self.spans[0] if self.spans else None)
         return Row() if span is None else self.follow(span)
 
     def before(self, name: tuple[int, int]) -> Row:
-        """A row up to one of its changes (transaction, seq); without any where there is none."""
+        """Return a row up to one of its changes (transaction, seq); empty where it is not found."""
         step = next(iter(self.steps_named([name])), None)
         version = None if step is None else self.table.shapes.versions.get(step.version_id)
         if step is None or version is None or step.relation_id not in self.relation_ids:
@@ -122,7 +124,7 @@ class RowFinder(SoughtRow):
         return Row()
 
     def follow(self, span: Span) -> Row:
-        """The row whose span it is, back to its first key and on to its last."""
+        """Return the span's row, back to its first key and on to its last."""
         row = self._follow_back(span)
         deadline = time.monotonic() + _BUDGET_SECONDS
         while row.ended == "moved" and not row.cut:
@@ -137,7 +139,7 @@ class RowFinder(SoughtRow):
         return row
 
     def _follow_back(self, span: Span) -> Row:
-        """The row up to the end of this span."""
+        """Return the row up to the end of this span."""
         deadline = time.monotonic() + _BUDGET_SECONDS
         spans, limited = [span], False
         while spans[0].begun == "moved" and not limited:
@@ -152,7 +154,7 @@ class RowFinder(SoughtRow):
                 break
             spans.insert(0, former)
             limited = time.monotonic() > deadline
-        # A baseline reads a row that was there before.
+        # A row in a baseline existed before it.
         was_there = spans[0].begun in ("", "snapshot")
         limited = limited or (was_there and self._is_limited(spans[0]))
         events = list(spans[0].events)
@@ -161,8 +163,9 @@ class RowFinder(SoughtRow):
         return Row(spans, events, limited)
 
     def whole(self, row: Row) -> list[tuple[int, int]]:
-        """All changes of a row (transaction, seq), also those that were not looked at yet, oldest
-        first; the truncation that ended it is the last.
+        """Return all changes of a row (transaction, seq), oldest first, also those not read yet.
+
+        A truncation that ended the row is the last.
         """
         names = [event.name for event in row.events]
         if row.truncated_at is not None:
@@ -174,7 +177,7 @@ class RowFinder(SoughtRow):
         return names
 
     def _is_limited(self, span: Span) -> bool:
-        """Whether older changes of the span's key were not read."""
+        """Return whether older changes of the span's key were not read."""
         return any(
             known.limited and known.events[0].transaction_id == span.events[0].transaction_id
             for (key_hash, _), known in self._known.items()
@@ -204,7 +207,7 @@ class RowFinder(SoughtRow):
         self._spans[at] = spans_of(key_hash, key, known.events, truncations, self._tell)
 
     def _versions_of(self, key: Key) -> list[int] | None:
-        """The versions in which rows were known by the columns of a key; None: in all."""
+        """Return the versions in which rows had a key of these columns; None: all."""
         shapes = self.table.shapes
         if not keyed_otherwise(shapes, self.relation_ids):
             return None
@@ -221,7 +224,7 @@ class RowFinder(SoughtRow):
         return {each: sorted(cuts, key=lambda cut: cut[0]) for each, cuts in found.items()}
 
     def truncation(self, at: At) -> Truncation:
-        """The truncation at a place."""
+        """Return the truncation at a place."""
         return next(
             each
             for each in self.breaks(()).truncations
@@ -229,10 +232,11 @@ class RowFinder(SoughtRow):
         )
 
     def breaks(self, events: Sequence[Event]) -> Breaks:
-        """What stands between these changes and after them, of the table.
+        """Return the table's breaks between these changes and after them.
 
-        Where every row has a key, whatever has none is a truncation: all of them are read, once.
-        Else as far back as these changes reach, and again where others reach further.
+        Where every row has a key, all breaks are read once, as only truncations have no key.
+        Otherwise they are read as far back as these changes reach, and again where others reach
+        further.
         """
         is_keyed = all(version.key_columns for version in self.table.shapes.versions.values())
         low = 0 if is_keyed else min((event.lsn for event in events), default=0)
@@ -248,13 +252,14 @@ class RowFinder(SoughtRow):
 
     @property
     def is_keyless(self) -> bool:
-        """Whether the table was changed while its rows had no key, or another one than this row is
-        sought by: of any of them, perhaps.
+        """Return whether the table had changes without this row's key, which may be of any row.
+
+        Its rows then had no key, or another one than this row is looked up by.
         """
         return bool(self.breaks(()).keyless)
 
     def steps(self, events: Iterable[Event]) -> list[Step]:
-        """The changes with their values (long ones cut), oldest first."""
+        """Return the changes with their values (long ones cut), oldest first."""
         named = {event.name: event for event in events}
         return [
             step
@@ -263,7 +268,7 @@ class RowFinder(SoughtRow):
         ]
 
     def _is_under(self, step: Step, event: Event) -> bool:
-        """Whether it is a change under the key it was found by: its hash can be another key's."""
+        """Return whether the change has the key, since another key can have the same hash."""
         version = self.table.shapes.versions.get(step.version_id)
         values = self.table.shapes.key_after(step)
         if event.keys is not None or version is None or values is None:
@@ -280,7 +285,7 @@ class RowFinder(SoughtRow):
         return sorted(steps, key=self.at)
 
     def _tell(self, spans: Sequence[Span], event: Event) -> Span | None:
-        """Which of the rows under one key a change is of: the one that had the old row's values.
+        """Return which of the rows under one key a change is of: the one with the old row's values.
 
         Several have one key only under a deferrable constraint, which is no replica identity: the
         whole old row is sent then.
@@ -291,7 +296,7 @@ class RowFinder(SoughtRow):
         if change is None or change.old_kind != "O":
             return spans[0] if len(spans) == 1 else None
         old = change.old or {}
-        # A value of before an ALTER TABLE tells nothing of the row after it.
+        # A value from before an ALTER TABLE says nothing about the row after it.
         found = (steps.get(name) for name in names[1:])
         outliving = self.table.shapes.outliving
         lasts = [{} if last is None else outliving(last.after, last, change) for last in found]
@@ -300,13 +305,13 @@ class RowFinder(SoughtRow):
             for span, last in zip(spans, lasts, strict=True)
             if all(last.get(name, value) == value for name, value in old.items())
         ]
-        # Of rows that are alike in everything, the one that came first leaves first.
+        # Among rows that are alike in everything, the oldest one is chosen.
         if len(fitting) == 1 or (fitting and all(is_whole for _, is_whole in fitting)):
             return fitting[0][0]
         return None
 
 
 def _with_end(spans: Sequence[Span], event: Event) -> Span | None:
-    """The one of these that begins or ends with a change."""
+    """Return the span that begins or ends with a change."""
     ends = (s for s in spans if event.name in (s.events[0].name, s.events[-1].name))
     return next(ends, None)

@@ -1,4 +1,4 @@
-"""Every change of one row, newest first, under all keys it had and in all shapes of its table."""
+"""Page through every change of one row, newest first, under all its keys and table shapes."""
 
 import datetime as dt
 import time
@@ -19,14 +19,14 @@ from replview.text.problem import CodedProblem
 
 
 class CursorProblem(CodedProblem, ValueError):
-    """What was given as a cursor is none, or none of this row."""
+    """A cursor cannot be read, or is not of this row."""
 
     code_of_all = "bad_cursor"
     status = 400
 
 
 def _row_before(finder: RowFinder, cursor: str) -> Row:
-    """The row up to the change that a cursor names. Raises ``CursorProblem``."""
+    """Return the row up to the change that a cursor names. Raises ``CursorProblem``."""
     name = change_name(cursor)
     if name is None:
         raise CursorProblem("not understood as a cursor", "give it back as it came")
@@ -36,20 +36,20 @@ def _row_before(finder: RowFinder, cursor: str) -> Row:
     return row
 
 
-#: Changes looked at beyond a page, so that its oldest ones find what was before them.
+#: Changes read beyond a page, from which the rows before its oldest changes are derived.
 LOOK_BACK = 20
-#: Changes looked at together for a filtered page, and so many before them: at first, and at most.
+#: Changes read together for a filtered page, and as many before them: at first, and at most.
 _SEARCHED_FIRST, _SEARCHED = 100, 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something in the order of things that is no change of the row."""
+    """An item of a row's history that is no change of the row."""
 
-    #: ``schema``, ``gap``, ``failover``.
+    #: One of ``schema``, ``gap``, ``failover``.
     kind: str
     incarnation: IncarnationFacts | None = None
-    #: Of a schema change: the shapes before and after it.
+    #: The shapes before and after a schema change.
     former: Version | None = None
     version: Version | None = None
 
@@ -60,20 +60,20 @@ class RowHistory:
 
     finder: RowFinder
     row: Row
-    #: Newest first.
+    #: The row's changes, newest first.
     entries: list[Entry] = field(default_factory=list)
-    #: The same with what stands between them.
+    #: The changes with the marks between them.
     items: list[Entry | Mark] = field(default_factory=list)
-    #: Where older ones begin; None where there are none.
+    #: The cursor of older changes; None where there are none.
     older: str | None = None
-    #: The whole history is on this page.
+    #: True when the whole history is on this page.
     complete: bool = False
-    #: Commit time of the oldest change looked at, where a filter left some out.
+    #: Commit time of the oldest change read, where a filter is set.
     searched_back_to: dt.datetime | None = None
 
     @property
     def others(self) -> list[Span]:
-        """The other rows that had the key, the newest first."""
+        """Return the spans of other rows that had the key, the newest first."""
         mine = {event.name for span in self.row.spans for event in span.events}
         return [span for span in self.finder.spans if span.events[-1].name not in mine]
 
@@ -91,11 +91,13 @@ def row_history(
     column: str | None = None,
     budget_seconds: float = 1.0,
 ) -> RowHistory:
-    """One page of the history of the row that has the key, or had it last; ``change``: of the row
-    that this change (transaction, seq) under the key is of. ``actor`` empty: nobody was named.
+    """Return one page of the history of the row that has the key, or had it last.
+
+    ``change``: the row that this change (transaction, seq) under the key is of. ``actor`` empty:
+    changes without an actor.
 
     Raises ``LookupError`` where the slot has no such table, ``CursorProblem`` where ``cursor`` is
-    none of ours.
+    not valid.
     """
     table = table_of(session, slot, relation_id)
     if table is None:
@@ -116,7 +118,7 @@ def history_of(
     column: str | None = None,
     budget_seconds: float = 1.0,
 ) -> RowHistory:
-    """A page of one of the finder's rows; see ``row_history``."""
+    """Return a page of one of the finder's rows; see ``row_history``."""
     row = _row_before(finder, cursor) if cursor else finder.row(change)
     filtered = actor is not None or column is not None
     deadline = time.monotonic() + budget_seconds
@@ -148,7 +150,7 @@ def history_of(
 
 
 def _entries(finder: RowFinder, events: Sequence[Event]) -> list[Entry]:
-    """Each of these changes with the row before and after it, newest first."""
+    """Return these changes with the row before and after each, newest first."""
     entries = Replay(finder, finder.breaks(events)).apply_all(finder.steps(events))
     return entries[::-1]
 
@@ -162,7 +164,7 @@ def _matches(
 
 
 def changed_columns(entry: Entry, key_columns: Sequence[str] = ()) -> list[str]:
-    """The columns a change set to another value, or may have: what it was before is unknown."""
+    """Return the columns that a change set to another value, or may have, if the old is unknown."""
     step = entry.step
     if step.op in ("D", "T"):
         return list(entry.before.values)
@@ -170,7 +172,7 @@ def changed_columns(entry: Entry, key_columns: Sequence[str] = ()) -> list[str]:
     if step.op in ("I", "S"):
         return [name for name, value in sent.items() if value is not None]
     before = entry.before.values
-    # A key that had changed would have been sent.
+    # The server would have sent the old key if it had changed.
     same = () if entry.before_kind in ("sent", "derived") else key_columns
     return [
         name
@@ -180,7 +182,7 @@ def changed_columns(entry: Entry, key_columns: Sequence[str] = ()) -> list[str]:
 
 
 def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
-    """Put the truncation that took the row away, schema changes and gaps where they belong."""
+    """Insert the truncation that ended the row, schema changes and gaps in their places."""
     if first and not filtered:
         _add_truncation(page)
     items: list[Entry | Mark] = []
@@ -198,7 +200,7 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
 
 
 def _marks_between(finder: RowFinder, older: Step, newer: Step | None) -> list[Mark]:
-    """Newest first. ``newer`` None: up to now."""
+    """Return the marks between two changes, newest first. ``newer`` None: up to now."""
     numbers = finder.numbers
     to_number = finder.incarnations[0].number if newer is None else numbers[newer.incarnation_id]
     versions = finder.table.shapes.versions
@@ -216,7 +218,7 @@ def _marks_between(finder: RowFinder, older: Step, newer: Step | None) -> list[M
 
 
 def _gaps(finder: RowFinder, after: int, up_to: int) -> list[Mark]:
-    """Where incarnations of the slot began; an incarnation that is the first leaves no gap."""
+    """Return marks where incarnations of the slot began, except the first one."""
     return [
         Mark("failover" if each.seamless else "gap", incarnation=each)
         for each in finder.incarnations
@@ -225,7 +227,7 @@ def _gaps(finder: RowFinder, after: int, up_to: int) -> list[Mark]:
 
 
 def _add_truncation(page: RowHistory) -> None:
-    """The truncation that took the row away, as its last change."""
+    """Insert the truncation that ended the row as its last change."""
     place = page.row.truncated_at
     if place is None or not page.entries:
         return

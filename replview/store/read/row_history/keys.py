@@ -1,5 +1,6 @@
-"""What a row is known by: its table in a slot, its key as typed, the hashes to look under, and keys
-of rows that were changed lately.
+"""Look up a row's table in a slot, parse its key, and find the hashes to search by.
+
+Also finds the keys of rows that were changed lately.
 """
 
 import re
@@ -20,38 +21,39 @@ from replview.store.read.session import ReadSession
 from replview.text.parsing import plain_name
 from replview.text.problem import CodedProblem
 
-#: A key's text in an address or a box is no longer than this.
+#: The most characters of a key in an address or an input field.
 KEY_CHARACTERS = 2000
 
 _PAIR = re.compile(
     r"""\s*(?:"((?:[^"]|"")+)"|([^\s=,"']+))\s*=\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)"""
 )
-#: A column's name with which a key may begin.
+#: A column's name and ``=``, with which a key may begin.
 _NAME = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|([^\s=,"']+))\s*=""")
 _QUOTE_IT = "a value that holds a comma in single quotes"
 _VALUE = re.compile(r"""\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(?:,|$)""")
 
 
 class KeyProblem(CodedProblem, ValueError):
-    """The typed key cannot be a key of that table; the message says why and what would be."""
+    """A key cannot be one of the table; the message says why and what would be."""
 
     code_of_all = "bad_key"
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """A table of a slot as one looks for rows in it: under all relations of its name, as it has
-    another where it is dropped and made anew, or on another cluster.
+    """A table of a slot, with all relations of its name.
+
+    A table that is dropped and created again, or is on another cluster, has another relation.
     """
 
     relation: Relation
-    #: Of all relations of that name.
+    #: The shapes of all relations of the name.
     shapes: Shapes
     relation_ids: tuple[int, ...]
 
     @property
     def version(self) -> Version | None:
-        """The shape in force now."""
+        """Return the shape in force now."""
         number = self.relation.current_version_id
         found = self.shapes.versions.get(number) if number else None
         mine = [v for v in self.shapes.versions.values() if v.relation_id == self.relation.pk]
@@ -59,14 +61,14 @@ class TableRows:
 
     @property
     def key_columns(self) -> list[str]:
-        """What a row is known by now, or was by the last shape that could tell rows apart."""
+        """Return the key's columns now, or in the last shape that had a key."""
         if self.version is not None and self.version.key_columns:
             return self.version.key_columns
         keyed = [v for v in self.shapes.versions.values() if v.key_columns]
         return max(keyed, key=lambda v: (v.relation_id, v.number)).key_columns if keyed else []
 
     def printed(self, session: ReadSession, key: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The key as the server prints its values: it is compared as its columns' types.
+        """Return the key as the server prints its values, for comparison by their types.
 
         Raises ``KeyProblem`` where one is no value of its type.
         """
@@ -83,12 +85,12 @@ class TableRows:
         return found
 
     def withheld(self, session: ReadSession) -> str:
-        """Why whoever asks may not look for its rows by their key; empty: they may."""
+        """Return why the user may not look for rows by their key; empty: the user may."""
         names = {name for v in self.shapes.versions.values() for name in v.key_columns}
         return withheld_reason(session, self.relation_ids, sorted(names), str(self.relation))
 
     def hashes(self, key: Mapping[str, str | None]) -> list[tuple[int, dict[str, str | None]]]:
-        """``(key_hash, key)`` under which changes of the row are found, in whatever shape."""
+        """Return ``(key_hash, key)`` under which changes of the row are found, in any shape."""
         lists = {tuple(v.key_columns) for v in self.shapes.versions.values() if v.key_columns}
         keys = [{n: key[n] for n in names} for names in sorted(lists) if key.keys() == set(names)]
         return list({signed_hash(list(each.values())): each for each in keys}.items())
@@ -96,8 +98,9 @@ class TableRows:
     def recorded(
         self, session: ReadSession, key: Mapping[str, str | None]
     ) -> list[tuple[int, dict[str, str | None]]]:
-        """Return ``(key_hash, key)`` of every key in the record that equals this one as the types
-        of its columns compare; of the key itself where none is recorded. ``key``: see ``printed``.
+        """Return ``(key_hash, key)`` of every recorded key that equals this one by its types.
+
+        Returns the key itself where none is recorded. ``key``: see ``printed``.
         """
         versions = self.shapes.versions.values()
         keys = equal_keys(session, versions, self.relation_ids, key)
@@ -126,7 +129,7 @@ _NAMED = 'slot_id = %s AND schema = %s AND "table" = %s'
 
 
 def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relation]:
-    """Of those that had the same name, the one that took it last comes first."""
+    """Return relations; of several with the same name, the one that got it last comes first."""
     sql = f"""
         SELECT id, slot_id, schema, "table", current_version_id FROM relation r
         WHERE {where} ORDER BY {SHAPE_CAME} DESC NULLS LAST, id DESC
@@ -137,7 +140,8 @@ def _relations(session: ReadSession, where: str, *parameters: Any) -> list[Relat
 def tables_named(
     session: ReadSession, slot: Slot, name: str, among: Sequence[Relation] | None = None
 ) -> TableRows | None:
-    """The table ``schema.table`` (or ``table`` alone, where no other has the name) of a slot;
+    """Return the slot's table ``schema.table``, or ``table`` alone where the name is unique.
+
     ``among``: all relations of the slot, where they were read already.
     """
     found = [r for r in among or () if f"{r.schema}.{r.table}" == name]
@@ -152,14 +156,14 @@ def _table(session: ReadSession, found: Sequence[Relation]) -> TableRows | None:
 
 
 def table_of(session: ReadSession, slot: Slot, relation_id: int) -> TableRows | None:
-    """The table of a relation, with those of the same name."""
+    """Return the table of a relation, with all relations of the same name."""
     found = _relations(session, "slot_id = %s AND id = %s", slot.pk, relation_id)
     named = (_relations(session, _NAMED, slot.pk, one.schema, one.table) for one in found)
     return _table(session, next(named, []))
 
 
 def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relation]:
-    """As ``_relations``; a name that several schemas have is nobody's."""
+    """Return the relations of a name; none where several schemas have the bare name."""
     for schema, table in table_readings(name):
         if found := _relations(session, _NAMED, slot.pk, schema, table):
             return found
@@ -169,7 +173,8 @@ def _relations_named(session: ReadSession, slot: Slot, name: str) -> list[Relati
 
 
 def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
-    """A typed key: ``42``, ``id=42``, ``a=1, b='x, y'`` or, in the key's order, ``1, 'x, y'``.
+    """Parse a typed key: ``42``, ``id=42``, ``a=1, b='x, y'`` or, in order, ``1, 'x, y'``.
+
     Raises ``KeyProblem``.
     """
     text = text.strip()[:KEY_CHARACTERS]
@@ -182,7 +187,7 @@ def parse_key(text: str, key_columns: Sequence[str]) -> dict[str, str | None]:
         return _complete(pairs, key_columns)
     named = _NAME.match(text)
     if named and (named[2] or named[1].replace('""', '"')) in key_columns:
-        # Commas separate values: what follows the name is not one value.
+        # A comma separates values, so the text after the name is not one value.
         raise KeyProblem(f"the key is not understood: write {_example(key_columns)}, {_QUOTE_IT}")
     if len(key_columns) == 1:
         quoted = len(text) > 1 and text[0] == text[-1] == "'"
@@ -203,8 +208,9 @@ def _example(key_columns: Sequence[str]) -> str:
 
 
 def parse_values(text: str, columns: Sequence[str]) -> dict[str, str | None]:
-    """Typed values of some columns, ``mail=a@b, name='x, y'``: what stands for a key where rows
-    cannot be told apart. Raises ``KeyProblem``.
+    """Parse typed values of some columns, ``mail=a@b, name='x, y'``, for a table without a key.
+
+    Raises ``KeyProblem``.
     """
     pairs = _pairs(text.strip()[:KEY_CHARACTERS])
     if not pairs or any(name not in columns for name in pairs):
@@ -213,7 +219,7 @@ def parse_values(text: str, columns: Sequence[str]) -> dict[str, str | None]:
 
 
 def _pairs(text: str) -> dict[str, str | None] | None:
-    """``name=value, …`` as a mapping; None where the text has not that form."""
+    """Return ``name=value, …`` as a mapping; None where the text does not have that form."""
     found: dict[str, str | None] = {}
     position = 0
     while position < len(text):
@@ -236,7 +242,7 @@ def _complete(pairs: Mapping[str, str | None], key_columns: Sequence[str]) -> di
     return {name: pairs[name] for name in key_columns}
 
 
-#: So many of the slot's last transactions are looked at, and changes of each.
+#: The number of the slot's last transactions to search, and of changes in each.
 _TRANSACTIONS = 400
 _CHANGES = 20
 
@@ -264,7 +270,7 @@ _LATELY = """
 def changed_lately(
     session: ReadSession, table: TableRows, wanted: int
 ) -> list[dict[str, str | None]]:
-    """The keys of a few rows that the last few hundred transactions changed, the last one first."""
+    """Return the keys of some rows that the last transactions changed, the last one first."""
     if table.withheld(session):
         return []
     parameters = {

@@ -1,8 +1,8 @@
-"""Changes that name their rows by other columns than the ones a row is sought by.
+"""Find changes that name their rows by other columns than the row's key.
 
 A table's replica identity can be switched from one unique index to another and back, between
-transactions or within one. A change that was made meanwhile does not tell the key of the row as it
-is known before and after: such a row may have changed there, unseen.
+transactions or within one. A change that was made meanwhile does not have the row's key of before
+and after: it may have changed the row unseen.
 """
 
 import datetime as dt
@@ -15,8 +15,8 @@ from replview.store.read.row_history.shapes import Shapes
 from replview.store.read.rows import OPEN_END, Place
 from replview.store.read.session import ReadSession
 
-# The first and the last change of each time in which a version was in force; the last one may be of
-# the transaction that brought the next version, or come before it.
+# The first and the last change of each period in which a version was in force; the last one may be
+# in the transaction that brought the next version, or before it.
 _TIMES = """
     SELECT s.relation_id, s.id, t.incarnation_id, (t.commit_lsn - '0/0')::bigint,
            (c.lsn - '0/0')::bigint, c.seq, t.commit_time
@@ -41,7 +41,7 @@ _TIMES = """
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change whose row is named by these columns, and others between it and the next such."""
+    """The first or last change of a period in which rows were keyed by these columns."""
 
     relation_id: int
     incarnation_id: int
@@ -52,7 +52,7 @@ class _Change:
 
 @dataclass(slots=True)
 class OtherKeys:
-    """Where changes of some tables name their rows by one key or another."""
+    """The places at which changes of some tables name their rows by one key or another."""
 
     _changes: list[_Change] = field(default_factory=list)
     _with: dict[tuple[int, frozenset[str]], tuple[Breaks, Breaks]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class OtherKeys:
             return breaks
         of = id(breaks), frozenset(key_columns)
         if of not in self._with:
-            # The breaks are kept too, so that no others get their id().
+            # The cache holds the breaks too, so that no other object gets their id().
             self._with[of] = breaks, self._added(breaks, of[1])
         return self._with[of][1]
 
@@ -92,8 +92,9 @@ def read_other_keys(
     incarnations: Collection[int],
     open_ids: Collection[int] = (),
 ) -> OtherKeys:
-    """Read where the keys of these tables were switched; ``open_ids``: transactions that count
-    although still open.
+    """Read where the keys of these tables were switched.
+
+    ``open_ids``: transactions that count although still open.
     """
     wanted = keyed_otherwise(shapes, relation_ids)
     if not wanted:

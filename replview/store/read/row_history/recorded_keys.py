@@ -1,8 +1,8 @@
-"""The keys in the record that equal a key: of a numeric ``1.1`` also ``1.10``.
+"""Find the recorded keys that equal a key: a numeric ``1.1`` equals ``1.10``.
 
-The record has a key as the server printed it, and finds it by a hash of that text. Types of which
-equal values are printed differently are looked for under every text that the server may print,
-where these can be listed, else among all keys of the table.
+The record has a key as the server printed it, and finds it by a hash of that text. Where a type
+prints equal values differently, the key is searched under every text that the server may print, if
+these can be listed, otherwise among all keys of the table.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from replview.store.read.relation_shapes import VersionShape
 from replview.store.read.session import ReadSession
 from replview.store.read.value_sql import equality
 
-#: So many texts of one key are looked for by their hashes.
+#: The most texts of one key that are searched by their hashes.
 _MOST_TEXTS = 2000
 
 _RECORDED = """
@@ -35,7 +35,7 @@ Key = dict[str, str | None]
 class _Shapes:
     """The shapes of a table whose keys have the same columns of the same types."""
 
-    #: As the last of these shapes has them.
+    #: The key's columns, as in the last of these shapes.
     columns: list[dict[str, Any]]
     version_ids: list[int]
 
@@ -46,8 +46,9 @@ def equal_keys(
     relation_ids: Sequence[int],
     key: Mapping[str, str | None],
 ) -> list[Key]:
-    """Return the keys under which the record may have what equals this key; some of them may not
-    be recorded. ``key``: as the server prints it.
+    """Return the keys in the record that may equal this key; some may not be recorded.
+
+    ``key``: as the server prints it.
     """
     shapes = _keyed_by(versions, set(key))
     if all(prints_alike(column) for one in shapes for column in one.columns):
@@ -74,7 +75,7 @@ def recorded(session: ReadSession, relation_ids: Sequence[int], hashes: Iterable
 
 
 def _keyed_by(versions: Iterable[VersionShape], names: set[str]) -> list[_Shapes]:
-    """The shapes of which these columns are the key, by the columns' types."""
+    """Return the shapes with these columns as key, grouped by the columns' types."""
     found: dict[tuple[object, ...], _Shapes] = {}
     for version in sorted(versions, key=lambda each: (each.relation_id, each.number)):
         if set(version.key_columns) != names:
@@ -93,7 +94,7 @@ def _keyed_by(versions: Iterable[VersionShape], names: set[str]) -> list[_Shapes
 def _texts(
     session: ReadSession, columns: Sequence[dict[str, Any]], key: Mapping[str, str | None]
 ) -> dict[str, list[str | None] | None]:
-    """The texts of each column's value; None: they are too many."""
+    """Return the texts of each column's value; None: there are too many."""
     varied = sum(not prints_alike(column) for column in columns)
     zeros = min(MOST_ZEROS, int(_MOST_TEXTS ** (1 / max(varied, 1))) - 1)
     found: dict[str, list[str | None] | None] = {}
@@ -140,7 +141,7 @@ def _side(
     *,
     careful: bool,
 ) -> str:
-    """The statement for the keys after a change, or before it: ``order`` of its images."""
+    """Return the statement for the keys after or before a change: ``order`` of its images."""
     shown, conditions = [], []
     for number, column in enumerate(columns):
         values[f"name{number}"] = name = column["name"]

@@ -1,7 +1,7 @@
-"""A row through its changes: what each found and what it left, as far as the record tells.
+"""Replay a row's changes in order: the row before and after each, as far as the record tells.
 
-Nothing is carried across a hole in the record, a truncation, or a transaction that was left out;
-nor the value of a column that became another one in between.
+No value is carried across a hole in the record, a truncation, or a transaction that was left out,
+nor is the value of a column that was replaced by another in between.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,21 @@ from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.sought_row import SoughtRow
 from replview.store.read.rows import OPEN_END, Place, Step
 
-#: Before and after every place of an incarnation.
+#: Places before and after every place of an incarnation.
 FIRST: Place = (-1, 0, 0, 0)
 LAST: Place = (OPEN_END, 1, OPEN_END, 1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A row at one moment; ``exists`` None: nobody can tell."""
+    """A row at one moment; ``exists`` None: unknown."""
 
     exists: bool | None = None
-    #: What is known of it; an absent column is unknown.
+    #: The known values; an absent column is unknown.
     values: Mapping[str, Any] = field(default_factory=dict)
-    #: The change that left it so.
+    #: The row's last change.
     last: Step | None = None
-    #: Why it does not exist, or cannot be told: ``deleted``, ``truncated``, ``gap``, ``left out``,
+    #: Why the row does not exist, or is unknown: ``deleted``, ``truncated``, ``gap``, ``left out``,
     #: ``keyless``, ``limited``, ``unpublished`` (for a time), ``table``, or empty where no earlier
     #: change is recorded.
     why: str = ""
@@ -44,7 +44,7 @@ class Entry:
     step: Step
     before: Known
     after: Known
-    #: Where ``before`` is from: ``sent``, ``derived``, ``key``, ``unknown``; empty: there was none.
+    #: The source of ``before``: ``sent``, ``derived``, ``key``, ``unknown``; empty: no row before.
     before_kind: str
     key_before: tuple[Any, ...] | None
     key_after: tuple[Any, ...] | None
@@ -57,7 +57,7 @@ class Replay:
         self._shapes = sought.table.shapes
         self._breaks = breaks
         self._incarnations = {each.id: each for each in sought.incarnations}
-        #: After the change applied last.
+        #: The row after the change applied last.
         self.known = NOTHING
 
     def apply_all(self, steps: Iterable[Step]) -> list[Entry]:
@@ -65,7 +65,7 @@ class Replay:
         return [self.apply(step) for step in steps]
 
     def apply(self, step: Step) -> Entry:
-        """The row before and after one more change."""
+        """Apply one more change; return the row before and after it."""
         key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
         found = self.carried(self.known, step)
         if step.op in ("I", "S"):
@@ -87,7 +87,7 @@ class Replay:
         sent = step.old or {}
         if step.old_kind == "O":
             return "sent", Known(True, sent, found.last)
-        # A row that was not there cannot be changed: what we know of it is not whole.
+        # A row that does not exist cannot be changed, so the known state is not whole.
         if found.exists and found.values:
             version, key = self._shapes.versions[step.version_id], self._shapes.key_before(step)
             values = {**found.values, **dict(zip(version.key_columns, key or (), strict=False))}
@@ -97,7 +97,7 @@ class Replay:
         return ("key" if sent else "unknown"), Known(True, sent, found.last, found.why)
 
     def carried(self, known: Known, step: Step) -> Known:
-        """What is still known of a row when another change of it comes."""
+        """Return what is still known of a row when its next change comes."""
         last = known.last
         if last is None:
             return known
@@ -111,7 +111,7 @@ class Replay:
         return Known(True, values, last, altered=altered)
 
     def until(self, known: Known, incarnation_id: int, place: Place) -> Known:
-        """What is still known of a row at a place after its last change."""
+        """Return what is still known of a row at a place after its last change."""
         last = known.last
         if last is None:
             return known
@@ -130,7 +130,7 @@ class Replay:
         return known
 
     def _is_seamless(self, from_id: int, to_id: int) -> bool:
-        """Nothing is missing from one incarnation of the slot to a later one."""
+        """Return whether no change is missing from one incarnation of the slot to a later one."""
         first, last = self._incarnations.get(from_id), self._incarnations.get(to_id)
         if first is None or last is None:
             return False

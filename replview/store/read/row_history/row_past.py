@@ -1,8 +1,7 @@
-"""Rows followed back from a change: where their earlier changes stand, and what each of them tells
-of the row before.
+"""Follow rows back from a change: find their earlier changes, and take the row's values from them.
 
-To look for each row by itself is a look into every partition for every row. Asked for many of them
-together, the index of each partition is walked through once, for the keys in their order.
+A lookup of one row searches every partition. For many rows together, the index of each partition is
+scanned once, for all keys in order.
 """
 
 from bisect import bisect_left
@@ -17,10 +16,10 @@ from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, Place, Step
 from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
-#: From so many rows on it is the shorter way.
+#: From this many rows on, the common scan is faster.
 MANY = 100
-#: Places read for a row, on average: where rows have more (changed thousands of times), the newest
-#: few of each are found sooner one by one.
+#: The most places read per row, on average: where rows have more (changed thousands of times), a
+#: lookup of each row's newest changes is faster.
 PLACES_A_ROW = 20
 PLACES_MORE = 1000
 
@@ -42,13 +41,13 @@ _STEPS = f"""
       AND {QUICKLY_NOT_ABORTED}
 """  # noqa: S608 (nothing but the store's own columns)
 
-#: A row as far as the index knows it: table and key's hash.
+#: A row in the index: the table and the key's hash.
 Row = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Whose earlier changes are wanted: before an LSN and seq, as a transaction sees them."""
+    """A request for a row's changes before an LSN and seq, as a transaction sees them."""
 
     row: Row
     until: tuple[int, int]
@@ -61,14 +60,15 @@ class EarlierPlaces:
     """The places of some rows' changes."""
 
     _session: ReadSession
-    #: ``(LSN, seq, transaction)``, the oldest first.
+    #: Row → ``(LSN, seq, transaction)`` of its changes, the oldest first.
     _known: dict[Row, list[tuple[int, int, int]]] = field(default_factory=dict)
 
     def steps(
         self, lookups: Sequence[Lookup], limit: int
     ) -> list[tuple[list[Step], tuple[int, int]]] | None:
-        """Of each the newest changes that count, ``limit`` of them or all there are, and down to
-        where was looked; None where the rows have too many changes for this way.
+        """Return each row's newest changes that count, and the place down to which was searched.
+
+        These are at least ``limit`` changes, or all there are. None where the rows have too many.
         """
         if not self._learn(lookups):
             return None
@@ -91,7 +91,7 @@ class EarlierPlaces:
         return list(zip(found, untils, strict=True))
 
     def _learn(self, lookups: Iterable[Lookup]) -> bool:
-        """Know all places of these rows; False where there are too many."""
+        """Read all places of these rows; return False where there are too many."""
         missing = {lookup.row for lookup in lookups} - self._known.keys()
         if not missing:
             return True
@@ -113,7 +113,7 @@ class EarlierPlaces:
 
 
 def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int:
-    """Where the last ``number`` before ``end`` begin; what shares a place is not parted."""
+    """Return where the last ``number`` before ``end`` begin; equal places stay together."""
     first = max(end - number, 0)
     while first > 0 and places[first - 1][:2] == places[first][:2]:
         first -= 1
@@ -123,7 +123,7 @@ def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int
 def _read_steps(
     session: ReadSession, lookups: Sequence[Lookup], picked: Sequence[tuple[int, int, int]]
 ) -> Iterable[tuple[int, Step]]:
-    """Those of the picked ``(number of the lookup, transaction, seq)`` that count."""
+    """Yield the picked ``(number of the lookup, transaction, seq)`` that count."""
     if not picked:
         return
     found = session.prepared_rows(
@@ -140,7 +140,7 @@ def _read_steps(
         yield row[0], step_of(row[1:], session.visibility)
 
 
-#: So many are looked at in all, however they were read: what is told depends on nothing else.
+#: The most changes used per row, so that results do not depend on how changes were read.
 _MOST_STEPS = 20
 
 
@@ -149,34 +149,34 @@ class RowPast:
     """One change, and how far its row was followed back."""
 
     change: Step
-    #: What the row is known by there, and its hash.
+    #: The row's key at this point, and its hash.
     key: tuple[Any, ...]
     key_hash: int
-    #: Look at what is before this LSN and seq.
+    #: The LSN and seq before which changes are read next.
     until: tuple[int, int]
-    #: The place that follows whatever is looked at.
+    #: The place of the next later change of the row.
     upper: Place
     missing: set[str]
-    #: None: all columns; else only these need be known.
+    #: The columns that need be known; None: all.
     wanted: frozenset[str] | None = None
     steps: list[Step] = field(default_factory=list)
-    #: It is looked for so many hours back, at first.
+    #: Hours to search back; raised where that is not enough.
     hours: int = 24
     looked_at: int = 0
     ended: bool = False
-    #: It ended because enough is known: more could have been learnt.
+    #: True when it ended because enough is known, though more could have been derived.
     partial: bool = False
-    #: The change that left the row so.
+    #: The last change before.
     last: Step | None = None
-    #: The row's key and what else the server sent of it, and what earlier changes tell.
+    #: The row's key and the values that the server sent, and values from earlier changes.
     image: dict[str, Any] = field(default_factory=dict)
-    #: Columns of which earlier changes tell nothing: ALTER TABLE came in between.
+    #: Columns whose earlier values are void, as ALTER TABLE came in between.
     altered: set[str] = field(default_factory=set)
-    #: Where a value that earlier changes tell is: transaction, seq, side.
+    #: Column → the change that has its value: transaction, seq, side.
     origins: dict[str, tuple[int, int, str]] = field(default_factory=dict)
 
     def end_if_enough(self) -> bool:
-        """Whether there is nothing more to be learnt, or nothing more need be."""
+        """End when all wanted columns, or all columns, are known; return whether it has ended."""
         enough = self.wanted is not None and not self.missing & self.wanted
         self.partial = enough and bool(self.missing)
         self.ended = self.ended or enough or not self.missing
@@ -184,7 +184,7 @@ class RowPast:
 
 
 def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast | None:
-    """Return where to begin; None where the change does not tell its row's key."""
+    """Return the start of a search; None where the change does not have its row's key."""
     found = mine.get(change.transaction_id)
     version = shapes.numbered(change.relation_id, change.version)
     if found is None or version is None:
@@ -201,19 +201,20 @@ def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast 
 def past_of_step(
     step: Step, key_columns: Collection[str], columns: Iterable[Mapping[str, Any]]
 ) -> RowPast | None:
+    """Return the start of a search; None where the step does not have its row's key."""
     key = key_values(key_columns, step.old, step.new)
     key_hash = step.key_hash if step.old_key_hash is None else step.old_key_hash
     if key is None or key_hash is None:
         return None
     sent = dict(step.old or {})
-    # A key that had changed would have been sent.
+    # The server would have sent the old key if it had changed.
     image = {**dict(zip(key_columns, key, strict=True)), **sent}
     missing = {str(column["name"]) for column in columns} - image.keys()
     return RowPast(step, key, key_hash, (step.lsn, step.seq), step.place, missing, image=image)
 
 
 def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> None:
-    """Take what the steps read so far tell; afterwards it has ended, or more must be read."""
+    """Use the steps read so far; afterwards the search has ended, or more must be read."""
     steps = sorted(
         {(s.transaction_id, s.seq): s for s in past.steps}.values(), key=lambda s: s.place
     )
@@ -225,7 +226,7 @@ def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> No
             past.steps = [*steps, step]
             break
         past.looked_at += 1
-        # The same hash can be another key's, and the same values those of other columns.
+        # Another key can have the same hash, and other columns the same values.
         if shapes.key_after(step) == past.key and shapes.have_one_key(step, past.change):
             past.ended = _take(past, step, shapes, breaks)
             if not past.ended and step.old_key_hash is not None:
@@ -237,7 +238,7 @@ def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> No
 
 
 def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
-    """Take what one earlier change tells; whether there is nothing more to be learnt."""
+    """Use the values of one earlier change; return whether the search has ended."""
     table, incarnation = step.relation_id, step.incarnation_id
     if (
         step.op == "D"
@@ -254,14 +255,14 @@ def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
     past.image |= {name: lasting[name] for name in taken}
     past.origins |= {name: (step.transaction_id, step.seq, step.side(name)) for name in taken}
     past.missing -= taken
-    # Beyond these nothing is told of the row that this one left.
+    # Changes before this one add nothing to the row that it left.
     if step.op in ("I", "S") or step.old_kind == "O":
         return True
     return past.end_if_enough()
 
 
 def _move(past: RowPast, step: Step, shapes: Shapes) -> None:
-    """The row was known by another key before this step: follow that one."""
+    """Continue with the key that the row had before this step."""
     key = shapes.key_before(step)
     if key is None or step.old_key_hash is None:
         past.ended = True

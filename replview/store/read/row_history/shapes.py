@@ -1,4 +1,4 @@
-"""The shapes a table had: what a row is known by in each, and which values outlive a change."""
+"""Read the shapes of a table: the key in each, and the values that stay valid after a change."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,24 +22,25 @@ _VERSIONS = """
 
 @dataclass(frozen=True, slots=True)
 class Version(VersionShape):
-    """One shape of a table, with when it was in force."""
+    """One shape of a table, and the places at which it came into force."""
 
-    #: Where it came into force, each time; None: not told. Empty: what brought it was rolled back.
+    #: The LSNs at which it came into force; None: unknown. Empty: its transaction was rolled back.
     since: tuple[int | None, ...]
-    #: How its columns were made, as far as the source's catalog told: ``made_anew``.
+    #: The origin of its columns, as far as read from the source's catalog: ``made_anew``.
     made: dict[str, list[int]]
     first_lsn: str | None
     first_seen_at: Any
 
     @property
     def unsure(self) -> set[str]:
-        """Columns of which nobody knows whether they were altered while this shape was in force:
-        the source's catalog was read only when they had been altered once more.
+        """Return columns that may have been altered while this shape was in force.
+
+        The source's catalog was read only after they had been altered once more.
         """
         return {name for name, facts in self.made.items() if len(facts) < 3}
 
     def kinds(self) -> dict[str, tuple[Any, Any]]:
-        """``{column: (type's oid, modifier)}``."""
+        """Return ``{column: (type's oid, modifier)}``."""
         return {c["name"]: (c.get("type_oid"), c.get("typmod")) for c in self.columns}
 
 
@@ -52,7 +53,7 @@ class Shapes:
 
     @classmethod
     def of(cls, session: ReadSession, relation_ids: Collection[int]) -> "Shapes":
-        """Read from the store, in one query."""
+        """Read the versions of these relations from the store, in one query."""
         found = {}
         for row in session.prepared_rows(_VERSIONS, [list(relation_ids)]) if relation_ids else ():
             columns, keys, intervals, made = (orjson.loads(row[n] or "{}") for n in range(7, 11))
@@ -65,22 +66,22 @@ class Shapes:
         return cls(found)
 
     def numbered(self, relation_id: int | None, number: int | None) -> Version | None:
-        """The version of a table by the number pages show."""
+        """Return the version of a table by the number that pages show."""
         for version in self.versions.values():
             if (version.relation_id, version.number) == (relation_id, number):
                 return version
         return None
 
     def key_after(self, step: Step) -> tuple[Any, ...] | None:
-        """The key's values that the row has after a step (a delete: had); None: not told."""
+        """Return the key's values after a step (a delete: before); None: unknown."""
         return self._key(step, (step.new, step.old))
 
     def key_before(self, step: Step) -> tuple[Any, ...] | None:
-        """The key's values that the row had before a step."""
+        """Return the key's values before a step; None: unknown."""
         return self._key(step, (step.old, step.new))
 
     def have_one_key(self, step: Step, other: Step) -> bool:
-        """Whether two steps name their rows by the same columns."""
+        """Return whether two steps name their rows by the same columns."""
         versions = (self.versions.get(each.version_id) for each in (step, other))
         names = [set(version.key_columns) for version in versions if version is not None]
         return len(names) == 2 and names[0] == names[1]
@@ -92,8 +93,9 @@ class Shapes:
         return None if version is None else key_values(version.key_columns, *images)
 
     def outliving(self, values: Mapping[str, object], step: Step, later: Step) -> dict[str, object]:
-        """Of a row's values after ``step`` those that must still be so before ``later``: not of a
-        column that was altered in between.
+        """Return the values after ``step`` that are still valid before ``later``.
+
+        Values of a column that was altered in between are not.
         """
         altered = self.altered(step, later)
         if altered is None:
@@ -101,8 +103,9 @@ class Shapes:
         return {name: value for name, value in values.items() if name not in altered}
 
     def altered(self, step: Step, later: Step) -> frozenset[str] | None:
-        """The columns that ALTER TABLE added, dropped or rewrote between two changes; None: perhaps
-        all of them, the table is another or its shapes are not known.
+        """Return the columns that ALTER TABLE added, dropped or rewrote between two changes.
+
+        None: perhaps all of them, as the table is another or its shapes are unknown.
         """
         passed = [step.version_id, *self._between(step, later), later.version_id]
         if step.relation_id != later.relation_id or not self.versions.keys() >= {*passed}:
@@ -129,7 +132,7 @@ class Shapes:
         return self._altered[before, after]
 
     def _between(self, step: Step, later: Step) -> list[int]:
-        """Other versions that came into force between two steps of one table, in their order."""
+        """Return other versions that came into force between two steps of one table, in order."""
         if step.relation_id != later.relation_id:
             return []
         found = (
@@ -143,18 +146,20 @@ class Shapes:
         return [version.id for version in sorted(found, key=lambda version: version.number)]
 
     def _numbered_between(self, version: Version, step: Step, later: Step) -> bool:
-        """Where no position was told, the order of first sight must do."""
+        """Return whether a version without a position is between two steps by its number."""
         ends = [self.versions.get(each.version_id) for each in (step, later)]
         numbers = [each.number for each in ends if each is not None]
         return len(numbers) == 2 and min(numbers) < version.number < max(numbers)
 
 
 def altered_columns(before: Version, after: Version) -> frozenset[str]:
-    """The columns whose values in one shape tell nothing of the next: it alone has them, their type
-    is another, they were dropped and added again, or rewritten.
+    """Return the columns whose values in one shape say nothing about the next.
 
-    PostgreSQL adds a column behind all others: where one has come to stand behind a column that it
-    stood before, it and all that follow are new.
+    Only one of the shapes has the column, its type is another, or it was dropped and added again,
+    or rewritten.
+
+    PostgreSQL adds a column behind all others: where a column is now behind one that it preceded,
+    it and all that follow are new.
     """
     old, new = before.kinds(), after.kinds()
     places = {name: place for place, name in enumerate(old)}
@@ -168,7 +173,7 @@ def altered_columns(before: Version, after: Version) -> frozenset[str]:
 
 
 def altered_since(session: ReadSession, changes: Iterable[ChangeRow]) -> list[str]:
-    """Return in a sentence each how the tables of these changes differ by now, as recorded."""
+    """Return a sentence for each table of these changes that differs by now, as recorded."""
     seen = {(c.relation_id, c.version): None for c in changes if c.relation_id and not c.hidden}
     sql = "SELECT id, coalesce(current_version_id, 0) FROM relation WHERE id = ANY(%s)"
     current = dict(session.rows(sql, [[table for table, _ in seen]]))
@@ -192,7 +197,7 @@ def altered_since(session: ReadSession, changes: Iterable[ChangeRow]) -> list[st
 def key_values(
     key_columns: Iterable[str], *images: Mapping[str, Any] | None
 ) -> tuple[Any, ...] | None:
-    """The key's values, each from the first image that has it; None: one is missing or marked."""
+    """Return the key's values, each from the first image that has it; None: one is unknown."""
     found = []
     for name in key_columns:
         image = next((image for image in images if image and name in image), None)

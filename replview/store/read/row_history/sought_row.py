@@ -1,4 +1,4 @@
-"""A row as it is asked for: its table in a slot, its keys, and the incarnations to look in."""
+"""A row to look up: its table in a slot, its keys, and the incarnations to search."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from replview.store.read.row_history.other_keys import keyed_otherwise
 from replview.store.read.rows import Slot, Step
 from replview.store.read.session import ReadSession
 
-#: A place with the number of its incarnation before it.
+#: The incarnation's number, followed by a place in the incarnation.
 At = tuple[int, int, int, int, int]
 END: At = (1 << 31, 0, 0, 0, 0)
-#: The hashes of a row's keys, and what each stands for.
+#: The hashes of a row's keys, each with its key.
 Keys = Sequence[tuple[int, Mapping[str, str | None]]]
 
 _INCARNATIONS = """
@@ -39,7 +39,7 @@ _INCARNATIONS = """
 
 @dataclass(frozen=True, slots=True)
 class IncarnationFacts:
-    """An incarnation of the slot as a row's history needs it."""
+    """The facts about an incarnation that a row's history needs."""
 
     id: int
     number: int
@@ -48,26 +48,26 @@ class IncarnationFacts:
     reason: str
     started_at: dt.datetime
     started_lsn: int | None
-    #: What the log says is missing before it; None: it says nothing.
+    #: The message of the logged gap before it; None: no gap is logged.
     gap: str | None
     #: The last commit of the incarnation before it.
     former_commit_time: dt.datetime | None
-    #: The former incarnation holds transactions that this one's server never had.
+    #: True when the former incarnation has transactions that this one's server never had.
     forked: bool
-    #: What is known of the slot's days that were deleted, as JSON (``store.read.days``).
+    #: The slot's deleted days, as JSON (``store.read.days``).
     deleted: str | None = None
 
     @property
     def seamless(self) -> bool:
-        """Whether nothing is missing between the incarnation before it and this one."""
+        """Return whether no change is missing between the incarnation before it and this one."""
         return self.reason == "failover" and self.gap is None and not self.forked
 
 
 class SoughtRow:
-    """The row that is asked for, and where."""
+    """A row to look up, and the incarnations to search."""
 
     def __init__(self, session: ReadSession, slot: Slot, table: TableRows, keys: Keys) -> None:
-        """Raises ``KeyProblem`` where whoever asks may not look for rows by these keys."""
+        """Look up the table's relations; raise ``KeyProblem`` if the user may not use the keys."""
         if reason := table.withheld(session):
             raise KeyProblem(reason)
         self.session = session
@@ -77,16 +77,17 @@ class SoughtRow:
         known = {version.relation_id for version in table.shapes.versions.values()}
         self.relation_ids = [each for each in table.relation_ids if each in known]
         found = session.prepared_rows(_INCARNATIONS, [slot.pk])
-        #: All of the slot, newest first.
+        #: All incarnations of the slot, newest first.
         self.incarnations = [IncarnationFacts(*row) for row in found]
         self.numbers = {each.id: each.number for each in self.incarnations}
 
     @property
     def is_serial(self) -> bool:
-        """Whether one row after another has a key, in the order of LSNs, in all of the record: the
-        identity is a unique index that nothing defers, so that a row is changed, or another one
-        gets its key, only after whoever changed it before has committed; it was never another one;
-        and the LSNs are of one timeline.
+        """Return whether one row at a time has a key, in the order of LSNs, in all of the record.
+
+        This holds where the identity is a unique, not deferrable index, and was never another one:
+        a row is changed, or another row gets its key, only after the transaction that changed it
+        before has committed. The LSNs must be of one timeline.
         """
         mine = (
             v for v in self.table.shapes.versions.values() if v.relation_id in self.relation_ids
@@ -101,5 +102,5 @@ class SoughtRow:
         )
 
     def at(self, step: Step) -> At:
-        """A step's place in the slot's whole history."""
+        """Return a step's place in the slot's whole history."""
         return (self.numbers.get(step.incarnation_id, 0), *step.place)

@@ -1,8 +1,8 @@
-"""The spans in which one row after another had a key.
+"""Divide the changes under a key into spans, in each of which one row had the key.
 
-A row arrives under a key by an insert, by an update that moved it there, or is found there; it
-leaves by a delete, by an update that moves it on, or with a truncation. Only a deferrable
-constraint lets two rows have one key, until their transaction ends.
+A span begins with an insert, with an update that moved the row there, or with the first record of
+the row. It ends with a delete, with an update that moves the row on, or with a truncation. Only a
+deferrable constraint lets two rows have one key, until their transaction ends.
 """
 
 import datetime as dt
@@ -15,36 +15,35 @@ from replview.store.read.row_history.sought_row import At
 
 @dataclass(slots=True)
 class Span:
-    """The time in which one row had one key."""
+    """A period in which one row had one key."""
 
     relation_id: int
     key_hash: int
     key: Key
-    #: The row's changes in it, oldest first: the one with which it came, the one with which it
-    #: left.
+    #: The row's changes in the period, oldest first, including those that begin and end it.
     events: list[Event]
-    #: ``insert``, ``moved``, ``snapshot``; empty: it was there when the record begins to tell.
+    #: One of ``insert``, ``moved``, ``snapshot``; empty: the row existed before its first change.
     begun: str = ""
-    #: ``delete``, ``moved``, ``truncated``, ``lost`` (the record does not tell what became of it),
-    #: ``table`` (another table has the name since); empty: it still has the key.
+    #: One of ``delete``, ``moved``, ``truncated``, ``lost`` (the end is not recorded), ``table``
+    #: (another table has the name since); empty: the row still has the key.
     ended: str = ""
-    #: Where, and when, a truncation took it away.
+    #: The place and time of the truncation that ended it.
     ended_at: At | None = None
     ended_time: dt.datetime | None = None
 
     @property
     def until(self) -> dt.datetime | None:
-        """When the row lost the key, or changed last before that is lost; None: it has it."""
+        """Return when the row lost the key, or changed last if lost; None: it has the key."""
         return self.ended_time or (self.events[-1].commit_time if self.ended else None)
 
     @property
     def last_at(self) -> At:
-        """The place of its last change, or of the truncation that ended it."""
+        """Return the place of the last change, or of the truncation that ended it."""
         return self.ended_at or self.events[-1].at
 
 
-#: Which of the rows that have a key a change is of; None: of none of them, or the record does not
-#: tell.
+#: A function that returns which of the rows with a key a change is of; None: of none of them, or
+#: unknown.
 Tell = Callable[[Sequence[Span], Event], Span | None]
 
 
@@ -55,10 +54,10 @@ def spans_of(
     truncations: Mapping[int, Sequence[Cut]],
     tell: Tell,
 ) -> list[Span]:
-    """The rows that had a key, one after another, oldest first; of each table for itself.
+    """Return the rows that had a key, one after another, oldest first, each table by itself.
 
-    ``truncations``: of each table, in order. Raises ``UnsureError`` where changes that were not
-    read would have to be.
+    ``truncations``: each table's, in order. Raises ``UnsureError`` where changes that were not read
+    are needed.
     """
     by_table: dict[int, list[Event]] = {}
     for event in events:
@@ -79,11 +78,11 @@ def spans_of(
 
 
 class UnsureError(Exception):
-    """Not every change that was not read is of one row with those that stand beside it."""
+    """A change that was not read may be of another row than its neighbours."""
 
 
 class _Fold:
-    """Takes one table's changes under a key, oldest first."""
+    """The spans so far, while one table's changes under a key are taken in order."""
 
     def __init__(self, relation_id: int, key_hash: int, key: Key, tell: Tell) -> None:
         self.spans: list[Span] = []
@@ -91,29 +90,29 @@ class _Fold:
         self._key_hash = key_hash
         self._key = key
         self._tell = tell
-        #: The rows that have the key: one, or several within one transaction.
+        #: The spans of rows that have the key: one, or several within one transaction.
         self._here: list[Span] = []
-        #: Another row may have had it before the first transaction that is known.
+        #: True while another row may have had the key since before the first known transaction.
         self._maybe_another = True
         self._transaction_id = 0
-        #: The row of the changes just before that were not read.
+        #: The span of the changes just before that were not read.
         self._passed: Span | None = None
 
     def truncate(self, at: At, time: dt.datetime | None) -> None:
-        """Every row of the table is gone."""
+        """End the spans of all rows."""
         self._check(None)
         for span in self._here:
             span.ended, span.ended_at, span.ended_time = "truncated", at, time
         self._here = []
 
     def settle(self) -> None:
-        """A transaction has ended: one row alone can have the key, the one that came last."""
+        """Keep only the last row: after a transaction one row alone can have the key."""
         for span in self._here[:-1]:
             span.ended = "lost"
         self._here = self._here[-1:]
 
     def take(self, event: Event) -> None:
-        """One more change. Raises ``UnsureError``."""
+        """Add one more change to its span. Raises ``UnsureError``."""
         if event.commit is None:
             self._pass(event)
             return
@@ -130,7 +129,7 @@ class _Fold:
             self._here.remove(span)
 
     def _pass(self, event: Event) -> None:
-        """One that was not read: of the row that has the key, and so must be the next."""
+        """Add a change that was not read, assumed to be of the row that has the key."""
         if len(self._here) != 1:
             raise UnsureError
         self._passed = self._here[0]
@@ -142,7 +141,7 @@ class _Fold:
         self._passed = None
 
     def _span(self, event: Event, moves_away: bool) -> Span:
-        """The span of the row that this change is of."""
+        """Return the span of the row that this change is of."""
         if event.op == "I" or (event.moves and not moves_away):
             return self._begin("insert" if event.op == "I" else "moved")
         if not self._here:
