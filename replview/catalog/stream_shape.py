@@ -187,8 +187,9 @@ class AlteredTables:
 def altered_tables(
     connection: Connection, oids: Collection[int], marks: Mapping[int, str]
 ) -> AlteredTables:
-    """Read the columns of those tables whose mark is not the one in ``marks``; tables that are not
-    there are left out.
+    """Read the marks of some tables, and the columns of those whose mark is not in ``marks``.
+
+    Tables that do not exist are left out.
     """
     now = {row["oid"]: row["mark"] for row in COLUMN_MARKS.rows(connection, list(oids))}
     altered = [oid for oid, mark in now.items() if marks.get(oid) != mark]

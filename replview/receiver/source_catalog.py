@@ -90,9 +90,7 @@ class SourceCatalog:
     def altered_tables(
         self, oids: Collection[int], marks: Mapping[int, str]
     ) -> AlteredTables | None:
-        """Return what ``catalog.stream_shape.altered_tables`` does; None where the catalog cannot
-        be read.
-        """
+        """Return ``catalog.stream_shape.altered_tables``; None where the catalog cannot be read."""
         return self._ask(lambda connection: altered_tables(connection, oids, marks))
 
     def named_table(self, schema: str, table: str) -> NamedTable | None:

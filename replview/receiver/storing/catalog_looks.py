@@ -1,7 +1,8 @@
-"""Tables that were altered and not described again: found by asking the source's catalog.
+"""This module finds tables that were altered and that the stream has not described again.
 
 A stream describes a table again only before its next change. A row that ALTER TABLE rewrote would
-count as unaltered until then, so the catalog is asked for all recorded tables from time to time.
+count as unaltered until then, so the receiver asks the source's catalog for all recorded tables
+from time to time.
 """
 
 import time
@@ -32,21 +33,21 @@ _CURRENT = """
 
 @dataclass(frozen=True, slots=True)
 class AlteredTable:
-    """A table whose columns are no longer those of its current version."""
+    """An altered table has columns that are no longer those of its current version."""
 
     #: The current version's shape: the source has not described another one yet.
     shape: Shape
-    #: How the catalog says that the columns were made; empty for one that is gone.
+    #: The number, transaction and file of each column now; empty for a column that is gone.
     made: Made
     #: The position of the WAL by which the table had been altered.
     lsn: LSN
 
 
 class CatalogLooks:
-    """Asks the catalog for the recorded tables every ``TABLE_LOOK_SECONDS``.
+    """The looks at the source's catalog, one every ``TABLE_LOOK_SECONDS``.
 
-    The catalog is ahead of the stream. What a look found is kept until everything before the look's
-    position is stored, and dropped where the stream describes the table in the meantime.
+    The catalog is ahead of the stream. The result of a look waits until everything before its
+    position is stored, and is dropped where the stream describes the table in the meantime.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class CatalogLooks:
         self._found: dict[int, tuple[LSN, Made]] = {}
 
     def look(self, store: psycopg.Connection[Any]) -> None:
-        """Ask the catalog, if it is time to; outside of a store transaction."""
+        """Ask the catalog if it is time to; the store must not be in a transaction."""
         if time.monotonic() < self._next_at:
             return
         oids = [row[0] for row in store.execute(_OIDS, self._table_keys)]
@@ -74,11 +75,11 @@ class CatalogLooks:
         self._next_at = time.monotonic() + settings.TABLE_LOOK_SECONDS
 
     def forget(self, oid: int) -> None:
-        """Drop what was found of a table that the stream has described since."""
+        """Drop the result for a table, because the stream has described it since."""
         self._found.pop(oid, None)
 
     def take(self, store: psycopg.Connection[Any], stored_lsn: int) -> list[AlteredTable]:
-        """Return the altered tables that were found up to ``stored_lsn``, and forget them."""
+        """Return the altered tables found at or before ``stored_lsn``, and forget them."""
         reached = [oid for oid, (lsn, _) in self._found.items() if lsn <= stored_lsn]
         tables = []
         for oid in reached:
@@ -91,14 +92,14 @@ class CatalogLooks:
             if made_anew(before, made) & _known(before):
                 tables.append(AlteredTable(_shape(oid, row), made, lsn))
             elif _known(before) == before.keys() and made != before:
-                # VACUUM FULL gave the rows another file, or a setting of a column was altered: the
+                # VACUUM FULL gave the rows another file, or a setting of a column was altered. The
                 # next look would take both together for a column that was rewritten.
                 note_made(store, row[6], made)
         return tables
 
 
 def _known(made: Made) -> set[str]:
-    """Return the columns of which the catalog told when they were altered last."""
+    """Return the columns for which the catalog showed the transaction and the file."""
     return {name for name, facts in made.items() if len(facts) == 3}
 
 

@@ -101,7 +101,7 @@ class TablePlan:
             del row[name]
 
     def be_of(self, stored: StoredShape) -> None:
-        """Write changes as those of another version from now on."""
+        """Store the next changes under another version of the table."""
         self.version_id = stored.version_id
         self.heads = {op: row_table(self.relation_id, self.version_id, op) for op in "IUDTS"}
 
@@ -154,7 +154,7 @@ class TablePlans:
         column_rules: ColumnRules,
         looks: CatalogLooks | None = None,
     ) -> None:
-        """``looks``: None where no table is looked at apart from its descriptions."""
+        """Begin without plans; ``looks`` is None where only descriptions tell of tables."""
         self._slot_id = slot_id
         self._system_identifier = system_identifier
         self._catalog = catalog
@@ -270,8 +270,9 @@ class TablePlans:
             self.unsettled.setdefault(transaction.xid, []).append(one)
 
     def look(self, store: psycopg.Connection[Any]) -> None:
-        """Ask the catalog, if it is time to, which tables were altered without being described
-        again; outside of a store transaction.
+        """Ask the catalog which tables were altered without a new description, if it is time to.
+
+        It is called outside of a store transaction.
         """
         if self._looks is not None:
             self._looks.look(store)
@@ -279,8 +280,9 @@ class TablePlans:
     def store_altered(
         self, connection: psycopg.Connection[Any], stored_lsn: int
     ) -> list[tuple[AlteredTable, StoredShape]]:
-        """Store a version for each table that was altered by ``stored_lsn`` without being described
-        again. Raises ``TooManyVersions``.
+        """Store a version for each table that was altered without a new description.
+
+        Tables that were altered after ``stored_lsn`` wait. Raises ``TooManyVersions``.
         """
         tables = self._looks.take(connection, stored_lsn) if self._looks is not None else []
         versions = []
@@ -291,9 +293,7 @@ class TablePlans:
         return versions
 
     def _go_on_with(self, stored: StoredShape, made: Made) -> None:
-        """Write the changes of a table that the stream has not described again with a version that
-        the catalog told.
-        """
+        """Store the next changes of a table under a version that the catalog showed."""
         for plan in self._plans.values():
             if plan.relation_id == stored.relation_id:
                 plan.be_of(stored)
@@ -303,7 +303,7 @@ class TablePlans:
                 self._current[table] = plan, stored, made
 
     def forget_looks(self, relation: Relation) -> None:
-        """Drop what the catalog told of a table that the stream has described since."""
+        """Drop what a look found of a table, because the stream has described it since."""
         if self._looks is not None:
             self._looks.forget(relation.oid)
 
