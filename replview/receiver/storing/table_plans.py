@@ -216,7 +216,7 @@ class TablePlans:
         asked = made
         if known is not None and known[0].relation == relation and known[2] == made:
             # This transaction may have altered a column again since it sent the shape.
-            again, keys = _altered_again(made, mine), known[0].key_columns
+            again, keys = _altered_again(relation, made, mine), known[0].key_columns
             if again == made and not self._catalog.has_other_key(relation, keys, xid):
                 plan, stored = self._sent_again(known[0], known[1], relation)
                 self._wait(held, transaction, _Unsettled(plan, stored, xid, asked))
@@ -364,7 +364,7 @@ class TablePlans:
             made = unknown(relation)
         elif asked > 1:
             # The transaction may have altered the table between its shapes.
-            made = _altered_again(made, mine)
+            made = _altered_again(relation, made, mine)
         if not one.held and not made_anew(one.made, made):
             return
         one.held = one.held or held
@@ -418,9 +418,16 @@ def _plan(
     )
 
 
-def _altered_again(made: Made, mine: set[int | None]) -> Made:
-    """Forget the file of columns that these transactions altered: perhaps they did so twice."""
-    return {name: one[:2] if mine & {*one[1:2]} else one for name, one in made.items()}
+def _altered_again(relation: Relation, made: Made, mine: set[int | None]) -> Made:
+    """Forget the file of columns that these transactions may have altered a second time.
+
+    Rows that are still in the table's first file, which has the table's oid, were never rewritten.
+    """
+    first = [relation.oid]
+    return {
+        name: facts[:2] if mine & {*facts[1:2]} and [*facts[2:]] != first else facts
+        for name, facts in made.items()
+    }
 
 
 def _table(relation: Relation) -> tuple[int, str, str]:
