@@ -62,7 +62,9 @@ def note_actor(row: TransactionRow, message: LogicalMessage, seq: int) -> None:
     claimed = {key: value for key, value in document.items() if key[:1] != "$"}
     # A claim whose context would exceed the limit leaves the context, and a stamp in it, as it is.
     context = {**(row.context or {}), **claimed}
-    if context and _can_be_kept(context):
+    if not _can_be_kept(context):
+        claimed = {}
+    elif context:
         row.context = context
     if isinstance(actor, str) and actor:
         _add_claim(row, Claim(seq, actor[:MAX_ACTOR_CHARACTERS], seq > row.notes, claimed))

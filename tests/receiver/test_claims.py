@@ -69,6 +69,25 @@ def test_what_a_claim_said_that_was_rolled_back_is_not_kept(source: SourceDataba
 
 
 @pytest.mark.pg(16)
+def test_a_context_that_was_too_long_does_not_come_back_with_a_rollback(
+    source: SourceDatabase, record
+) -> None:
+    source.run(ROWS, STREAMED)
+    recording = record(source)
+    with source.connect() as connection:
+        for statement in (
+            "BEGIN", claim("alice", first="x" * 40_000), row("alice"),
+            claim("alice", second="x" * 40_000, request="2"), row("alice"),
+            *back(row("x"), claim("bob", request="3"), row("x")), "COMMIT",
+        ):  # fmt: skip
+            connection.execute(statement)
+    recording.caught_up()
+
+    [stored] = recording.transactions()
+    assert stored.context.keys() == {"first"}
+
+
+@pytest.mark.pg(16)
 def test_where_the_stream_does_not_say_it_the_claim_is_perhaps(
     source: SourceDatabase, record
 ) -> None:

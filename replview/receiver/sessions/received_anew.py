@@ -105,7 +105,7 @@ class PeekRecorder(Recorder):
             event = TransactionAborted(former, event.abort_lsn, event.abort_time_us)
         super()._aborted(portion, event)
         self._replace(portion, event.transaction)
-        self._aborted_at[xid] = time.monotonic()
+        self._remember_aborted(xid)
 
     def _replace(self, portion: Portion, transaction: OpenTransaction) -> None:
         """Replace the visible rows of a transaction by the ones that were just received."""
@@ -136,9 +136,13 @@ class PeekRecorder(Recorder):
         self.open_xids = tuple(self._former)
 
     def _has_aborted(self, xid: int) -> bool:
+        """Return whether a transaction of this xid aborted within the last hour."""
         at = self._aborted_at.get(xid)
-        if at is not None and time.monotonic() - at < _REMEMBERED_SECONDS:
-            return True
-        if at is not None or len(self._aborted_at) > _REMEMBERED:
-            self._aborted_at.clear()
-        return False
+        return at is not None and time.monotonic() - at < _REMEMBERED_SECONDS
+
+    def _remember_aborted(self, xid: int) -> None:
+        """Note the abort of a transaction; forget the oldest one beyond the limit."""
+        self._aborted_at.pop(xid, None)
+        self._aborted_at[xid] = time.monotonic()
+        if len(self._aborted_at) > _REMEMBERED:
+            del self._aborted_at[next(iter(self._aborted_at))]
