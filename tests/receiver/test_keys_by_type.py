@@ -46,6 +46,11 @@ TYPES = {
     "bit(3)": ["101", "011"],
     "varbit": ["1", "10"],
     "oid": ["9", " 9", "10"],
+    "oidvector": ["1 2", " 1  2", "2 1"],
+    # Of these the source prints one text for a value; other spellings are not looked up.
+    "money": ["$1.00", "-$1,000.00"],
+    "regtype": ["integer", "text"],
+    "regclass": ["pg_class", "pg_type"],
     "tid": ["(0,1)", "(1,0)"],
     "pg_lsn": ["0/A", "0/0000000A", "1/0"],
     "jsonb": ['{"a": 1, "b": "1.0"}', '{"b":"1.0","a":1.00}', '{"a":1,"b":"1.00"}', "1", "1.0"],
