@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable
+from itertools import groupby
 
 import pytest
 
@@ -11,7 +12,7 @@ from replview.store.dsn import set_dsn
 from replview.store.models import PublicationLapse, Relation, SlotEvent
 from replview.store.read.coverage import coverage_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
-from replview.store.read.row_history.history import row_history
+from replview.store.read.row_history.history import Mark, row_history
 from tests.support.recording import Recording
 from tests.support.source_databases import SourceDatabase
 
@@ -58,6 +59,13 @@ class Watched:
         )
         entry = page.entries[0]
         return entry.before_kind, entry.before.values.get("v")
+
+    def marks(self, key: int = 1) -> list[str]:
+        """The kinds of a row's changes and of the marks between them, newest first, each once."""
+        slot, session = self.recording.slot, reading_session()
+        page = row_history(session, slot, self.relation.pk, {"id": str(key)})
+        kinds = (item.kind if isinstance(item, Mark) else item.step.op for item in page.items)
+        return [kind for kind, _ in groupby(kinds)]
 
     def is_whole_since(self, moment: dt.datetime) -> bool:
         """Whether "no change since then" may be said."""
@@ -116,6 +124,8 @@ def check_lapse(watched: Watched, begin: str, end: str, *, seen: bool) -> None:
     assert watched.before_last() in (("key", None), ("unknown", None))
     assert watched.as_of().values["v"] == "X"
     assert (watched.as_of(2).exists, watched.as_of(2).why) == UNKNOWN
+    assert watched.marks() == ["U", "lapse", "I"]
+    assert watched.marks(2) == ["lapse", "I"]
     watched.run("UPDATE t SET v = 'Y' WHERE id = 1")
     assert watched.before_last() == ("derived", "X")
 

@@ -104,7 +104,7 @@ def strip_of(
 class RowLine:
     """A line of the list: a change, or a marker between two changes."""
 
-    #: ``change``, ``schema``, ``gap``, ``failover``.
+    #: ``change``, ``schema``, ``gap``, ``failover``, ``lapse``.
     kind: str
     entry: Entry | None = None
     change: ChangeLine | None = None
@@ -322,6 +322,8 @@ def _marker(mark: Mark) -> RowLine:
         line.at = mark.version.first_seen_at
         both = {"from": str(mark.former.number), "to": str(mark.version.number)}
         line.url = relation_url(mark.version.relation_id, **both)
+    elif mark.lapse is not None:
+        line.words = f"The table was {mark.lapse.text}. Changes made then are not recorded."
     elif mark.incarnation is not None:
         begun = "The slot began a new incarnation; what was between is not recorded."
         failed_over = "The source failed over. Nothing is missing."

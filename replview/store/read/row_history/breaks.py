@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from decoder.scalars import LSN
+from replview.store.read.lapses import lapse_text
 from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place
 from replview.store.read.session import ReadSession
 
@@ -60,7 +61,7 @@ _BREAKS = f"""
                 ELSE {OPEN_END} END,
            CASE WHEN i.number < l.over_incarnation OR l.over_lsn IS NULL THEN {OPEN_END}
                 WHEN i.number = l.over_incarnation THEN (l.over_lsn - '0/0')::bigint ELSE 0 END,
-           0, l.from_at, l.to_at, l.operations
+           0, l.from_at, l.to_at, concat(l.kind, ' ', l.operations)
     FROM relation r
     JOIN publication_lapse l ON l.slot_id = r.slot_id AND l.relation_oid = r.oid
     JOIN slot_incarnation i ON i.slot_id = r.slot_id AND i.id = ANY(%(incarnations)s)
@@ -96,8 +97,15 @@ class Lapse:
     #: None: from the beginning, or until now.
     from_time: dt.datetime | None
     to_time: dt.datetime | None
+    #: A ``PublicationLapse.Kind``.
+    kind: str
     #: The operations that may be missing, of I, U, D and T.
     operations: str
+
+    @property
+    def text(self) -> str:
+        """Return a phrase that completes "the table was"."""
+        return lapse_text(self.kind, self.operations, self.from_time, self.to_time)
 
     def lies_between(self, after: Place, before: Place) -> bool:
         """Return whether some of the lapse is between two places, each of a change or a moment."""
@@ -238,8 +246,9 @@ def read_breaks(
         elif kind == "S":
             found.baselines.setdefault(incarnation, []).append((commit, transaction_id))
         else:
+            why, _, operations = str(lacking).partition(" ")
             found.lapses.append(
-                Lapse(relation_id, incarnation, commit, lsn, seq, at, until, str(lacking))
+                Lapse(relation_id, incarnation, commit, lsn, seq, at, until, why, operations)
             )
     found.forget_beyond(_MOST)
     return found

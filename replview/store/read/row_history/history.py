@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replview.store.read.changes.values import same_value
+from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.row_history.events import Event, change_name
 from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import Entry, Known, Replay
+from replview.store.read.row_history.replay import LAST, Entry, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.spans import Span
@@ -46,9 +47,11 @@ _SEARCHED_FIRST, _SEARCHED = 100, 2000
 class Mark:
     """An item of a row's history that is no change of the row."""
 
-    #: One of ``schema``, ``gap``, ``failover``.
+    #: One of ``schema``, ``gap``, ``failover``, ``lapse``.
     kind: str
     incarnation: IncarnationFacts | None = None
+    #: The time for which the table was not, or not wholly, published.
+    lapse: Lapse | None = None
     #: The shapes before and after a schema change.
     former: Version | None = None
     version: Version | None = None
@@ -207,6 +210,7 @@ def _marks_between(finder: RowFinder, older: Step, newer: Step | None) -> list[M
     former = versions.get(older.version_id)
     version = finder.table.version if newer is None else versions.get(newer.version_id)
     marks = _gaps(finder, numbers.get(older.incarnation_id, 0), to_number)
+    marks += _lapses(finder, older, newer)
     if (
         former is not None
         and version is not None
@@ -224,6 +228,20 @@ def _gaps(finder: RowFinder, after: int, up_to: int) -> list[Mark]:
         for each in finder.incarnations
         if max(after, 1) < each.number <= up_to
     ]
+
+
+def _lapses(finder: RowFinder, older: Step, newer: Step | None) -> list[Mark]:
+    """Return marks where the table was not published for a time after a change, newest first."""
+    is_next = newer is not None and newer.incarnation_id == older.incarnation_id
+    before = newer.place if newer is not None and is_next else LAST
+    table = older.relation_id, older.incarnation_id
+    lapses = [
+        lapse
+        for lapse in finder.breaks(()).lapses
+        if (lapse.relation_id, lapse.incarnation_id) == table
+        and lapse.lies_between(older.place, before)
+    ]
+    return [Mark("lapse", lapse=lapse) for lapse in sorted(lapses, key=lambda one: -one.from_lsn)]
 
 
 def _add_truncation(page: RowHistory) -> None:
