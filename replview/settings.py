@@ -86,8 +86,6 @@ WEB_STATEMENT_SECONDS = int(value("REPLVIEW_STATEMENT_SECONDS"))
 
 #: Seconds of silence after which the source, and the receiver, end a session.
 WALSENDER_TIMEOUT_SECONDS = float(value("REPLVIEW_WALSENDER_TIMEOUT_SECONDS"))
-#: Seconds between two questions to the source's catalog: which tables were altered.
-TABLE_LOOK_SECONDS = float(value("REPLVIEW_TABLE_LOOK_SECONDS"))
 #: Seconds between two heartbeats, with the idle position, to the store.
 HEARTBEAT_SECONDS = float(value("REPLVIEW_HEARTBEAT_SECONDS"))
 #: Seconds without a heartbeat after which a receiver has lost its lease.

@@ -15,7 +15,7 @@ from replview.catalog.plan.publications import TABLES_COST, drop_publication
 from replview.catalog.problems import SourceProblem
 from replview.catalog.publications import Publication, items_of, read_members, read_publications
 from replview.catalog.published import publication_facts, published_by
-from replview.catalog.published_state import PublishedState, read_published_state
+from replview.catalog.published_state import CatalogMark, PublishedState, read_published_state
 from replview.store.dsn import UNUSABLE, full_conninfo
 from replview.store.looks import latest_look, note_same_look, store_publication_look
 from replview.store.models import Slot, SlotEvent, Source
@@ -40,7 +40,7 @@ def remaining_slots(source: Source) -> QuerySet[Slot]:
 class _Known:
     """The last look of this process at a source."""
 
-    fingerprint: str
+    mark: CatalogMark
     conninfo: str
     #: The slots whose looks were stored, with their publications.
     slots: dict[int, tuple[str, ...]]
@@ -51,11 +51,13 @@ _known: dict[int, _Known] = {}
 
 
 def look_at_publications(source: Source) -> int:
-    """Look once for all slots of a source that read publications; return how many looks are new.
+    """Look once for all slots of a source; return how many looks at publications are new.
+
+    Where the catalog has changed, receivers are told by ``Source.catalog_mark``.
 
     A source that cannot be reached is skipped: ``sample`` reports it.
     """
-    slots = list(remaining_slots(source).filter(plugin="pgoutput").select_related("incarnation"))
+    slots = list(remaining_slots(source).select_related("incarnation"))
     if not slots:
         return 0
     known = _known.pop(source.pk, None)
@@ -65,7 +67,7 @@ def look_at_publications(source: Source) -> int:
         if known is not None and (known.conninfo, known.slots) != (conninfo, wanted):
             known = None
         with reading(conninfo, deadline_seconds=DEADLINE_SECONDS) as connection:
-            state = read_published_state(connection, known.fingerprint if known else "")
+            state = read_published_state(connection, known.mark if known else None)
             version = connection.info.server_version
     except (SourceProblem, *UNUSABLE):
         return 0
@@ -73,8 +75,11 @@ def look_at_publications(source: Source) -> int:
         return 0
     # Take the time after the read: a look must not claim to be earlier than it was.
     now = dt.datetime.now(dt.UTC)
-    new = sum(_store_look(slot, state, version, now) for slot in slots)
-    _known[source.pk] = _Known(state.fingerprint, conninfo, wanted)
+    readers = [slot for slot in slots if slot.plugin == "pgoutput"]
+    new = sum(_store_look(slot, state, version, now) for slot in readers)
+    if not state.unchanged:
+        Source.objects.filter(pk=source.pk).update(catalog_mark=state.mark.fingerprint)
+    _known[source.pk] = _Known(state.mark, conninfo, wanted)
     return new
 
 

@@ -1,6 +1,7 @@
 """This module reads everything that decides what publications publish, and its place in the WAL.
 
-If the catalog is as it was before, only a fingerprint is read. The fingerprint is read again at the
+If no row of the catalog is newer than the last reading and none is gone, nothing else is read. Else
+a fingerprint is read, and all the rest only if that changed. The fingerprint is read again at the
 end, and if it changed meanwhile, all is read again. So a reading is consistent without a
 transaction, which a pooler might not keep.
 """
@@ -24,9 +25,10 @@ _POSITION = Query(
 )
 #: Number of tries to read a catalog that changes while it is read.
 _TRIES = 3
-# A row's identity is its oid and the transaction that wrote it. Sums of hashes need no sort.
+# A row's identity is its oid and the transaction that wrote it; TRUNCATE writes a row of pg_class.
+# Sums of hashes need no sort.
 _FINGERPRINT = """
-    SELECT txid_snapshot_xmax(txid_current_snapshot()) AS next_xid, concat_ws(' ',
+    SELECT concat_ws(' ',
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
            FROM pg_publication),
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
@@ -34,10 +36,10 @@ _FINGERPRINT = """
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(inhrelid, ' ', xmin), 0)))
            FROM pg_inherits),
         (SELECT concat(count(*), ':', sum(hashtextextended(concat(oid, ' ', xmin), 0)))
-           FROM pg_namespace),
+           FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'),
         (SELECT concat(count(*), ':', sum(hashtextextended(
-                    concat(oid, ' ', xmin, relpersistence, relreplident), 0)))
-           FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384),
+                    concat_ws(' ', oid, relname, relnamespace, relpersistence, relreplident), 0)))
+           FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384 AND relpersistence <> 't'),
         (SELECT concat(count(*), ':', sum(hashtextextended(
                     concat(indexrelid, ' ', xmin, indisvalid, indisreplident), 0)))
            FROM pg_index WHERE indexrelid >= 16384),
@@ -59,6 +61,65 @@ OLD_FINGERPRINT = Query(
     sql=_FINGERPRINT.format(""),
 )
 
+# Tables that sessions make for themselves come and go, and are never published. A column that is
+# dropped is a newer row; a table or index that is dropped is missing from pg_class.
+_NEWER = """
+    WITH since AS (SELECT age((%s %% 4294967296)::text::xid) AS most),
+         class AS (SELECT count(*) AS rows, coalesce(bool_or({newer}), false) AS is_newer
+                     FROM pg_class WHERE relpersistence <> 't')
+    SELECT txid_snapshot_xmax(txid_current_snapshot()) AS next_xid,
+           txid_snapshot_xmin(txid_current_snapshot()) AS since,
+           concat_ws(' ',
+               (SELECT count(*) FROM pg_publication), (SELECT count(*) FROM pg_publication_rel),
+               (SELECT count(*) FROM pg_inherits),
+               (SELECT count(*) FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'),
+               class.rows{counts}) AS counts,
+           class.is_newer
+           OR EXISTS (SELECT FROM pg_publication WHERE {newer})
+           OR EXISTS (SELECT FROM pg_publication_rel WHERE {newer})
+           OR EXISTS (SELECT FROM pg_inherits WHERE {newer})
+           OR EXISTS (SELECT FROM pg_namespace
+                       WHERE nspname !~ '^pg_(toast_)?temp_' AND {newer})
+           OR EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indrelid
+                       WHERE {newer_index} AND c.relpersistence <> 't')
+           OR EXISTS (SELECT FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+                       WHERE {newer_attribute} AND c.relpersistence <> 't'){exists} AS is_newer
+      FROM class
+"""
+# An age below zero is that of a transaction long ago, whose number has come around since.
+_IS_NEWER = "age({}xmin) <= (SELECT most FROM since) AND age({}xmin) >= 0"
+_WORDS = {
+    "newer": _IS_NEWER.format("", ""),
+    "newer_index": _IS_NEWER.format("i.", "i."),
+    "newer_attribute": _IS_NEWER.format("a.", "a."),
+}
+NEWER = Query(
+    name="published_newer",
+    about="The numbers of rows that decide what is published, and whether any may be newer than a "
+    "transaction; 15 and later, anyone may read it.",
+    sql=_NEWER.format(
+        counts=", (SELECT count(*) FROM pg_publication_namespace)",
+        exists=" OR EXISTS (SELECT FROM pg_publication_namespace WHERE {newer})".format(**_WORDS),
+        **_WORDS,
+    ),
+)
+OLD_NEWER = Query(
+    name="published_newer_14",
+    about="The same before 15; anyone may read it.",
+    sql=_NEWER.format(counts="", exists="", **_WORDS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogMark:
+    """What a reading remembers of the catalog, to find out whether a later one differs."""
+
+    fingerprint: str
+    #: The numbers of rows.
+    counts: str
+    #: The oldest transaction that had not ended; those before it had.
+    since: int
+
 
 @dataclass(frozen=True, slots=True)
 class LookPlace:
@@ -77,16 +138,18 @@ class PublishedState:
     """The result of one reading."""
 
     place: LookPlace
-    fingerprint: str
-    #: True when the fingerprint is the known one, so that nothing more was read.
+    mark: CatalogMark
+    #: True when the catalog is as it was, so that nothing more was read.
     unchanged: bool = False
     publications: list[Publication] = field(default_factory=list)
     tables: list[TableFacts] = field(default_factory=list)
     paths: PublicationPaths | None = None
 
 
-def read_published_state(connection: Connection, known: str = "") -> PublishedState | None:
-    """Read once what is published; ``known`` is the fingerprint of an earlier reading.
+def read_published_state(
+    connection: Connection, known: CatalogMark | None = None
+) -> PublishedState | None:
+    """Read once what is published; ``known`` is the mark of an earlier reading.
 
     The result is None on a standby that has replayed nothing, and where the catalog changed during
     every try. Raises ``psycopg.Error``.
@@ -94,25 +157,36 @@ def read_published_state(connection: Connection, known: str = "") -> PublishedSt
     before = _POSITION.row(connection)["lsn"]
     if before is None:
         return None
-    fingerprint, next_xid = _fingerprint(connection)
+    mark, next_xid = _mark(connection, known)
     for _ in range(_TRIES):
         publications, tables, paths = [], [], None
-        if fingerprint != known:
+        unchanged = known is not None and mark.fingerprint == known.fingerprint
+        if not unchanged:
             publications = read_publications(connection)
             tables = read_tables(connection)
             paths = read_publication_paths(connection)
         after = LSN.parse(_POSITION.row(connection)["lsn"])
         place = LookPlace(LSN.parse(before), after, next_xid)
-        if fingerprint == known:
-            return PublishedState(place, fingerprint, unchanged=True)
-        former, (fingerprint, _) = fingerprint, _fingerprint(connection)
-        if fingerprint == former:
-            return PublishedState(place, fingerprint, False, publications, tables, paths)
+        if unchanged:
+            return PublishedState(place, mark, unchanged=True)
+        former, (mark, _) = mark.fingerprint, _mark(connection)
+        if mark.fingerprint == former:
+            return PublishedState(place, mark, False, publications, tables, paths)
     return None
 
 
-def _fingerprint(connection: Connection) -> tuple[str, int]:
-    """Return the fingerprint, and the xid that follows all that had been assigned by then."""
+def _mark(connection: Connection, known: CatalogMark | None = None) -> tuple[CatalogMark, int]:
+    """Return the catalog's mark, and the xid that follows all that had been assigned by then.
+
+    The fingerprint is computed only where some row is newer than ``known`` or gone.
+    """
     modern = connection.info.server_version >= 150000
+    since = known.since if known is not None else 0
+    # First: what becomes visible afterwards is newer, too.
+    newer = (NEWER if modern else OLD_NEWER).row(connection, since)
+    if known is not None and not newer["is_newer"] and newer["counts"] == known.counts:
+        mark = CatalogMark(known.fingerprint, known.counts, newer["since"])
+        return mark, int(newer["next_xid"])
     row = (FINGERPRINT if modern else OLD_FINGERPRINT).row(connection)
-    return str(row["fingerprint"]), int(row["next_xid"])
+    mark = CatalogMark(str(row["fingerprint"]), newer["counts"], newer["since"])
+    return mark, int(newer["next_xid"])

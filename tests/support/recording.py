@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
+from replview.acts.publications import look_at_publications
 from replview.receiver.run import receive
 from replview.receiver.sessions.pump import Listeners
 from replview.store.connecting import connect_store
+from replview.store.dsn import set_dsn
 from replview.store.models import Change, Slot, Source, Transaction
 from tests.support.source_databases import SourceDatabase
 from tests.support.waiting import wait_for
@@ -88,15 +90,24 @@ class Recording:
         wait_for(stored, seconds)
 
     def looked(self) -> None:
-        """Wait until everything committed so far is stored, and a look at the source's catalog that
-        began afterwards. ``TABLE_LOOK_SECONDS`` and ``HEARTBEAT_SECONDS`` should be short.
+        """Look at the source's catalog as sampling does, and wait until everything committed so far
+        is stored, and what the receiver then finds in the catalog. ``HEARTBEAT_SECONDS`` should be
+        short.
         """
+        self.sample()
         self.caught_up()
-        # A look, the position it was taken at, and the batch that stores what it found.
+        # The mark is read, the catalog is, its position is reached, and what was found is stored.
         for _ in range(4):
             self._beats()
         self.caught_up()
         self._beats()
+
+    def sample(self) -> None:
+        """Look at the catalog and the publications once, as sampling does."""
+        owner = self.slot.source
+        set_dsn(owner, self.source.dsn)
+        owner.save(update_fields=["conninfo", "sealed_password", "password_ref"])
+        look_at_publications(owner)
 
     def _beats(self) -> None:
         """Wait for another heartbeat."""

@@ -2,7 +2,7 @@
 
 A stream describes a table again only before its next change. A row that ALTER TABLE rewrote would
 count as unaltered until then, so the receiver asks the source's catalog for all recorded tables
-from time to time.
+whenever sampling finds that the catalog has changed.
 """
 
 import time
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from django.conf import settings
 
 from decoder.scalars import LSN
 from replview.catalog.stream_shape import AlteredTables
@@ -23,6 +22,8 @@ AlteredReader = Callable[[Collection[int], Mapping[int, str]], AlteredTables | N
 #: Returns the position of the server's WAL; None: it cannot be read.
 PositionReader = Callable[[], LSN | None]
 
+#: Seconds until a catalog that could not be read is asked again.
+_AGAIN_SECONDS = 15.0
 _OIDS = "SELECT oid FROM relation WHERE slot_id = %s AND system_identifier = %s AND oid > 0"
 _CURRENT = """
     SELECT v.schema, v."table", v.replica_identity, v.columns, v.key_columns, v.made, v.id
@@ -44,7 +45,7 @@ class AlteredTable:
 
 
 class CatalogLooks:
-    """The looks at the source's catalog, one every ``TABLE_LOOK_SECONDS``.
+    """The looks at the source's catalog, one whenever sampling found that it has changed.
 
     The catalog is ahead of the stream. The result of a look waits until everything before its
     position is stored, and is dropped where the stream describes the table in the meantime.
@@ -56,23 +57,29 @@ class CatalogLooks:
         self._table_keys = [slot_id, system_identifier]
         self._altered = altered
         self._position = position
+        #: ``source.catalog_mark`` at the last look; None: there was none.
+        self._mark: str | None = None
         self._next_at = 0.0
         self._marks: Mapping[int, str] = {}
         #: By oid: the position of the look, and the columns that it found.
         self._found: dict[int, tuple[LSN, Made]] = {}
 
-    def look(self, store: psycopg.Connection[Any]) -> None:
-        """Ask the catalog if it is time to; the store must not be in a transaction."""
-        if time.monotonic() < self._next_at:
+    def look(self, store: psycopg.Connection[Any], mark: str) -> None:
+        """Ask the catalog if its ``mark`` is another one; the store must not be in a transaction.
+
+        The first look of a session is at all tables, as the catalog may have changed before it.
+        """
+        if mark == self._mark or time.monotonic() < self._next_at:
             return
         oids = [row[0] for row in store.execute(_OIDS, self._table_keys)]
-        tables = self._altered(oids, self._marks) if oids else None
-        if tables is not None and not tables.columns:
-            self._marks = tables.marks
-        elif tables is not None and (position := self._position()) is not None:
-            self._marks = tables.marks
+        tables = self._altered(oids, self._marks) if oids else AlteredTables({}, {})
+        position = self._position() if tables is not None and tables.columns else None
+        if tables is None or (position is None and tables.columns):
+            self._next_at = time.monotonic() + _AGAIN_SECONDS
+            return
+        self._mark, self._marks = mark, tables.marks
+        if position is not None:
             self._found |= {oid: (position, made) for oid, made in tables.columns.items()}
-        self._next_at = time.monotonic() + settings.TABLE_LOOK_SECONDS
 
     def forget(self, oid: int) -> None:
         """Drop the result for a table, because the stream has described it since."""

@@ -50,7 +50,8 @@ UPDATE slot SET heartbeat_at = clock_timestamp(), checkpoint_lsn = %(checkpoint)
     last_stored_at = CASE WHEN %(transactions)s > 0 THEN clock_timestamp()
                           ELSE last_stored_at END
 WHERE id = %(slot_id)s AND epoch = %(epoch)s
-RETURNING desired, outside_writes, {MARK}
+RETURNING desired, outside_writes, {MARK},
+    (SELECT catalog_mark FROM source WHERE source.id = slot.source_id)
 """  # noqa: S608 (of constants)
 
 
@@ -116,6 +117,8 @@ class StoreWriter:
         self.commit_seq = commit_seq
         #: ``slot.outside_writes`` when ``commit_seq`` was read; None: not read yet.
         self._outside_writes: int | None = None
+        #: ``source.catalog_mark`` as last read.
+        self._catalog_mark = ""
         self._facts = ReceiverFacts()
         #: Streamed transactions with aborted changes that are counted only at their end.
         self._to_recount: set[TransactionRow] = set()
@@ -132,7 +135,7 @@ class StoreWriter:
         ``psycopg.Error`` when the store cannot be reached.
         """
         try:
-            self._plans.look(self._connection)
+            self._plans.look(self._connection, self._catalog_mark)
             began = time.monotonic()
             desired = self._write(portion, server_lsn)
             self._facts.stored(portion, time.monotonic() - began)
@@ -221,6 +224,7 @@ class StoreWriter:
             self._read_place()
             self._outside_writes = row[1]
         self._plans.keep_up(self._connection, str(row[2]))
+        self._catalog_mark = str(row[3])
         return str(row[0])
 
     def _read_place(self) -> None:

@@ -269,13 +269,14 @@ class TablePlans:
         if held or transaction.kind == "streamed":
             self.unsettled.setdefault(transaction.xid, []).append(one)
 
-    def look(self, store: psycopg.Connection[Any]) -> None:
-        """Ask the catalog which tables were altered without a new description, if it is time to.
+    def look(self, store: psycopg.Connection[Any], mark: str) -> None:
+        """Ask the catalog which tables were altered without a new description.
 
-        It is called outside of a store transaction.
+        It is asked only where its ``mark`` is another one than before. The store must not be in a
+        transaction.
         """
         if self._looks is not None:
-            self._looks.look(store)
+            self._looks.look(store, mark)
 
     def store_altered(
         self, connection: psycopg.Connection[Any], stored_lsn: int

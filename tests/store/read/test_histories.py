@@ -48,8 +48,7 @@ _CASES = [
 
 @pytest.fixture(autouse=True)
 def often(settings) -> None:
-    """The receiver looks at the catalog again and again."""
-    settings.TABLE_LOOK_SECONDS = 0.1
+    """What a look at the catalog finds is stored soon."""
     settings.HEARTBEAT_SECONDS = 0.1
 
 
