@@ -16,6 +16,9 @@ from tests.benchmarks.report import Result
 #: Of one core.
 BAR_PERCENT = 0.2
 SLOTS = 10
+#: Of each database; all are published.
+TABLES = 5000
+_COLUMNS = ", ".join(f"c{n} text" for n in range(9))
 #: From another database, that its sessions do not count; their own end is told within a second.
 _ACTIVE = "SELECT active_time FROM pg_stat_database WHERE datname = %s"
 _DATABASES = {"monitored": "a role of pg_monitor", "plain": "a role without rights"}
@@ -48,7 +51,7 @@ def _result(name: str, active_ms: float, looks: float, lasted: float) -> Result:
     percent = active_ms / lasted / 10
     each = f"{active_ms / looks:.1f} ms a look" if looks else "no look"
     return Result(
-        f"cost to a source with {SLOTS} slots, {_DATABASES[name]}",
+        f"cost to a source with {SLOTS} slots and {TABLES:,} tables, {_DATABASES[name]}",
         f"{percent:.3f} % of a core ({each}, {looks:.0f} looks in {lasted:.0f} s)",
         f"≤ {BAR_PERCENT:g} %",
         0 < percent <= BAR_PERCENT and looks >= 0.9 * (lasted / 5 - 1),
@@ -71,8 +74,14 @@ def _prepare(source: EmbeddedPostgres) -> None:
             connection.execute(
                 f"SELECT pg_create_logical_replication_slot('{name}_l0', 'pgoutput')"
             )
-            connection.execute("CREATE TABLE watched (id int PRIMARY KEY, note text)")
-            connection.execute("CREATE PUBLICATION bench FOR TABLE watched")
+            for first in range(0, TABLES, 100):
+                connection.execute(
+                    "; ".join(
+                        f"CREATE TABLE t{n} (id int PRIMARY KEY, {_COLUMNS})"
+                        for n in range(first, first + 100)
+                    )
+                )
+            connection.execute("CREATE PUBLICATION bench FOR ALL TABLES")
 
 
 def _active_ms(source: EmbeddedPostgres) -> dict[str, float]:
