@@ -28,7 +28,7 @@ _MONTHS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPosition:
     """The position of a record; a page holds the records before it, which are older."""
 
     at: dt.datetime
@@ -71,8 +71,8 @@ class AccessFilter:
 
 
 def read(
-    wanted: AccessFilter, *, before: Place | None = None, limit: int = 100
-) -> tuple[list[AccessRecord], Place | None]:
+    wanted: AccessFilter, *, before: RecordPosition | None = None, limit: int = 100
+) -> tuple[list[AccessRecord], RecordPosition | None]:
     """Return records, newest first, and the position of the next page; None on the last page."""
     records = wanted.narrow(AccessRecord.objects.all())
     if before is not None:
@@ -82,13 +82,13 @@ def read(
         )
     found = list(records.order_by("-at", "-id")[: limit + 1])
     rows = found[:limit]
-    older = Place(rows[-1].at, rows[-1].pk) if len(found) > limit else None
+    older = RecordPosition(rows[-1].at, rows[-1].pk) if len(found) > limit else None
     return rows, older
 
 
 def walk(wanted: AccessFilter) -> Iterator[AccessRecord]:
     """Yield all records, newest first, with at most a thousand in memory."""
-    place: Place | None = None
+    place: RecordPosition | None = None
     while True:
         rows, place = read(wanted, before=place, limit=_WALKED)
         yield from rows

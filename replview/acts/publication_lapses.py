@@ -27,7 +27,7 @@ _Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _WalPosition:
     """The position of a look: the number of the slot's incarnation, LSN and time."""
 
     incarnation: int
@@ -60,10 +60,10 @@ def note_lapses(
     ``former``: the look before, which found something else; None for the first look. ``exists``
     returns whether the source has a table of an oid. Call it in a store transaction.
     """
-    before = _Place(0, 0, None)
+    before = _WalPosition(0, 0, None)
     if former is not None:
-        before = _Place(former.incarnation, int(former.last_lsn or 0), former.last_seen_at)
-    here = _Place(now.incarnation, int(now.first_lsn or 0), now.first_seen_at)
+        before = _WalPosition(former.incarnation, int(former.last_lsn or 0), former.last_seen_at)
+    here = _WalPosition(now.incarnation, int(now.first_lsn or 0), now.first_seen_at)
     texts: dict[str, list[str]] = {}
     for ended in _end(slot, former, now, before, here):
         texts.setdefault(_text(ended), []).append(_name(ended))
@@ -148,7 +148,11 @@ def _is_born_since(entry: _Entry, former: PublicationLook) -> bool:
 
 
 def _end(
-    slot: Slot, former: PublicationLook | None, now: PublicationLook, before: _Place, here: _Place
+    slot: Slot,
+    former: PublicationLook | None,
+    now: PublicationLook,
+    before: _WalPosition,
+    here: _WalPosition,
 ) -> Iterator[PublicationLapse]:
     """Yield the lapses that end with this look; make one for a table never published before."""
     if former is None:
@@ -163,7 +167,7 @@ def _end(
             continue
         mine = open_.get(oid, [])
         if was is None and not mine:
-            mine = [_new(slot, entry, _Kind.UNPUBLISHED, _OPERATIONS, _Place(0, 0, None))]
+            mine = [_new(slot, entry, _Kind.UNPUBLISHED, _OPERATIONS, _WalPosition(0, 0, None))]
         for lapse in mine:
             lapse.to_incarnation, lapse.to_lsn, lapse.to_at = here.incarnation, here.lsn, here.at
             if was is None:
@@ -173,8 +177,8 @@ def _end(
                 yield lapse
 
 
-def _store(slot: Slot, lapse: _Lapse, before: _Place, here: _Place) -> PublicationLapse:
-    begin = _Place(0, 0, None) if lapse.ever else before
+def _store(slot: Slot, lapse: _Lapse, before: _WalPosition, here: _WalPosition) -> PublicationLapse:
+    begin = _WalPosition(0, 0, None) if lapse.ever else before
     row = _new(slot, lapse.entry, lapse.kind, lapse.operations, begin)
     if lapse.is_over:
         row.to_incarnation, row.to_lsn, row.to_at = here.incarnation, here.lsn, here.at
@@ -183,7 +187,7 @@ def _store(slot: Slot, lapse: _Lapse, before: _Place, here: _Place) -> Publicati
 
 
 def _new(
-    slot: Slot, entry: _Entry, kind: _Kind, operations: str, begin: _Place
+    slot: Slot, entry: _Entry, kind: _Kind, operations: str, begin: _WalPosition
 ) -> PublicationLapse:
     return PublicationLapse(
         slot=slot, relation_oid=entry["oid"], schema=entry["schema"], table=entry["table"],

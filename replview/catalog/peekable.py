@@ -30,7 +30,7 @@ SUBSCRIPTIONS = Query(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PeekableServer:
     """A server with all of its slots and the position of its WAL."""
 
     database: str
@@ -87,10 +87,10 @@ class Place:
         )
 
 
-def read_place(connection: Connection) -> Place:
+def read_place(connection: Connection) -> PeekableServer:
     """Read all slots of the server, and what is needed to peek one."""
     place = PLACE.row(connection)
-    return Place(
+    return PeekableServer(
         **place,
         position=read_position(connection),
         slots=read_slots(connection),

@@ -6,7 +6,7 @@ import orjson
 from django.core.management.base import CommandError
 
 from replview.catalog.connections import reading
-from replview.catalog.peekable import Place, read_place
+from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.job import without_masked
 from replview.features.peeks.text import Found, counts_words, size_words
@@ -59,7 +59,7 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     command.say(*found_lines(Found(result), options["changes"], options["seconds"]))
 
 
-def _choose(place: Place, source: Source, name: str) -> SlotFacts:
+def _choose(place: PeekableServer, source: Source, name: str) -> SlotFacts:
     slot = place.slot(name)
     if slot is None:
         known = ", ".join(item.slot_name for item in place.slots) or "none"
@@ -70,7 +70,7 @@ def _choose(place: Place, source: Source, name: str) -> SlotFacts:
 
 
 def _options(
-    place: Place, slot: SlotFacts, source: Source, publications: list[str]
+    place: PeekableServer, slot: SlotFacts, source: Source, publications: list[str]
 ) -> dict[str, object]:
     """Return the options of the slot's output plugin for the peek."""
     if slot.plugin != "pgoutput":

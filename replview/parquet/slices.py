@@ -22,7 +22,7 @@ OPERATIONS = ("insert", "update", "delete", "truncate", "message", "snapshot")
 Before = Literal["sent", "derived", "full"]
 BEFORE: tuple[Before, ...] = get_args(Before)
 #: A place in history: a commit_seq, and a change's seq within that transaction.
-Place = tuple[int, int]
+SlicePosition = tuple[int, int]
 #: Tables with their masked columns, both sorted; a table occurs under every name it has had.
 Masked = tuple[tuple[str, tuple[str, ...]], ...]
 #: A seq after every change of a transaction (``change.seq`` is a 32-bit integer).
@@ -237,8 +237,8 @@ class SliceTable:
 class Range:
     """A part of a table's changes in a slice: ``after < (commit_seq, seq) <= through``."""
 
-    after: Place
-    through: Place
+    after: SlicePosition
+    through: SlicePosition
     #: Number of changes.
     rows: int = 0
     #: Commit LSNs of the first and the last transaction in the range; None: unknown.

@@ -20,7 +20,7 @@ from replview.store.fields import LSN
 from replview.store.models import ArchiveMark, Slot, SlotIncarnation
 from replview.store.read.rows import ChangeRow
 from replview.store.retention.archive import home_of
-from replview.store.retention.archived import Place
+from replview.store.retention.archived import ArchivedCommit
 from replview.text.formats import bytes_words, plural
 from replview.text.parsing import whole_number
 from replview.ui.changes.cells import Block
@@ -40,7 +40,7 @@ _NOT_UNDONE = "it is in the archive, not in the store"
 class ArchivedPage:
     """The page of a transaction that only the archive has."""
 
-    place: Place
+    place: ArchivedCommit
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     #: Names of all its actors.
@@ -80,7 +80,7 @@ class ArchivedRow:
     remedy: str = ""
 
 
-def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpResponse:
+def archived_transaction(request: HttpRequest, place: ArchivedCommit, url: str) -> HttpResponse:
     """Show a transaction that only the archive has; ``url`` is the page's address."""
     page = read_transaction(place, url, Params(request.GET).number("after") or 0)
     scope_to(request, f"{place.source}/{place.slot}")
@@ -89,7 +89,7 @@ def archived_transaction(request: HttpRequest, place: Place, url: str) -> HttpRe
     return render(request, "archive/transaction.html", content, status=status)
 
 
-def read_transaction(place: Place, url: str, after: int = 0) -> ArchivedPage:
+def read_transaction(place: ArchivedCommit, url: str, after: int = 0) -> ArchivedPage:
     """Read the transaction from the archive's files; ``url`` is the page's address."""
     from replview.parquet.archive.reading import ArchivedIncarnation
     from replview.parquet.writing.problems import TargetProblem

@@ -5,14 +5,14 @@ from psycopg import sql
 
 from decoder.scalars import LSN
 from replview.catalog.connections import connect_replication, connected
-from replview.catalog.peekable import Place, read_place
+from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.slots import SlotFacts
 
 
-def place(**values) -> Place:
+def place(**values) -> PeekableServer:
     known = {"database": "shop", "version": 180004, "in_recovery": False, "position": LSN(1),
              "slots": [], "publications": ["p", "q"], "subscribed": {}}  # fmt: skip
-    return Place(**(known | values))
+    return PeekableServer(**(known | values))
 
 
 def slot(**values) -> SlotFacts:

@@ -10,7 +10,7 @@ import pytest
 
 from replview.parquet import reading
 from replview.parquet.archive.reading import ArchivedIncarnation
-from replview.parquet.erasure.finding import FileErasure, Span
+from replview.parquet.erasure.finding import FileErasure, FileKeySpan
 from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import Slice
 from replview.parquet.writing.datasets import newly_opened
@@ -144,7 +144,7 @@ def test_incompatible_types_open_a_root_and_nothing_is_lost(
     assert one.document["changes"] == sum(each.document["changes"] for each in manifests)
 
     # Erased from all of them.
-    span = Span({"id": "1"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
+    span = FileKeySpan({"id": "1"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[(whole.source, whole.slot)], tables={oid: [span]}
     )

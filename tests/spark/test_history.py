@@ -4,8 +4,7 @@ import datetime as dt
 
 import pytest
 
-from replview.parquet.erasure.finding import FileErasure
-from replview.parquet.erasure.finding import Span as FileSpan
+from replview.parquet.erasure.finding import FileErasure, FileKeySpan
 from replview.parquet.erasure.roots import Root
 from replview.parquet.slices import TableVersion
 from replview.spark.history.activity import (
@@ -16,7 +15,7 @@ from replview.spark.history.activity import (
     who_changed,
 )
 from replview.spark.history.datasets import Dataset, Moment
-from replview.spark.history.reach import Span
+from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import without_masked
 from replview.spark.history.snapshots import as_of, row_versions, schema_versions
 from replview.spark.sessions import SparkProblem
@@ -88,13 +87,13 @@ def test_what_is_missing_is_said(history, engine) -> None:
     assert rows(result, "id", "_unknown") == [(1, ["added"]), (2, [])]
 
     # What is counted is not called whole either.
-    who = who_changed(engine, [dataset], Span(from_lsn=1, to_lsn=9999))
+    who = who_changed(engine, [dataset], HistoryRange(from_lsn=1, to_lsn=9999))
     assert [reason.partition(",")[0] for reason in who.reasons] == [
         "what is exported ends at 0/700",
         "what is exported begins at 0/100",
         "transactions 1 to 7 of it are not exported whole",
     ]
-    long_ago = Span(until=BEGAN - dt.timedelta(days=1))
+    long_ago = HistoryRange(until=BEGAN - dt.timedelta(days=1))
     nothing = transaction_rates(engine, dataset.incarnation, long_ago)
     assert nothing.reasons == ("no transaction of that time is exported",)
 
@@ -110,8 +109,8 @@ def test_a_time_in_which_the_table_was_not_published_is_said(history, engine) ->
     said = "public.t was not published for a time"
     assert [reason for reason in as_of(engine, dataset).reasons if "published" in reason] == [said]
     assert said not in as_of(engine, dataset, Moment(lsn=0x100)).reasons
-    assert said in who_changed(engine, [dataset], Span(from_lsn=0x100)).reasons
-    assert said not in who_changed(engine, [dataset], Span(from_lsn=0x300)).reasons
+    assert said in who_changed(engine, [dataset], HistoryRange(from_lsn=0x100)).reasons
+    assert said not in who_changed(engine, [dataset], HistoryRange(from_lsn=0x300)).reasons
 
 
 def test_rows_without_a_key_are_refused(tmp_path, engine) -> None:
@@ -165,7 +164,7 @@ def test_who_changed_what_compares_with_the_row_before(history, engine) -> None:
     masked = who_changed(engine, [dataset], masked={"public.t": ["id", "a"]})
     assert masked.details["not_counted"] == ["public.t.a", "public.t.id"]
     assert {each["column"] for each in masked.frame.collect()} == {None, "big"}
-    later = who_changed(engine, [dataset], Span(from_lsn=1280)).frame.collect()
+    later = who_changed(engine, [dataset], HistoryRange(from_lsn=1280)).frame.collect()
     assert {each["actor"] for each in later} == {"carol"}
 
 
@@ -183,7 +182,7 @@ def test_counts_of_rows_transactions_and_shapes(history, engine) -> None:
     found = transaction_sizes(engine, dataset.incarnation)
     sizes = {each["measure"]: each for each in found.frame.collect()}
     assert (sizes["changes"]["p50"], sizes["changes"]["largest"]) == (1.0, 2)
-    rates = transaction_rates(engine, dataset.incarnation, Span(to_lsn=512), every="month")
+    rates = transaction_rates(engine, dataset.incarnation, HistoryRange(to_lsn=512), every="month")
     assert rows(rates, "transactions", "changes", "actors") == [(2, 3, 3)]
     shapes = schema_versions(engine, dataset).frame.collect()
     assert [(s["version"], s["added"], s["retyped"]) for s in shapes] == [
@@ -200,7 +199,9 @@ def test_masked_columns_are_null_and_marked_in_what_is_given(history, engine) ->
         mark = {"a": '{"$masked":true}', "id": '{"$masked":true}'}
         assert [each["_pg_raw"] for each in given.frame.collect()] == [mark] * len(rows(result))
         assert rows(given, "big") == rows(result, "big")
-    [hot, *_] = rows(without_masked(hot_rows(engine, dataset, Span()), dataset, masked), "id")
+    [hot, *_] = rows(
+        without_masked(hot_rows(engine, dataset, HistoryRange()), dataset, masked), "id"
+    )
     assert hot == (None,)
     assert without_masked(result, dataset, {"public.other": ["a"]}) is result
 
@@ -211,7 +212,7 @@ def test_an_erased_row_breaks_no_job_and_no_other_row(history, engine, tmp_path)
     history.write()
     wanted = FileErasure(
         erasure=1, day="2026-11-22", homes=[("source", "slot")],
-        tables={OID: [FileSpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},
+        tables={OID: [FileKeySpan({"id": "2"}, (0, 0, 0, 0), (9, 1 << 62, 0, 1 << 62))]},
     )  # fmt: skip
     assert Root.of(str(tmp_path), wanted).erase().rows == 2
     dataset = Dataset.find(str(tmp_path), "public.t")
@@ -219,4 +220,4 @@ def test_an_erased_row_breaks_no_job_and_no_other_row(history, engine, tmp_path)
     assert rows(now, "id", "a", "big") == [(4, "zz", "large"), (5, "stayed", "s")]
     versions = row_versions(engine, dataset)
     assert [each for each in rows(versions, "id", "a") if each[0] == 5] == [(5, "stayed")]
-    assert who_changed(engine, [dataset], Span()).frame.count() > 0
+    assert who_changed(engine, [dataset], HistoryRange()).frame.count() > 0

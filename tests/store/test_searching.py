@@ -8,7 +8,7 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.store.models import AbortedSubtransaction
 from replview.store.read.changes.scan import ChangeScan
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import before_images
@@ -32,7 +32,7 @@ def history() -> History:
 def search(
     history: History, where: str = "", *, table: tuple[str, str] | None = ORDERS,
     since: dt.datetime | None = None, until: dt.datetime | None = None,
-    cursor: Place | None = None, limit: int = 50, budget_seconds: float = 1.0, **asked: str,
+    cursor: ScanPosition | None = None, limit: int = 50, budget_seconds: float = 1.0, **asked: str,
 ):  # fmt: skip
     tables = (".".join(table),) if table else ()
     times = {

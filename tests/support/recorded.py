@@ -8,7 +8,7 @@ from replview.store.read.changes import stream
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import Record
 from replview.store.read.changes.scan import ALL_OF_IT, ChangeScan
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.stream import Cursor, RecordWriter
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.rows import Slot
@@ -40,7 +40,7 @@ def iterate_changes(
     )
     wanted = replace(wanted or WantedChanges(slot=slot), filter=asked)
     writer = RecordWriter(session, slot)
-    place = None if after is None else Place(after.incarnation, after.commit_seq, ALL_OF_IT)
+    place = None if after is None else ScanPosition(after.incarnation, after.commit_seq, ALL_OF_IT)
     batching = Batching(stream.PAGE, stream.PAGE)
     for batch in ChangeScan(session, wanted, place=place, batching=batching).batches():
         for found in batch.found:

@@ -154,7 +154,7 @@ class ColumnChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PublicationMember:
     """A table as a member of one of our publications."""
 
     publication: Publication
@@ -181,7 +181,7 @@ def plan_column_changes(
     changes = ColumnChanges()
     for table, excluded in known_columns(tables, left_out):
         places = [
-            _Place(one, member, table)
+            _PublicationMember(one, member, table)
             for one in ours
             for member in read_members(connection, one.name)
             if member.key == table.key
@@ -201,7 +201,9 @@ def plan_column_changes(
     return changes
 
 
-def _why_still_sent(places: list[_Place], ours: list[Publication], *, modern: bool) -> str:
+def _why_still_sent(
+    places: list[_PublicationMember], ours: list[Publication], *, modern: bool
+) -> str:
     if not modern:
         return "before 15 a publication sends whole rows"
     if any(one.all_tables for one in ours):
@@ -209,7 +211,7 @@ def _why_still_sent(places: list[_Place], ours: list[Publication], *, modern: bo
     return "" if places else "no publication that replview made names the table"
 
 
-def _check(place: _Place, excluded: frozenset[str], members: list[Member]) -> None:
+def _check(place: _PublicationMember, excluded: frozenset[str], members: list[Member]) -> None:
     """Raise ``SourceProblem`` where PostgreSQL would refuse the column list."""
     name = place.publication.name
     if not excluded:
@@ -231,7 +233,7 @@ def _check(place: _Place, excluded: frozenset[str], members: list[Member]) -> No
 
 
 def _check_clash(
-    place: _Place,
+    place: _PublicationMember,
     wanted: tuple[str, ...] | None,
     publications: list[Publication],
     readers: Mapping[str, Sequence[str]],
@@ -257,7 +259,9 @@ def _check_clash(
                     )
 
 
-def _change(place: _Place, wanted: tuple[str, ...] | None, changes: ColumnChanges) -> None:
+def _change(
+    place: _PublicationMember, wanted: tuple[str, ...] | None, changes: ColumnChanges
+) -> None:
     was, table = place.member.columns, place.table
     if wanted == was or (wanted and was and set(wanted) == set(was)):
         return

@@ -22,9 +22,9 @@ def main() -> int:
         signal.signal(number, lambda *_: stopping.set())
     django.setup()
     from replview.demo.trouble.maker import run
-    from replview.demo.trouble.place import Place
+    from replview.demo.trouble.place import TroubleSite
 
-    run(Place(dsn=dsn, data=Path(data)), stopping)
+    run(TroubleSite(dsn=dsn, data=Path(data)), stopping)
     return 0
 
 

@@ -17,7 +17,7 @@ from replview.demo.trouble.changes import (
     PreparedTransaction,
     SchemaChange,
 )
-from replview.demo.trouble.place import CannotMake, Place, Trouble
+from replview.demo.trouble.place import CannotMake, Trouble, TroubleSite
 from replview.demo.trouble.rules import MAKER, ensure_rules, is_due, switch_off, switch_on
 from replview.demo.trouble.slots import IdleSlot, LostSlot, PausedReceiver
 from replview.demo.workload.session import one_line
@@ -157,7 +157,7 @@ class Course(threading.Thread):
                         one_line(error))  # fmt: skip
 
 
-def run(place: Place, stopping: threading.Event) -> None:
+def run(place: TroubleSite, stopping: threading.Event) -> None:
     """Make troubles until ``stopping`` is set; nothing is left of any trouble then."""
     made = [kind(place) for kind in KINDS]
     if not _clean_up(made, stopping):

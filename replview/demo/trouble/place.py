@@ -25,7 +25,7 @@ SOURCE_NAME = "shop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TroubleSite:
     """The place where troubles are made."""
 
     #: DSN of the shop's database, as superuser.
@@ -76,7 +76,7 @@ class Trouble(ABC):
     #: may take half an hour to fire.
     rules: ClassVar[tuple[dict[str, Any], ...]] = ()
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TroubleSite) -> None:
         self.place = place
 
     @abstractmethod

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from replview.access.page import ADMIN, page
-from replview.access.reading import AccessFilter, Place, read, record_json
+from replview.access.reading import AccessFilter, RecordPosition, read, record_json
 from replview.store.read.transactions.transaction_filter import TransactionFilter
 from replview.store.write.access_record import Action, is_new, note
 from replview.ui.api.answers import BadRequest
@@ -43,7 +43,7 @@ def access_record(request: HttpRequest, words: Query[AccessWords]) -> dict[str, 
     """Return a page of the record, the newest entry first. The request itself is recorded too."""
     if words.action and words.action not in Action.values:
         raise BadRequest(f"there is no action {words.action!r}", ", ".join(Action.values))
-    before = Place.parse(words.cursor) if words.cursor else None
+    before = RecordPosition.parse(words.cursor) if words.cursor else None
     if words.cursor and before is None:
         raise BadRequest("not a cursor", "give back `older` of an earlier answer")
     times = TransactionFilter.from_words({"since": words.since, "until": words.until})

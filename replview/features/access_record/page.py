@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.access.reading import AccessFilter, Place, names_of, read
+from replview.access.reading import AccessFilter, RecordPosition, names_of, read
 from replview.store.models import AccessRecord
 from replview.store.write.access_record import Action, Via
 from replview.text.formats import count_words, plural
@@ -33,7 +33,7 @@ class RecordQuery:
     via: str = ""
     range: str = _DEFAULT_RANGE
     #: The last entry of the page before; None on the first page.
-    before: Place | None = None
+    before: RecordPosition | None = None
 
     @property
     def filtered(self) -> bool:
@@ -76,7 +76,7 @@ def wanted_of(query: Mapping[str, str]) -> RecordQuery:
         table=asked.text("table", _TEXT_LIMIT),
         via=asked.choice("via", Via.values),
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),
-        before=Place.parse(query.get("before", "")),
+        before=RecordPosition.parse(query.get("before", "")),
     )
 
 

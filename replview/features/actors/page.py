@@ -17,7 +17,7 @@ from replview.store.sums.actor_sums import (
     ActorSum,
     DaySum,
     Doings,
-    Span,
+    SummedDays,
     TableSum,
     actors_of,
     doings_of,
@@ -286,7 +286,7 @@ def read_actor_page(
     return page
 
 
-def _table(page: ActorPage, span: Span, table: TableSum) -> TableLine:
+def _table(page: ActorPage, span: SummedDays, table: TableSum) -> TableLine:
     since = str(span.first_day or "")
     name, more = _name(table), {"actor": page.actor or _UNKNOWN_ACTOR, "since": since}
     return TableLine(
@@ -297,7 +297,7 @@ def _table(page: ActorPage, span: Span, table: TableSum) -> TableLine:
     )
 
 
-def _read_latest(page: ActorPage, span: Span, names: dict[int, tuple[str, str]]) -> None:
+def _read_latest(page: ActorPage, span: SummedDays, names: dict[int, tuple[str, str]]) -> None:
     wanted = TransactionFilter.from_words({
         "slot": str(page.slot), "actor": page.actor or _UNKNOWN_ACTOR,
         "states": "committed,message", "since": str(span.first_day or ""),

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
-from replview.access.reading import Place
+from replview.access.reading import RecordPosition
 from replview.features.alerts.evaluation import EVALUATED_AT
 from replview.features.alerts.kinds import KINDS
 from replview.features.alerts.lines import AlertLine
@@ -44,7 +44,7 @@ class AlertsQuery:
     slot: str = ""
     range: str = _DEFAULT_RANGE
     #: Firing time and number of the last alert on the page before; None on the first page.
-    after: Place | None = None
+    after: RecordPosition | None = None
 
     @property
     def filtered(self) -> bool:
@@ -100,7 +100,7 @@ def wanted_of(query: Mapping[str, str]) -> AlertsQuery:
         source=asked.text("source", _TEXT_LIMIT),
         slot=asked.text("slot", _TEXT_LIMIT),
         range=asked.choice("range", RANGES, _DEFAULT_RANGE),
-        after=Place.parse(query.get("after", "")),
+        after=RecordPosition.parse(query.get("after", "")),
     )
 
 
@@ -124,7 +124,7 @@ class AlertsPage:
             return ""
         last = self.history[-1].alert
         assert last.fired_at is not None
-        return self.wanted.url(after=Place(last.fired_at, last.pk))
+        return self.wanted.url(after=RecordPosition(last.fired_at, last.pk))
 
     @property
     def clear_url(self) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoder.scalars import LSN
 from replview.features.erasure.rows import ErasedTable, key_in
-from replview.features.erasure.trails import Key, Place, Touch, touch_of
+from replview.features.erasure.trails import Key, Touch, TrailPosition, touch_of
 from replview.store.models import ArchiveMark, Erasure, Export, Relation, Slot, SlotEvent
 from replview.store.retention import archive
 from replview.targets.policy import read_policy
@@ -118,7 +118,7 @@ class FileTrails:
             before = key_in(change.key_columns, change.old, change.new)
             after = key_in(change.key_columns, change.new, change.old)
             lsn = int(LSN.parse(change.lsn))
-            place = Place(incarnation, lsn, change.seq, change.commit_lsn or 0)
+            place = TrailPosition(incarnation, lsn, change.seq, change.commit_lsn or 0)
             touch = touch_of(place, change.op, before, after)
             for key in wanted:
                 if key in (before, after):

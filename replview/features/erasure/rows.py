@@ -22,7 +22,7 @@ from django.db import connection, transaction
 
 from decoder.scalars import LSN
 from replview.access.visibility import reading_session
-from replview.features.erasure.trails import Key, Place, Span, Touch, key_of, touch_of
+from replview.features.erasure.trails import Key, KeySpan, Touch, TrailPosition, key_of, touch_of
 from replview.store.django_session import rows
 from replview.store.read.days import day_of
 from replview.store.read.row_history.keys import TableRows
@@ -84,7 +84,7 @@ class Found:
 
     transaction_id: int
     seq: int
-    place: Place
+    place: TrailPosition
     op: str
     before: Key | None
     after: Key | None
@@ -165,9 +165,9 @@ class ErasedTable:
             yield page
             wanted |= {"id": page[-1].transaction_id, "seq": page[-1].seq}
 
-    def under(self, spans: Sequence[Span]) -> Iterator[list[Found]]:
+    def under(self, spans: Sequence[KeySpan]) -> Iterator[list[Found]]:
         """Yield pages of all changes that belong to one of the spans."""
-        by_key: dict[Key, list[Span]] = {}
+        by_key: dict[Key, list[KeySpan]] = {}
         for span in spans:
             by_key.setdefault(span.key, []).append(span)
         for key in by_key:
@@ -177,7 +177,7 @@ class ErasedTable:
                         yield from self._pages(statement, relation, key_hash, by_key)
 
     def _pages(
-        self, statement: str, relation: int, key_hash: int, spans: Mapping[Key, Sequence[Span]]
+        self, statement: str, relation: int, key_hash: int, spans: Mapping[Key, Sequence[KeySpan]]
     ) -> Iterator[list[Found]]:
         wanted = {**self._asked(), "relation": relation, "hash": key_hash,
                   "lsn": "0/0", "seq": 0, "id": 0}  # fmt: skip
@@ -200,13 +200,13 @@ class ErasedTable:
         old, new = (None if image is None else orjson.loads(image) for image in row[7:9])
         version = self.table.shapes.versions.get(version_id)
         names = version.key_columns if version else []
-        place = Place(incarnation, lsn, seq, commit)
+        place = TrailPosition(incarnation, lsn, seq, commit)
         before, after = key_in(names, old, new), key_in(names, new, old)
         hashes = row[9], row[10]
         return Found(identifier, seq, place, op, before, after, *hashes, bool(row[11]), row[12])
 
 
-def belongs(found: Found, spans: Mapping[Key, Sequence[Span]]) -> bool:
+def belongs(found: Found, spans: Mapping[Key, Sequence[KeySpan]]) -> bool:
     """Return whether one of the spans contains a change."""
     return any(
         span.holds(found.place, found.op, found.transaction_id)

@@ -26,7 +26,7 @@ from replview.features.erasure.files import FileTrails, RootState, homes_of, rea
 from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.related_rows import FILTERS, Beside
 from replview.features.erasure.rows import ErasedTable, Eraser, Found, Tally, erased_mark
-from replview.features.erasure.trails import Key, Span, key_of, spans_of
+from replview.features.erasure.trails import Key, KeySpan, key_of, spans_of
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
 from replview.store.models import Erasure, Export, HistoryJob, Relation, Slot
@@ -59,7 +59,7 @@ class Act:
     #: Function that raises ``Stopped`` when the work must stop.
     check: Callable[[], None]
     tables: dict[str, ErasedTable] = field(default_factory=dict)
-    spans: dict[str, tuple[Span, ...]] = field(default_factory=dict)
+    spans: dict[str, tuple[KeySpan, ...]] = field(default_factory=dict)
     roots: dict[str, RootState] = field(default_factory=dict)
     #: Last transaction before anything was erased; later ones were recorded since.
     newest: int = 0
@@ -79,9 +79,9 @@ class Act:
             if table is None:
                 raise Unerasable(f"table {name} is not recorded any more", "")
             act.tables[name] = ErasedTable(table)
-            known = [Span.from_json(span) for span in act.plan["spans"].get(name, [])]
+            known = [KeySpan.from_json(span) for span in act.plan["spans"].get(name, [])]
             typed = [key for other, key in act.plan["pairs"] if other == name]
-            asked = [Span(each) for key in typed for each in _equal_keys(table, key)]
+            asked = [KeySpan(each) for key in typed for each in _equal_keys(table, key)]
             act.spans[name] = (*known, *asked)
         act.roots = roots_of(slot, row)
         return act
@@ -296,18 +296,17 @@ class Act:
 
     def wanted(self) -> "FileErasure":
         """Return the erasure in the form that files need."""
-        from replview.parquet.erasure.finding import FileErasure
-        from replview.parquet.erasure.finding import Span as FileSpan
+        from replview.parquet.erasure.finding import FileErasure, FileKeySpan
 
         oids = dict(Relation.objects.filter(slot=self.slot).values_list("pk", "oid"))
-        tables: dict[int, list[FileSpan]] = {}
+        tables: dict[int, list[FileKeySpan]] = {}
         names: dict[int, list[str]] = {}
         places: dict[int, set[Any]] = {}
         for name, table in self.tables.items():
             # Files contain no aborted transactions.
             spans = [s.to_json() for s in self.spans[name] if s.transaction_id is None]
             for relation in table.table.relation_ids:
-                tables.setdefault(oids[relation], []).extend(map(FileSpan.from_json, spans))
+                tables.setdefault(oids[relation], []).extend(map(FileKeySpan.from_json, spans))
                 shapes = table.table.shapes.versions.values()
                 mine = [v for v in shapes if v.relation_id == relation]
                 called = [table_text(v.schema, v.table) for v in mine]
@@ -384,7 +383,7 @@ class Act:
     def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
         """Yield pages of all changes of the rows; a moved row's change may occur twice."""
         spans = self.spans[name]
-        whole = [span.key for span in spans if span == Span(span.key)]
+        whole = [span.key for span in spans if span == KeySpan(span.key)]
         for page in chain(table.under(spans), *map(table.like, whole)):
             self.check()
             yield page
@@ -417,14 +416,16 @@ def _check_findable(unfindable: int) -> None:
         )
 
 
-def _followed(table: ErasedTable, files: FileTrails, known: Sequence[Span]) -> tuple[Span, ...]:
+def _followed(
+    table: ErasedTable, files: FileTrails, known: Sequence[KeySpan]
+) -> tuple[KeySpan, ...]:
     """Return the spans of a table's rows and all that follow, in the store and in files."""
     while True:
         files.read([span.key for span in known])
         spans = spans_of(known, lambda key: [*table.touches(key), *files.touches(key)])
-        whole = [span.key for span in spans if span == Span(span.key)]
+        whole = [span.key for span in spans if span == KeySpan(span.key)]
         linked = {k for key in whole for k in table.linked(key) | files.linked(key)}
-        more = [Span(key) for key in linked if key not in whole]
+        more = [KeySpan(key) for key in linked if key not in whole]
         if not more:
             return spans
         known = [*spans, *more]

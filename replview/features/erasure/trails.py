@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 Key = tuple[tuple[str, str | None], ...]
 
 
-class Place(NamedTuple):
+class TrailPosition(NamedTuple):
     """The place of a change in a slot's history.
 
     Within an incarnation a row's changes are in LSN order, because its lock serialises them.
@@ -38,15 +38,15 @@ class Place(NamedTuple):
         return self._replace(seq=self.seq + by, commit_lsn=self.commit_lsn + by)
 
 
-FIRST = Place(0, 0, 0, 0)
-LAST = Place(1 << 31, 1 << 62, 0, 1 << 62)
+FIRST = TrailPosition(0, 0, 0, 0)
+LAST = TrailPosition(1 << 31, 1 << 62, 0, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
     """A change that begins or ends a row under a key, or moves it."""
 
-    place: Place
+    place: TrailPosition
     #: I, U or D.
     op: str
     #: The row's key before it and after it; None: there is none, or it was not sent.
@@ -70,22 +70,24 @@ class Touch:
         return self.counts and self.before == key and (self.op == "D" or self.moves)
 
 
-def touch_of(place: Place, op: str, before: Key | None, after: Key | None, *more: Any) -> Touch:
+def touch_of(
+    place: TrailPosition, op: str, before: Key | None, after: Key | None, *more: Any
+) -> Touch:
     """Build a touch from a change's keys; an insert has no row before, a delete none after."""
     return Touch(place, op, None if op in "IS" else before, None if op == "D" else after, *more)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class KeySpan:
     """A key, and the range of places (both included) in which the row had it."""
 
     key: Key
-    since: Place = FIRST
-    until: Place = LAST
+    since: TrailPosition = FIRST
+    until: TrailPosition = LAST
     #: Transaction to which the span is limited; None for all.
     transaction_id: int | None = None
 
-    def holds(self, place: Place, op: str, transaction_id: int | None = None) -> bool:
+    def holds(self, place: TrailPosition, op: str, transaction_id: int | None = None) -> bool:
         """Return whether a change under the key belongs to the span."""
         if self.transaction_id is not None and transaction_id != self.transaction_id:
             return False
@@ -93,7 +95,7 @@ class Span:
             return self.since[::3] <= place[:2] <= self.until[::3]
         return self.since.plain <= place.plain <= self.until.plain
 
-    def covers(self, other: "Span") -> bool:
+    def covers(self, other: "KeySpan") -> bool:
         """Return whether the span contains the other one."""
         return (
             self.key == other.key
@@ -110,7 +112,7 @@ class Span:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read a span from JSON."""
-        since, until = (Place(*document[name]) for name in ("since", "until"))
+        since, until = (TrailPosition(*document[name]) for name in ("since", "until"))
         return cls(key_of(document["key"]), since, until, document.get("transaction"))
 
 
@@ -119,12 +121,14 @@ def key_of(values: Mapping[str, str | None]) -> Key:
     return tuple(sorted(values.items()))
 
 
-def spans_of(known: Iterable[Span], touches: Callable[[Key], Iterable[Touch]]) -> tuple[Span, ...]:
+def spans_of(
+    known: Iterable[KeySpan], touches: Callable[[Key], Iterable[Touch]]
+) -> tuple[KeySpan, ...]:
     """Return the spans and all that follow from them.
 
     ``touches`` returns every known change that begins or ends a row under a key, or moves one.
     """
-    waiting, done = list(known), list[Span]()
+    waiting, done = list(known), list[KeySpan]()
     read: dict[Key, list[Touch]] = {}
 
     def of(key: Key) -> list[Touch]:
@@ -149,25 +153,25 @@ def spans_of(known: Iterable[Span], touches: Callable[[Key], Iterable[Touch]]) -
     return tuple(sorted(done, key=lambda span: (str(span.key), span.since.plain)))
 
 
-def _onward(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
+def _onward(move: Touch, key: Key, touches: Iterable[Touch]) -> KeySpan:
     """Return the span of the row under the key that it was moved to, up to its end."""
     if not move.counts:
-        return Span(key, move.place, LAST, move.transaction_id)
+        return KeySpan(key, move.place, LAST, move.transaction_id)
     for touch in touches:
         if touch.place.plain <= move.place.plain:
             continue
         if touch.ends(key):
-            return Span(key, move.place, touch.place)
+            return KeySpan(key, move.place, touch.place)
         if touch.begins(key):
             # The row's end was not recorded, since another row has the key now.
-            return Span(key, move.place, touch.place.moved(-1))
-    return Span(key, move.place)
+            return KeySpan(key, move.place, touch.place.moved(-1))
+    return KeySpan(key, move.place)
 
 
-def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
+def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> KeySpan:
     """Return the span of the row under the key that it was moved from, from its beginning."""
     if not move.counts:
-        return Span(key, FIRST, move.place, move.transaction_id)
+        return KeySpan(key, FIRST, move.place, move.transaction_id)
     since = FIRST
     for touch in touches:
         if touch.place.plain >= move.place.plain:
@@ -176,4 +180,4 @@ def _back(move: Touch, key: Key, touches: Iterable[Touch]) -> Span:
             since = touch.place
         elif touch.ends(key):
             since = touch.place.moved(1)
-    return Span(key, since, move.place)
+    return KeySpan(key, since, move.place)

@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from replview.access.visibility import reading_session
 from replview.store.models import Relation, Slot
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import FoundChanges, find_changes
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.coverage import Coverage, coverage_of
@@ -191,7 +191,7 @@ def read_page(query: QueryDict, slot: Slot) -> FindPage:
         )
     if page.trouble:
         return page
-    cursor = Place.parse(given.get("cursor", ""))
+    cursor = ScanPosition.parse(given.get("cursor", ""))
     page.further = cursor is not None
     started = time.monotonic()
     try:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from replview.catalog.peekable import Place
+from replview.catalog.peekable import PeekableServer
 from replview.catalog.slots import SlotFacts
 from replview.text.formats import bytes_words
 
@@ -17,7 +17,7 @@ SECONDS = (5, 15, 60)
 class PeekForm:
     """The choices and the current values of the form that requests a peek."""
 
-    place: Place
+    place: PeekableServer
     slot: SlotFacts
     #: Publications of replview's own slot; empty for a slot that replview does not read.
     ours: list[str]

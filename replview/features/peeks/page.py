@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.text import capfirst
 
 from replview.catalog.connections import reading
-from replview.catalog.peekable import Place, read_place
+from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.form import PeekForm
@@ -47,7 +47,7 @@ class ServerSlotsPage:
     source: Source
     sentence: Sentence
     #: None if the server could not be read; ``trouble`` has the reason.
-    place: Place | None
+    place: PeekableServer | None
     trouble: SourceProblem | None
     rows: tuple[ServerSlot, ...]
     looked_at: datetime
@@ -63,7 +63,7 @@ class PeekFormPage:
     slot_name: str
     sentence: Sentence
     #: None if the server could not be read; ``trouble`` has the reason.
-    place: Place | None
+    place: PeekableServer | None
     trouble: SourceProblem | None
     #: None if the server has no such slot.
     slot: SlotFacts | None = None
@@ -272,7 +272,7 @@ def _again(peek: SlotPeek) -> str:
     return f"{address}?{urlencode(bounds)}"
 
 
-def _read_place(source: Source) -> tuple[Place | None, SourceProblem | None]:
+def _read_place(source: Source) -> tuple[PeekableServer | None, SourceProblem | None]:
     """Return the server's slots, or the problem that prevented reading them."""
     try:
         with reading(full_conninfo(source), deadline_seconds=DEADLINE_SECONDS) as connection:

@@ -17,7 +17,7 @@ from replview.store.read.row_history.events import change_name
 from replview.store.read.row_history.history import row_history
 from replview.store.read.row_history.keys import KeyProblem, TableRows, parse_key, tables_named
 from replview.store.read.row_history.replay import Entry
-from replview.store.read.row_history.spans import Span
+from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.transactions.transaction_filter import read_time
 from replview.store.write.access_record import viewed
 from replview.text.parsing import clean_text
@@ -161,7 +161,7 @@ def _change(text: str) -> tuple[int, int] | None:
     return name
 
 
-def _other(span: Span) -> dict[str, object]:
+def _other(span: KeyPeriod) -> dict[str, object]:
     """Return the span in which another row had the key, and how it began and ended."""
     first, last = span.events[0], span.events[-1]
     return {

@@ -13,7 +13,7 @@ from replview.store.read import history
 from replview.store.read.changes.batches import Batching
 from replview.store.read.changes.records import transaction_json, utc_text
 from replview.store.read.changes.scan import ChangeScan, Found, before
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import find_changes
 from replview.store.read.changes.selections import without_unchanged
 from replview.store.read.changes.stream import PAGE, RecordWriter
@@ -194,14 +194,14 @@ def changes_of_transaction(
         )
     given = {**words.given(), "transaction": str(row.id)}
     wanted = _checked(WantedChanges.from_words(slot, given))
-    place = _place(paging.cursor) or Place(number, row.commit_seq, 0)
+    place = _place(paging.cursor) or ScanPosition(number, row.commit_seq, 0)
     answer = _forwards(words, wanted, place, paging.limit)
     answer["next"] = None if answer["complete"] else answer["next"]
     return {**answer, "coverage": coverage_json(slot)}
 
 
 def _forwards(
-    words: ChangeWords, wanted: WantedChanges, place: Place | None, limit: int
+    words: ChangeWords, wanted: WantedChanges, place: ScanPosition | None, limit: int
 ) -> dict[str, object]:
     """Return a page in the order of history, as far as the time limit allows."""
     deadline = time.monotonic() + BUDGET_SECONDS
@@ -222,7 +222,7 @@ def _forwards(
         # Unknown changes after the page count for the next page.
         unknown += len(before(last.unknown, found[limit - 1])) - len(last.unknown)
         number = writer.incarnation_number(row.incarnation_id)
-        place = Place(number, row.commit_seq or 0, change.seq)
+        place = ScanPosition(number, row.commit_seq or 0, change.seq)
     searched_changes(wanted)
     kept, hidden = without_unchanged(reading_session(), found[:limit], asked=words.unchanged)
     viewed_changes(change for _, change in kept)
@@ -247,10 +247,10 @@ def _checked(wanted: WantedChanges) -> WantedChanges:
     return wanted
 
 
-def _place(text: str) -> Place | None:
+def _place(text: str) -> ScanPosition | None:
     if not text:
         return None
-    place = Place.parse(text)
+    place = ScanPosition.parse(text)
     if place is None:
         raise BadRequest("this is no cursor", "give back `next` as it came")
     return place

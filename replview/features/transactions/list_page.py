@@ -57,7 +57,7 @@ MORE_WORDS = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class ListPosition:
     """The place in the list at which the page begins."""
 
     cursor: listing.Cursor | None = None
@@ -102,7 +102,7 @@ class TransactionsPage:
     """A page of the list of transactions, with its filters."""
 
     wanted: TransactionFilter
-    place: Place
+    place: ListPosition
     slot: Slot | None
     lines: list[TransactionLine | MarkerLine]
     found: listing.Found
@@ -170,37 +170,41 @@ def list_url(wanted: TransactionFilter, **changes: str) -> str:
     return f"{reverse('transactions')}{'?' if query else ''}{query}"
 
 
-def place_of(words: Mapping[str, object], slot: str) -> Place:
+def place_of(words: Mapping[str, object], slot: str) -> ListPosition:
     """Return the place of a cursor or of a jump target, else the newest transaction."""
     text = str(words.get("cursor") or "")
     if text == "first":
-        return Place(cursor=listing.cursor_at_beginning(reading_session(), slot), backwards=True)
+        return ListPosition(
+            cursor=listing.cursor_at_beginning(reading_session(), slot), backwards=True
+        )
     if text:
         try:
-            return Place(cursor=listing.Cursor.parse(text), backwards=bool(words.get("back")))
+            return ListPosition(
+                cursor=listing.Cursor.parse(text), backwards=bool(words.get("back"))
+            )
         except ValueError:
-            return Place()
+            return ListPosition()
     at = Params(words).text("at")
-    return _jump(at, slot) if at else Place()
+    return _jump(at, slot) if at else ListPosition()
 
 
-def _jump(at: str, slot: str) -> Place:
+def _jump(at: str, slot: str) -> ListPosition:
     """Return the place of a time, of an LSN, or of a transaction by its xid or gid."""
     if not at.isdigit() and (moment := read_time(at)) is not None:
-        return Place(cursor=listing.cursor_at_time(reading_session(), moment, slot), at=at)
+        return ListPosition(cursor=listing.cursor_at_time(reading_session(), moment, slot), at=at)
     with suppress(ValueError):
         cursor = listing.cursor_at_lsn(reading_session(), LSN.parse(at), slot)
-        return Place(cursor=cursor, at=at, choose_first=True)
+        return ListPosition(cursor=cursor, at=at, choose_first=True)
     row = next(iter(matching_transactions(at, slot)), None)
     if row is None:
-        return Place(at=at, found=False)
+        return ListPosition(at=at, found=False)
     moment = row.commit_time or row.ended_at or row.stored_at or row.received_at
     cursor = listing.cursor_at_time(reading_session(), moment, slot)
     if row.commit_seq is not None:
         cursor.seqs[row.incarnation_id] = row.commit_seq + 1
     elif row.stored_at is not None:
         cursor.ended[row.incarnation_id] = (row.stored_at, row.pk + 1)
-    return Place(cursor=cursor, at=at, chosen=row.pk)
+    return ListPosition(cursor=cursor, at=at, chosen=row.pk)
 
 
 def read_page(

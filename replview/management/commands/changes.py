@@ -19,7 +19,7 @@ from replview.management.instance import InstanceCommand, find_slot
 from replview.store.models import Slot
 from replview.store.read.changes.csv_lines import COLUMNS, csv_lines, lines_of
 from replview.store.read.changes.scan import ALL_OF_IT
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.search import check_where
 from replview.store.read.changes.selections import (
     Portion,
@@ -195,7 +195,7 @@ def _found(selection: Selection, options: dict[str, Any]) -> Iterator[tuple[Port
                 end = max(end or place, place)
         if not (options["follow"] and _wait_for_more(slot, end)):
             return
-        after = None if end is None else Place(end.incarnation, end.commit_seq, ALL_OF_IT)
+        after = None if end is None else ScanPosition(end.incarnation, end.commit_seq, ALL_OF_IT)
         end = last_cursor(reading_session(), slot)
         # The slot may have a new incarnation or a new table since.
         writer = RecordWriter(reading_session(), slot)

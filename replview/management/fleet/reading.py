@@ -25,7 +25,7 @@ from replview.store.reachable import DSNError
 
 _LONGEST_BYTES = 4_000_000
 _LONGEST_NAME = 100
-Place = tuple[str | int, ...]
+SettingPath = tuple[str | int, ...]
 Declared = TypeVar("Declared", DeclaredSource, DeclaredSlot, DeclaredMask, DeclaredGrant)
 
 
@@ -84,7 +84,7 @@ def _fleet(document: Mapping[str, Any], faults: Faults) -> Fleet:
 
 def _source(
     table: Mapping[str, Any],
-    path: Place,
+    path: SettingPath,
     defaults: Mapping[str, Any],
     slot_defaults: Mapping[str, Any],
     faults: Faults,
@@ -104,7 +104,7 @@ def _source(
 
 
 def _slot(
-    table: Mapping[str, Any], path: Place, defaults: Mapping[str, Any], faults: Faults
+    table: Mapping[str, Any], path: SettingPath, defaults: Mapping[str, Any], faults: Faults
 ) -> DeclaredSlot | None:
     own = _taken(table, keys.SLOT, path, faults)
     values = {**defaults, **own}
@@ -133,7 +133,7 @@ def _slot(
 
 
 def _mask(
-    table: Mapping[str, Any], path: Place, sources: set[str], faults: Faults
+    table: Mapping[str, Any], path: SettingPath, sources: set[str], faults: Faults
 ) -> DeclaredMask | None:
     values = _taken(table, keys.MASK, path, faults)
     if values.get("source", "") and values["source"] not in sources:
@@ -146,7 +146,7 @@ def _mask(
 
 
 def _grant(
-    table: Mapping[str, Any], path: Place, sources: set[str], faults: Faults
+    table: Mapping[str, Any], path: SettingPath, sources: set[str], faults: Faults
 ) -> DeclaredGrant | None:
     values = _taken(table, keys.GRANT, path, faults)
     if values.get("source", "") and values["source"] not in sources:
@@ -163,7 +163,7 @@ def _grant(
 def _taken(
     table: Mapping[str, Any],
     known: Mapping[str, keys.Take],
-    path: Place,
+    path: SettingPath,
     faults: Faults,
     further: frozenset[str] | set[str] = frozenset(),
 ) -> dict[str, Any]:
@@ -182,7 +182,9 @@ def _taken(
     return found
 
 
-def _tables(within: Mapping[str, Any], path: Place, faults: Faults) -> list[Mapping[str, Any]]:
+def _tables(
+    within: Mapping[str, Any], path: SettingPath, faults: Faults
+) -> list[Mapping[str, Any]]:
     """Return an array of tables; report any other value as a fault."""
     given = within.get(str(path[-1]), [])
     if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
@@ -194,12 +196,12 @@ def _tables(within: Mapping[str, Any], path: Place, faults: Faults) -> list[Mapp
 
 def _each(
     within: Mapping[str, Any],
-    path: Place,
+    path: SettingPath,
     faults: Faults,
-    read: Callable[[Mapping[str, Any], Place], Declared | None],
+    read: Callable[[Mapping[str, Any], SettingPath], Declared | None],
 ) -> tuple[Declared, ...]:
     """Return what an array of tables declares; report a second declaration as a fault."""
-    found: dict[str, tuple[Declared, Place]] = {}
+    found: dict[str, tuple[Declared, SettingPath]] = {}
     for index, table in enumerate(_tables(within, path, faults)):
         place = (*path, index)
         one = read(table, place)
@@ -214,7 +216,7 @@ def _each(
 
 
 def address_of(
-    values: Mapping[str, Any], defaults: Mapping[str, Any], path: Place, faults: Faults
+    values: Mapping[str, Any], defaults: Mapping[str, Any], path: SettingPath, faults: Faults
 ) -> tuple[str, str]:
     """Return ``(conninfo, password_ref)`` in the form that the store keeps.
 
@@ -244,7 +246,7 @@ def address_of(
     return libpq.make_conninfo("", **merged), password_ref
 
 
-def _split(dsn: str, path: Place, faults: Faults) -> str:
+def _split(dsn: str, path: SettingPath, faults: Faults) -> str:
     """Return the DSN as the store keeps it; an invalid one becomes a fault and an empty text."""
     try:
         conninfo, password = split_dsn(dsn)

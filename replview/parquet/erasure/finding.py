@@ -15,7 +15,7 @@ from replview.parquet.writing.problems import raising_problems
 from replview.parquet.writing.targets import Target
 
 #: A change's place: incarnation, LSN, seq, commit LSN.
-Place = tuple[int, int, int, int]
+FilePosition = tuple[int, int, int, int]
 #: A change within its file: commit LSN, xid, seq.
 Within = tuple[int | None, int | None, int]
 #: A change in any file: incarnation, commit LSN, xid, seq.
@@ -26,19 +26,19 @@ _PLACE = ["_commit_version", "_xid", "_seq", "_lsn", "_change_type"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class FileKeySpan:
     """A key, and the places between which, both included, it was the row's."""
 
     key: Mapping[str, str | None]
-    since: Place
-    until: Place
+    since: FilePosition
+    until: FilePosition
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read a span from the document that ``features.erasure.trails`` writes."""
         return cls(dict(document["key"]), tuple(document["since"]), tuple(document["until"]))
 
-    def holds(self, place: Place, *, snapshot: bool) -> bool:
+    def holds(self, place: FilePosition, *, snapshot: bool) -> bool:
         """Return whether a change under the key is the row's.
 
         A baseline's row is compared by its position and commit LSN only.
@@ -59,7 +59,7 @@ class FileErasure:
     #: Names that source and slot have had, as in folders: a source can be renamed.
     homes: Sequence[tuple[str, str]]
     #: A table's oids on its source → the spans of its rows.
-    tables: Mapping[int, Sequence[Span]]
+    tables: Mapping[int, Sequence[FileKeySpan]]
     #: A table's oid → every name it had, as SQL writes it: a slice that is not whole has only the
     #: names of its tables.
     names: Mapping[int, Sequence[str]] = field(default_factory=dict)
@@ -90,16 +90,16 @@ class TableFile:
     #: The number of the slot's incarnation.
     incarnation: int
 
-    def changes_within(self, spans: Sequence[Span]) -> set[Within]:
+    def changes_within(self, spans: Sequence[FileKeySpan]) -> set[Within]:
         """Return the changes with a row, before or after, that belongs to one of the spans."""
-        of_key: dict[Key, list[Span]] = {}
+        of_key: dict[Key, list[FileKeySpan]] = {}
         for span in spans:
             of_key.setdefault(key_of(span.key), []).append(span)
         found = set[Within]()
         for row, key in _matching(self.target.dataset(self.path), list(of_key)):
             version, xid, seq = within = _within(row)
             snapshot = row["_change_type"] == "insert" and xid is None
-            place: Place = (self.incarnation, changes.lsn_of(row["_lsn"]), seq, version or 0)
+            place: FilePosition = (self.incarnation, changes.lsn_of(row["_lsn"]), seq, version or 0)
             if any(span.holds(place, snapshot=snapshot) for span in of_key[key]):
                 found.add(within)
         return found

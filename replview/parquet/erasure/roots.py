@@ -19,9 +19,9 @@ from replview.parquet.archive.changes import ArchivedChange, Shapes
 from replview.parquet.archive.compacting import settle
 from replview.parquet.erasure.finding import (
     FileErasure,
+    FileKeySpan,
     FilePlace,
     Key,
-    Span,
     TableFile,
     Within,
 )
@@ -53,7 +53,7 @@ class _Table:
     """A dataset of a table with rows that are erased."""
 
     shapes: Shapes
-    spans: Sequence[Span]
+    spans: Sequence[FileKeySpan]
     files: Sequence[TableFile]
     #: See ``FileErasure.places``; None: the files have the keys themselves.
     places: Collection[FilePlace] | None

@@ -8,7 +8,7 @@ from typing import Any
 from replview.parquet.slice_schemas import PARTITION, Column
 from replview.spark.history.datasets import Dataset, Incarnation
 from replview.spark.history.engines import DataFrame, Expression, F, Session, Window
-from replview.spark.history.reach import WHOLE, Span, span_doubts, truncations
+from replview.spark.history.reach import WHOLE, HistoryRange, span_doubts, truncations
 from replview.spark.history.results import Result, masked_of
 from replview.spark.history.row_intervals import (
     GONE,
@@ -28,7 +28,9 @@ from replview.spark.quoting import tick
 _PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
-def churn(session: Session, dataset: Dataset, span: Span = WHOLE, *, every: str = "hour") -> Result:
+def churn(
+    session: Session, dataset: Dataset, span: HistoryRange = WHOLE, *, every: str = "hour"
+) -> Result:
     """Count the changes of a table in each minute, hour, day, week or month (UTC) that has some.
 
     Rows: ``period timestamp, inserts bigint, updates bigint, deletes bigint, changes bigint,
@@ -48,7 +50,9 @@ def churn(session: Session, dataset: Dataset, span: Span = WHOLE, *, every: str 
     return Result(frame, not reasons, reasons, {**dataset.described, "every": every})
 
 
-def hot_rows(session: Session, dataset: Dataset, span: Span = WHOLE, *, top: int = 20) -> Result:
+def hot_rows(
+    session: Session, dataset: Dataset, span: HistoryRange = WHOLE, *, top: int = 20
+) -> Result:
     """Return the rows that changed most often.
 
     Rows, most changes first: the key's columns (of all its keys, as last known), ``inserts,
@@ -90,13 +94,15 @@ def hot_rows(session: Session, dataset: Dataset, span: Span = WHOLE, *, top: int
     return Result(frame, not reasons, reasons, {**dataset.described, "key": key})
 
 
-def _keyed(session: Session, dataset: Dataset, span: Span, *, keep_nameless: bool = False) -> Keyed:
+def _keyed(
+    session: Session, dataset: Dataset, span: HistoryRange, *, keep_nameless: bool = False
+) -> Keyed:
     """Return all changes until a span ends; if the key changed, truncations end rows too."""
     cut = truncations(session, dataset, span.end) if len(dataset.keys) > 1 else None
     return keyed(dataset, dataset.changes(session, span.end), cut, keep_nameless=keep_nameless)
 
 
-def _changes(session: Session, dataset: Dataset, span: Span) -> DataFrame:
+def _changes(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
     """Return one row per change of the stream."""
     rows = dataset.changes(session, span.end)
     return _stream(span.since_of(rows, time="_commit_timestamp"))
@@ -117,7 +123,9 @@ def _counts() -> list[Any]:
     ]
 
 
-def transaction_sizes(session: Session, incarnation: Incarnation, span: Span = WHOLE) -> Result:
+def transaction_sizes(
+    session: Session, incarnation: Incarnation, span: HistoryRange = WHOLE
+) -> Result:
     """Compute exact percentiles of the sizes of transactions.
 
     Rows, one each for ``changes`` and ``size_bytes`` (of its messages): ``measure string,
@@ -155,7 +163,7 @@ def transaction_sizes(session: Session, incarnation: Incarnation, span: Span = W
 
 
 def transaction_rates(
-    session: Session, incarnation: Incarnation, span: Span = WHOLE, *, every: str = "minute"
+    session: Session, incarnation: Incarnation, span: HistoryRange = WHOLE, *, every: str = "minute"
 ) -> Result:
     """Count the transactions committed in each minute (hour, day …; UTC) that has some.
 
@@ -182,7 +190,7 @@ def transaction_rates(
     return Result(frame, not reasons, reasons, {"life": incarnation.name, "every": every})
 
 
-def _committed(session: Session, incarnation: Incarnation, span: Span) -> DataFrame:
+def _committed(session: Session, incarnation: Incarnation, span: HistoryRange) -> DataFrame:
     """Return the stream's transactions, without baselines and messages outside of transactions."""
     counted: Any = F.col("inserts") + F.col("updates") + F.col("deletes") + F.col("truncates")
     found = incarnation.transactions(session).where(F.col("state") == "committed")
@@ -195,7 +203,7 @@ _BEFORE_UNKNOWN = "update, before unknown"
 def who_changed(
     session: Session,
     datasets: Sequence[Dataset],
-    span: Span = WHOLE,
+    span: HistoryRange = WHOLE,
     masked: Mapping[str, Sequence[str]] | None = None,
 ) -> Result:
     """Count who changed which column how often, by comparing each update with the row before it.
@@ -227,7 +235,7 @@ def who_changed(
     return Result(frame.orderBy(*order), not reasons, reasons, details)
 
 
-def _not_compared(session: Session, dataset: Dataset, span: Span) -> DataFrame:
+def _not_compared(session: Session, dataset: Dataset, span: HistoryRange) -> DataFrame:
     """Count changes of whole rows, for a table whose rows have no key."""
     kind = F.col("_change_type")
     operation = F.when(kind == "update_postimage", _BEFORE_UNKNOWN).otherwise(kind)
@@ -237,7 +245,9 @@ def _not_compared(session: Session, dataset: Dataset, span: Span) -> DataFrame:
     return counted.select("actor", table, "operation", column, "changes")
 
 
-def _of_table(found: Keyed, dataset: Dataset, span: Span, hidden: frozenset[str]) -> DataFrame:
+def _of_table(
+    found: Keyed, dataset: Dataset, span: HistoryRange, hidden: frozenset[str]
+) -> DataFrame:
     # Without rows before updates no row has moved to another key; one column shows that.
     may_move = not found.rows.where(F.col("_change_type") == "update_preimage").isEmpty()
     seen = [column for column in dataset.columns if column.source_name not in hidden]

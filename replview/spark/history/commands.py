@@ -10,7 +10,7 @@ from typing import Any, Self
 from decoder.scalars import LSN
 from replview.spark.history.datasets import Dataset, Incarnation, Moment
 from replview.spark.history.engines import MOST_FOR_DUCKDB, VARIABLE, Session
-from replview.spark.history.reach import Span
+from replview.spark.history.reach import HistoryRange
 from replview.spark.history.results import Result, without_masked
 from replview.spark.sessions import SparkProblem
 from replview.text.parsing import whole_number
@@ -92,10 +92,10 @@ class Question:
         return without_masked(found, tables[0], options.masked)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> HistoryRange:
         """Return the span that the options set."""
         options = self.options
-        return Span(options.from_lsn, options.to_lsn, options.since, options.until)
+        return HistoryRange(options.from_lsn, options.to_lsn, options.since, options.until)
 
     @property
     def moment(self) -> Moment:

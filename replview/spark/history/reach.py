@@ -200,7 +200,7 @@ def _all_of(part: Slice, dataset: Dataset | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Span:
+class HistoryRange:
     """A span of history; None is an open end, and both ends are included."""
 
     from_lsn: int | None = None
@@ -233,11 +233,11 @@ class Span:
 
 
 #: The span of everything that is exported.
-WHOLE = Span()
+WHOLE = HistoryRange()
 
 
 def span_doubts(
-    session: Session, incarnation: Incarnation, span: Span, datasets: Sequence[Dataset] = ()
+    session: Session, incarnation: Incarnation, span: HistoryRange, datasets: Sequence[Dataset] = ()
 ) -> tuple[str, ...]:
     """Return sentences that say why the export may lack a part of the span; empty if it does not.
 
@@ -271,7 +271,7 @@ def span_doubts(
     return tuple(dict.fromkeys(found))
 
 
-def _beyond_span(span: Span, row: Row) -> list[str]:
+def _beyond_span(span: HistoryRange, row: Row) -> list[str]:
     """Return the ends of the span that lie beyond what is exported."""
     first, last = (_moment(row[name]) for name in ("first_time", "last_time"))
     before, after = [], []

@@ -11,7 +11,7 @@ from replview.parquet.slices import TableVersion
 from replview.spark.history import row_intervals
 from replview.spark.history.datasets import END, Dataset, Moment
 from replview.spark.history.engines import DataFrame, Expression, F, Session, Window, made
-from replview.spark.history.reach import WHOLE, Reach, Span, doubts, read_reach, span_doubts
+from replview.spark.history.reach import WHOLE, HistoryRange, Reach, doubts, read_reach, span_doubts
 from replview.spark.history.results import Result
 from replview.spark.history.row_keys import Keyed, keyed
 from replview.spark.quoting import tick
@@ -207,7 +207,7 @@ def _without_repeats(found: Keyed, dataset: Dataset) -> DataFrame:
     return rows.withColumn("_repeats", repeats).where(~F.col("_repeats")).drop("_hash", "_repeats")
 
 
-def schema_versions(session: Session, dataset: Dataset, span: Span = WHOLE) -> Result:
+def schema_versions(session: Session, dataset: Dataset, span: HistoryRange = WHOLE) -> Result:
     """Return the versions under which changes in the span were made, in order.
 
     Rows: ``version int, first_commit_lsn, last_commit_lsn string, first_change, last_change

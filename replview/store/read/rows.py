@@ -223,7 +223,7 @@ class EventRow:
 
 #: Place in an incarnation: LSN of the commit (of a snapshot: its position), 0 for a snapshot and 1
 #: for a change of the stream (a snapshot comes before a commit at its position), LSN, seq.
-Place = tuple[int, int, int, int]
+RowPosition = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class Step:
     actor_grade: str | None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RowPosition:
         """Return the place in the incarnation at which the change took effect."""
         commit = OPEN_END if self.commit_lsn is None else self.commit_lsn
         return commit, int(self.op != "S"), self.lsn, self.seq

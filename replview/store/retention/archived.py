@@ -63,7 +63,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ArchivedCommit:
     """A transaction that only the archive has."""
 
     target: str
@@ -98,7 +98,7 @@ def remember(low: int, high: int, incarnations: Sequence[int] | None = None) -> 
             cursor.execute(_REMEMBER, {"low": low, "high": high, "incarnations": listed})
 
 
-def place_of(identifier: int) -> Place | None:
+def place_of(identifier: int) -> ArchivedCommit | None:
     """Return where the archive has a deleted transaction; None if it has not."""
     run = ArchivedRun.objects.filter(first_id__lte=identifier).order_by("-first_id").first()
     if run is None or run.last_id < identifier:
@@ -106,7 +106,7 @@ def place_of(identifier: int) -> Place | None:
     return place_at(run.incarnation_id, run.first_seq + identifier - run.first_id)
 
 
-def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
+def place_at(incarnation_id: int, commit_seq: int) -> ArchivedCommit | None:
     """Return an archive with this place, preferring complete archives and the current one."""
     target = archive.chosen().target
     marks = ArchiveMark.objects.filter(incarnation_id=incarnation_id, through_seq__gte=commit_seq)
@@ -117,7 +117,7 @@ def place_at(incarnation_id: int, commit_seq: int) -> Place | None:
     if not known:
         return None
     incarnation = SlotIncarnation.objects.select_related("slot__source").get(pk=incarnation_id)
-    return Place(
+    return ArchivedCommit(
         target=known[0].target, source=home_of(known[0], incarnation.slot),
         slot=incarnation.slot.name, incarnation=incarnation, commit_seq=commit_seq,
     )  # fmt: skip

@@ -20,7 +20,7 @@ _COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "messa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class SummedDays:
     """The part of a slot's record that is summed up: its incarnations, and whole days."""
 
     #: ``(incarnation, last commit_seq that is in the sums or left out)``.
@@ -195,20 +195,20 @@ _ORDERS = {
 
 def span_of(
     slot_id: int, first_day: dt.date | None = None, last_day: dt.date | None = None
-) -> Span:
+) -> SummedDays:
     """Return the incarnations of a slot, and how far each is summed up."""
     reached, left_out = [], 0
     for incarnation, last_seq, rolled_seq in rows(_INCARNATIONS, {"slot": slot_id}):
         after = max(rolled_seq, last_seq - RECENT_MOST)
         left_out += after - rolled_seq
         reached.append((incarnation, after))
-    return Span(
+    return SummedDays(
         incarnations=tuple(reached), first_day=first_day, last_day=last_day, left_out=left_out
     )
 
 
 def actors_of(
-    span: Span,
+    span: SummedDays,
     *,
     text: str = "",
     sort: str = "last",
@@ -247,7 +247,7 @@ def actors_of(
 
 
 def doings_of(
-    span: Span, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
+    span: SummedDays, actors: Sequence[str], *, tables_on: Mapping[str, dt.date] | None = None
 ) -> dict[str, Doings]:
     """Return each actor's changes by day and table (``tables_on``: of one day of the actor)."""
     if not actors:
@@ -286,7 +286,7 @@ def doings_of(
     return found
 
 
-def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
+def _activity(parts: str, span: SummedDays, *, actors: bool = False) -> str:
     since = "{day} >= %(first)s" if span.first_day is not None else "true"
     until = "{day} <= %(last)s" if span.last_day is not None else "true"
     days = f"{since} AND {until}"
@@ -298,7 +298,7 @@ def _activity(parts: str, span: Span, *, actors: bool = False) -> str:
     return _ACTIVITY.format(parts=filled, shares=SHARES)
 
 
-def _parameters(span: Span, **more: Any) -> dict[str, object]:
+def _parameters(span: SummedDays, **more: Any) -> dict[str, object]:
     return {
         "incarnations": [incarnation for incarnation, _ in span.incarnations],
         "after": [after for _, after in span.incarnations],

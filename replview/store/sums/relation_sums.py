@@ -114,7 +114,7 @@ _LAST_CHANGES = """
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class LastChangeRange:
     """The place in history where a table last changed: a range of commit_seq in one incarnation."""
 
     #: Number of the incarnation.
@@ -136,7 +136,7 @@ class RelationSum:
     snapshots: int = 0
     transactions: int = 0
     #: Place of the last change; None: it never changed.
-    last: Place | None = None
+    last: LastChangeRange | None = None
 
     @property
     def changes(self) -> int:
@@ -187,7 +187,7 @@ def sums_of_slot(slot_id: int) -> Sums:
         for name, count in zip(_COUNTED, counts[:6], strict=True):
             setattr(found, name, getattr(found, name) + int(count))
         if counts[7] is not None:
-            place = Place(number, int(counts[7]), int(counts[6]), incarnation)
+            place = LastChangeRange(number, int(counts[7]), int(counts[6]), incarnation)
             found.last = place if found.last is None else max(found.last, place)
     return sums
 
@@ -217,7 +217,7 @@ def rates_of(
     return Rates(since, width, buckets, known_from, series)
 
 
-def last_changes(places: Mapping[int, Place]) -> dict[int, LastChange]:
+def last_changes(places: Mapping[int, LastChangeRange]) -> dict[int, LastChange]:
     """Return the last transactions at these places, by table, from one query."""
     if not places:
         return {}

@@ -49,7 +49,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class StateSpan:
     """The part of the line for one state, from its begin to the next state."""
 
     state: str
@@ -64,7 +64,7 @@ class Lifecycle:
     """The states of a transaction and their drawing."""
 
     steps: list[Stage]
-    spans: list[Span]
+    spans: list[StateSpan]
     #: Its last state if it has ended, else empty.
     end: str = ""
     width: int = WIDTH
@@ -145,7 +145,7 @@ def _seconds(step: Stage, following: Stage | None, now: datetime) -> float | Non
     return None
 
 
-def _spans(lasted: list[tuple[str, float | None]]) -> list[Span]:
+def _spans(lasted: list[tuple[str, float | None]]) -> list[StateSpan]:
     """Return adjacent parts, as wide as their time; an unknown time is as wide as the rest."""
     known = sum(seconds or 0.0 for _, seconds in lasted)
     weights = [known or 1.0 if seconds is None else seconds for _, seconds in lasted]
@@ -157,7 +157,7 @@ def _spans(lasted: list[tuple[str, float | None]]) -> list[Span]:
     left, spans = _LEFT, []
     for (state, seconds), width in zip(lasted, widths, strict=True):
         right = round(left + width, 1)
-        spans.append(Span(state=state, seconds=seconds, left=round(left, 1), right=right))
+        spans.append(StateSpan(state=state, seconds=seconds, left=round(left, 1), right=right))
         left = right
     return spans
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from replview.demo.trouble.maker import KINDS, _clean_up
-from replview.demo.trouble.place import OUR_SLOT, Place, Trouble
+from replview.demo.trouble.place import OUR_SLOT, Trouble, TroubleSite
 from replview.demo.trouble.rules import switch_on
 from replview.store import demo_troubles as troubles
 from replview.store.models import AlertRule
@@ -48,7 +48,7 @@ def test_the_next_one_cleans_up_what_a_killed_one_left(source, tmp_path: Path) -
         f"SELECT pg_create_logical_replication_slot('{OUR_SLOT}', 'pgoutput')",
     )
     made: list[Trouble] = [
-        kind(Place(dsn=source.dsn, data=tmp_path)) for kind in KINDS if kind.name in MADE
+        kind(TroubleSite(dsn=source.dsn, data=tmp_path)) for kind in KINDS if kind.name in MADE
     ]
     for trouble in made:
         troubles.request(trouble.name, True, "somebody")

@@ -13,7 +13,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.changes.batches import Batching, ChangeReader, Enough
 from replview.store.read.changes.of_transaction import last_seq
-from replview.store.read.changes.scan_places import Blocks, Place, Stretch
+from replview.store.read.changes.scan_places import Blocks, ScanPosition, Stretch
 from replview.store.read.changes.wanted import (
     WantedChanges,
     conditions_on_transactions,
@@ -42,7 +42,7 @@ class Batch:
     #: Changes that match, in scanning order.
     found: list[Found]
     #: Place up to which all is done, from which the scan goes on in its direction.
-    place: Place
+    place: ScanPosition
     #: The transaction that was read last.
     row: TransactionRow | None
     #: Changes of which it is unknown whether they match, in no order.
@@ -57,7 +57,7 @@ class ChangeScan:
     wanted: WantedChanges
     forwards: bool = True
     #: Place after which the scan goes on; None: it begins with the first (backwards: last) change.
-    place: Place | None = None
+    place: ScanPosition | None = None
     batching: Batching = field(default_factory=Batching)
     #: Number of changes after which the caller stops, set again for each batch; None: all.
     enough: int | None = None
@@ -173,7 +173,9 @@ class ChangeScan:
             found.sort(key=_place, reverse=not self.forwards)
             last = group[-1]
             seq = ALL_OF_IT if self.forwards else 0
-            yield Batch(found, Place(incarnation.number, last.commit_seq or 0, seq), last, unknown)
+            yield Batch(
+                found, ScanPosition(incarnation.number, last.commit_seq or 0, seq), last, unknown
+            )
 
     def _tell(self, reader: ChangeReader, rows: Sequence[TransactionRow]) -> None:
         """Give the reader the facts about these transactions; a scan to the end shares no state."""
@@ -232,7 +234,9 @@ class ChangeScan:
             self._tell(reader, [row])
             changes, unknown = reader.read([row.id], low, high, enough=enough)
             changes.sort(key=lambda change: change.seq, reverse=not self.forwards)
-            stands = Place(incarnation.number, row.commit_seq or 0, high if self.forwards else low)
+            stands = ScanPosition(
+                incarnation.number, row.commit_seq or 0, high if self.forwards else low
+            )
             yield Batch([(row, c) for c in changes], stands, row, [(row, c) for c in unknown])
 
 

@@ -26,7 +26,7 @@ _COLUMNS = {"I": "inserts", "U": "updates", "D": "deletes", "T": "truncates", "M
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class ScanPosition:
     """A change's place in a slot's history; a seq of 0 is before the first of its transaction."""
 
     #: The incarnation's number.
@@ -35,7 +35,7 @@ class Place:
     seq: int
 
     @classmethod
-    def parse(cls, text: str) -> "Place | None":
+    def parse(cls, text: str) -> "ScanPosition | None":
         """Read a place from ``1-41-3``; None where the text is none."""
         match [whole_number(part) for part in text.split("-")]:
             case [int(number), int(commit_seq), int(seq)]:

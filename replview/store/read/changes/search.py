@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from replview.store.read.changes.batches import Batching, ChangeReader
 from replview.store.read.changes.scan import Batch, ChangeScan, Found, before
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.row_history.before_images import Before, Shared
 from replview.store.read.rows import ChangeRow, TransactionRow
@@ -29,7 +29,7 @@ class FoundChanges:
 
     rows: list[tuple[TransactionRow, ChangeRow]]
     #: Place to go on from; None: the search reached the beginning.
-    older: Place | None
+    older: ScanPosition | None
     #: Time that the search went back to, by the source's clock; None: nothing was read.
     searched_back_to: dt.datetime | None
     #: True if the search reached the beginning.
@@ -47,7 +47,7 @@ def find_changes(
     session: ReadSession,
     wanted: WantedChanges,
     *,
-    cursor: Place | None = None,
+    cursor: ScanPosition | None = None,
     limit: int = 50,
     budget_seconds: float = 1.0,
 ) -> FoundChanges:
@@ -70,7 +70,7 @@ def find_changes(
             search.unknown -= len(before(batch.unknown, last_found))
             search.back_to = row.moment
             incarnation = search.incarnations.get(row.incarnation_id, 0)
-            return search.result(Place(incarnation, row.commit_seq or 0, change.seq))
+            return search.result(ScanPosition(incarnation, row.commit_seq or 0, change.seq))
         now = time.monotonic()
         if now - last > _LONG_READ_SECONDS:
             batching.stay()
@@ -102,7 +102,7 @@ class _Search:
             self.incarnations[batch.row.incarnation_id] = batch.place.incarnation
             self.back_to = batch.row.moment
 
-    def result(self, older: Place | None, *, complete: bool = False) -> FoundChanges:
+    def result(self, older: ScanPosition | None, *, complete: bool = False) -> FoundChanges:
         """Return the result; the next search goes on from ``older``."""
         reader = self.scan.reader
         before, shared = (reader.before, reader.shared) if reader else ({}, None)

@@ -12,7 +12,7 @@ from typing import Self
 
 from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
 from replview.store.read.changes.scan import ChangeScan, Found, before
-from replview.store.read.changes.scan_places import Place
+from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.values import changed_nothing
 from replview.store.read.changes.wanted import WantedChanges
 from replview.store.read.history import transactions_by_id
@@ -123,7 +123,7 @@ class Selection:
         return cls(wanted=wanted, table=table, key=key, change=change)
 
     def found(
-        self, session: ReadSession, after: Place | None = None, *, as_lines: bool = False
+        self, session: ReadSession, after: ScanPosition | None = None, *, as_lines: bool = False
     ) -> Iterator[Portion]:
         """Yield the changes in the order of history, some at a time.
 

@@ -17,8 +17,8 @@ from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import FIRST, LAST, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
-from replview.store.read.row_history.spans import Span
-from replview.store.read.rows import OPEN_END, Place, Slot, Step
+from replview.store.read.row_history.spans import KeyPeriod
+from replview.store.read.rows import OPEN_END, RowPosition, Slot, Step
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.neighbours import versions_around
@@ -57,7 +57,7 @@ class Moment:
             end = bisect_left(events, self.before, key=lambda event: event.at)
         return events[:end], next(iter(events[end:]), None)
 
-    def has_ended(self, span: Span) -> bool:
+    def has_ended(self, span: KeyPeriod) -> bool:
         """Return whether the row no longer had the key at the moment."""
         if span.ended_at is not None:
             late = self.time and span.ended_time and span.ended_time > self.time
@@ -217,7 +217,7 @@ def _of_key(finder: RowFinder, at: Moment) -> RowState:
     return found
 
 
-def _meant(finder: RowFinder, moment: Moment) -> Iterator[Span]:
+def _meant(finder: RowFinder, moment: Moment) -> Iterator[KeyPeriod]:
     """Yield the spans of the key that may be meant at a moment, the likeliest first."""
     begun = [span for span in finder.spans if moment.covers(span.events[0])]
     later = [span for span in finder.spans if not moment.covers(span.events[0])]
@@ -269,7 +269,7 @@ class _State:
             breaks = breaks.committed_by(moment.time)
         replay = Replay(finder, breaks)
         entries = replay.apply_all(finder.steps(past[-LOOK_BACK * 2 :]))
-        here: Place = LAST if moment.before == END else moment.before[1:]
+        here: RowPosition = LAST if moment.before == END else moment.before[1:]
         known = replay.known
         if (self._row.limited and not past) or (self._row.cut and next_event is None):
             # A change that was not read may have changed the row.

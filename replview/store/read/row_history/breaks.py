@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from decoder.scalars import LSN
 from replview.store.read.lapses import lapse_text
-from replview.store.read.rows import NOT_ABORTED, OPEN_END, Place
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, RowPosition
 from replview.store.read.session import ReadSession
 
 #: The most breaks read of a table; before the oldest of them the table's rows are unknown.
@@ -77,7 +77,7 @@ class Truncation:
 
     relation_id: int
     incarnation_id: int
-    place: Place
+    place: RowPosition
     transaction_id: int
     seq: int
     commit_time: dt.datetime | None
@@ -107,7 +107,7 @@ class Lapse:
         """Return a phrase that completes "the table was"."""
         return lapse_text(self.kind, self.operations, self.from_time, self.to_time)
 
-    def lies_between(self, after: Place, before: Place) -> bool:
+    def lies_between(self, after: RowPosition, before: RowPosition) -> bool:
         """Return whether some of the lapse is between two places, each of a change or a moment."""
         end = min(self.to_lsn, self.over_lsn) if after[1] == 1 else self.to_lsn
         return self.from_lsn < _lsn(before) and end > _lsn(after)
@@ -124,15 +124,17 @@ class Breaks:
     truncations: list[Truncation] = field(default_factory=list)
     #: ``{(table, incarnation): places}`` at which rows may have changed unseen. Table 0 stands for
     #: any table, where a transaction was left out.
-    _unseen: dict[tuple[int, int], list[Place]] = field(default_factory=dict)
+    _unseen: dict[tuple[int, int], list[RowPosition]] = field(default_factory=dict)
     #: The same places as ``[(table, incarnation, place, commit time)]``.
-    _all_unseen: list[tuple[int, int, Place, dt.datetime | None]] = field(default_factory=list)
+    _all_unseen: list[tuple[int, int, RowPosition, dt.datetime | None]] = field(
+        default_factory=list
+    )
     #: ``{table: place}``: breaks before the place were not read.
-    _oldest: dict[int, Place] = field(default_factory=dict)
+    _oldest: dict[int, RowPosition] = field(default_factory=dict)
     #: Baselines, ``{incarnation: [(position, transaction)]}``.
     baselines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     lapses: list[Lapse] = field(default_factory=list)
-    _truncated: dict[tuple[int, int], list[Place]] = field(default_factory=dict)
+    _truncated: dict[tuple[int, int], list[RowPosition]] = field(default_factory=dict)
 
     def add(self, truncation: Truncation) -> None:
         """Add a truncation."""
@@ -141,7 +143,11 @@ class Breaks:
         insort(self._truncated.setdefault(of, []), truncation.place)
 
     def add_unseen(
-        self, relation_id: int, incarnation: int, place: Place, commit_time: dt.datetime | None
+        self,
+        relation_id: int,
+        incarnation: int,
+        place: RowPosition,
+        commit_time: dt.datetime | None,
     ) -> None:
         """Add a place at which some row of the table (0: any table) may have changed."""
         self._all_unseen.append((relation_id, incarnation, place, commit_time))
@@ -149,7 +155,7 @@ class Breaks:
 
     def forget_beyond(self, most: int) -> None:
         """Note the oldest place of tables with ``most`` breaks, whose older ones were not read."""
-        places: dict[int, list[Place]] = {}
+        places: dict[int, list[RowPosition]] = {}
         for relation_id, _, place, _ in self._all_unseen:
             places.setdefault(relation_id, []).append(place)
         for each in self.truncations:
@@ -179,8 +185,8 @@ class Breaks:
         return found
 
     def truncated(
-        self, relation_id: int, incarnation: int, after: Place, before: Place
-    ) -> Place | None:
+        self, relation_id: int, incarnation: int, after: RowPosition, before: RowPosition
+    ) -> RowPosition | None:
         """Return the first truncation of the table strictly between two places."""
         return _between(self._truncated.get((relation_id, incarnation), []), after, before)
 
@@ -188,8 +194,8 @@ class Breaks:
         self,
         relation_id: int,
         incarnation: int,
-        after: Place,
-        before: Place,
+        after: RowPosition,
+        before: RowPosition,
         *,
         exists: bool | None = None,
     ) -> str:
@@ -213,7 +219,7 @@ class Breaks:
         return ""
 
 
-def _lsn(place: Place) -> int:
+def _lsn(place: RowPosition) -> int:
     """Return the LSN of a change, or of a moment between transactions."""
     return place[2] or place[0]
 
@@ -254,6 +260,8 @@ def read_breaks(
     return found
 
 
-def _between(places: list[Place], after: Place, before: Place) -> Place | None:
+def _between(
+    places: list[RowPosition], after: RowPosition, before: RowPosition
+) -> RowPosition | None:
     index = bisect_left(places, (*after[:3], after[3] + 1))
     return places[index] if index < len(places) and places[index] < before else None

@@ -17,7 +17,7 @@ from replview.store.read.row_history.events import (
 from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise, read_other_keys
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
-from replview.store.read.row_history.spans import Span, UnsureError, spans_of
+from replview.store.read.row_history.spans import KeyPeriod, UnsureError, spans_of
 from replview.store.read.rows import OPEN_END, Slot, Step
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
@@ -37,7 +37,7 @@ _STEPS = f"""
 class Row:
     """One row: the spans of its keys and all its changes, oldest first."""
 
-    spans: list[Span] = field(default_factory=list)
+    spans: list[KeyPeriod] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     #: True when older changes were not read, because its keys have too many changes.
     limited: bool = False
@@ -72,13 +72,13 @@ class RowFinder(SoughtRow):
         #: Hash → key.
         self._keys: dict[int, Key] = dict(keys)
         self._known: dict[tuple[int, int], KeyEvents] = {}
-        self._spans: dict[tuple[int, int], list[Span]] = {}
+        self._spans: dict[tuple[int, int], list[KeyPeriod]] = {}
         self._breaks: Breaks | None = None
         self._breaks_low = OPEN_END
-        self._of_key: list[Span] | None = None
+        self._of_key: list[KeyPeriod] | None = None
 
     @property
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[KeyPeriod]:
         """Return a span for every row that had the key, the newest first."""
         if self._of_key is None:
             found = [span for key_hash, _ in self.keys for span in self._spans_of(key_hash)]
@@ -123,7 +123,7 @@ class RowFinder(SoughtRow):
                     return row
         return Row()
 
-    def follow(self, span: Span) -> Row:
+    def follow(self, span: KeyPeriod) -> Row:
         """Return the span's row, back to its first key and on to its last."""
         row = self._follow_back(span)
         deadline = time.monotonic() + _BUDGET_SECONDS
@@ -138,7 +138,7 @@ class RowFinder(SoughtRow):
                 row.events += later.events[1:]
         return row
 
-    def _follow_back(self, span: Span) -> Row:
+    def _follow_back(self, span: KeyPeriod) -> Row:
         """Return the row up to the end of this span."""
         deadline = time.monotonic() + _BUDGET_SECONDS
         spans, limited = [span], False
@@ -176,7 +176,7 @@ class RowFinder(SoughtRow):
             names = [event.name for event in row.events] + names
         return names
 
-    def _is_limited(self, span: Span) -> bool:
+    def _is_limited(self, span: KeyPeriod) -> bool:
         """Return whether older changes of the span's key were not read."""
         return any(
             known.limited and known.events[0].transaction_id == span.events[0].transaction_id
@@ -184,7 +184,7 @@ class RowFinder(SoughtRow):
             if key_hash == span.key_hash and known.events
         )
 
-    def _spans_of(self, key_hash: int, below: int = OPEN_END) -> list[Span]:
+    def _spans_of(self, key_hash: int, below: int = OPEN_END) -> list[KeyPeriod]:
         at = key_hash, below
         if at not in self._spans:
             cuts = self._truncations if self.is_serial else None
@@ -284,7 +284,7 @@ class RowFinder(SoughtRow):
         steps = [step_of(row, self.session.visibility) for row in found]
         return sorted(steps, key=self.at)
 
-    def _tell(self, spans: Sequence[Span], event: Event) -> Span | None:
+    def _tell(self, spans: Sequence[KeyPeriod], event: Event) -> KeyPeriod | None:
         """Return which of the rows under one key a change is of: the one with the old row's values.
 
         Several have one key only under a deferrable constraint, which is no replica identity: the
@@ -311,7 +311,7 @@ class RowFinder(SoughtRow):
         return None
 
 
-def _with_end(spans: Sequence[Span], event: Event) -> Span | None:
+def _with_end(spans: Sequence[KeyPeriod], event: Event) -> KeyPeriod | None:
     """Return the span that begins or ends with a change."""
     ends = (s for s in spans if event.name in (s.events[0].name, s.events[-1].name))
     return next(ends, None)

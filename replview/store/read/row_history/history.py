@@ -13,7 +13,7 @@ from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import LAST, Entry, Known, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
-from replview.store.read.row_history.spans import Span
+from replview.store.read.row_history.spans import KeyPeriod
 from replview.store.read.rows import Slot, Step
 from replview.store.read.session import ReadSession
 from replview.text.problem import CodedProblem
@@ -75,7 +75,7 @@ class RowHistory:
     searched_back_to: dt.datetime | None = None
 
     @property
-    def others(self) -> list[Span]:
+    def others(self) -> list[KeyPeriod]:
         """Return the spans of other rows that had the key, the newest first."""
         mine = {event.name for span in self.row.spans for event in span.events}
         return [span for span in self.finder.spans if span.events[-1].name not in mine]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.shapes import Shapes
-from replview.store.read.rows import OPEN_END, Place
+from replview.store.read.rows import OPEN_END, RowPosition
 from replview.store.read.session import ReadSession
 
 # The first and the last change of each period in which a version was in force; the last one may be
@@ -45,7 +45,7 @@ class _Change:
 
     relation_id: int
     incarnation_id: int
-    place: Place
+    place: RowPosition
     commit_time: dt.datetime | None
     key_columns: frozenset[str]
 

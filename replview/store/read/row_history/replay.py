@@ -10,11 +10,11 @@ from typing import Any
 
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.sought_row import SoughtRow
-from replview.store.read.rows import OPEN_END, Place, Step
+from replview.store.read.rows import OPEN_END, RowPosition, Step
 
 #: Places before and after every place of an incarnation.
-FIRST: Place = (-1, 0, 0, 0)
-LAST: Place = (OPEN_END, 1, OPEN_END, 1 << 31)
+FIRST: RowPosition = (-1, 0, 0, 0)
+LAST: RowPosition = (OPEN_END, 1, OPEN_END, 1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Replay:
         values = self._shapes.outliving(known.values, last, step)
         return Known(True, values, last, altered=altered)
 
-    def until(self, known: Known, incarnation_id: int, place: Place) -> Known:
+    def until(self, known: Known, incarnation_id: int, place: RowPosition) -> Known:
         """Return what is still known of a row at a place after its last change."""
         last = known.last
         if last is None:

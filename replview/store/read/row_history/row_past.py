@@ -12,7 +12,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.shapes import Shapes, key_values
-from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, Place, Step
+from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, RowPosition, Step
 from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
@@ -155,7 +155,7 @@ class RowPast:
     #: The LSN and seq before which changes are read next.
     until: tuple[int, int]
     #: The place of the next later change of the row.
-    upper: Place
+    upper: RowPosition
     missing: set[str]
     #: The columns that need be known; None: all.
     wanted: frozenset[str] | None = None

@@ -14,7 +14,7 @@ from replview.store.read.row_history.sought_row import At
 
 
 @dataclass(slots=True)
-class Span:
+class KeyPeriod:
     """A period in which one row had one key."""
 
     relation_id: int
@@ -44,7 +44,7 @@ class Span:
 
 #: A function that returns which of the rows with a key a change is of; None: of none of them, or
 #: unknown.
-Tell = Callable[[Sequence[Span], Event], Span | None]
+Tell = Callable[[Sequence[KeyPeriod], Event], KeyPeriod | None]
 
 
 def spans_of(
@@ -53,7 +53,7 @@ def spans_of(
     events: Iterable[Event],
     truncations: Mapping[int, Sequence[Cut]],
     tell: Tell,
-) -> list[Span]:
+) -> list[KeyPeriod]:
     """Return the rows that had a key, one after another, oldest first, each table by itself.
 
     ``truncations``: each table's, in order. Raises ``UnsureError`` where changes that were not read
@@ -62,7 +62,7 @@ def spans_of(
     by_table: dict[int, list[Event]] = {}
     for event in events:
         by_table.setdefault(event.relation_id, []).append(event)
-    found: list[Span] = []
+    found: list[KeyPeriod] = []
     for relation_id, mine in by_table.items():
         fold = _Fold(relation_id, key_hash, key, tell)
         cuts = list(truncations.get(relation_id, ()))
@@ -85,18 +85,18 @@ class _Fold:
     """The spans so far, while one table's changes under a key are taken in order."""
 
     def __init__(self, relation_id: int, key_hash: int, key: Key, tell: Tell) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[KeyPeriod] = []
         self._relation_id = relation_id
         self._key_hash = key_hash
         self._key = key
         self._tell = tell
         #: The spans of rows that have the key: one, or several within one transaction.
-        self._here: list[Span] = []
+        self._here: list[KeyPeriod] = []
         #: True while another row may have had the key since before the first known transaction.
         self._maybe_another = True
         self._transaction_id = 0
         #: The span of the changes just before that were not read.
-        self._passed: Span | None = None
+        self._passed: KeyPeriod | None = None
 
     def truncate(self, at: At, time: dt.datetime | None) -> None:
         """End the spans of all rows."""
@@ -135,12 +135,12 @@ class _Fold:
         self._passed = self._here[0]
         self._passed.events.append(event)
 
-    def _check(self, span: Span | None) -> None:
+    def _check(self, span: KeyPeriod | None) -> None:
         if self._passed not in (None, span):
             raise UnsureError
         self._passed = None
 
-    def _span(self, event: Event, moves_away: bool) -> Span:
+    def _span(self, event: Event, moves_away: bool) -> KeyPeriod:
         """Return the span of the row that this change is of."""
         if event.op == "I" or (event.moves and not moves_away):
             return self._begin("insert" if event.op == "I" else "moved")
@@ -157,8 +157,8 @@ class _Fold:
         self._here = self._here if alone else []
         return self._begin("")
 
-    def _begin(self, begun: str) -> Span:
-        span = Span(self._relation_id, self._key_hash, self._key, [], begun)
+    def _begin(self, begun: str) -> KeyPeriod:
+        span = KeyPeriod(self._relation_id, self._key_hash, self._key, [], begun)
         self._here.append(span)
         self.spans.append(span)
         return span
