@@ -64,7 +64,7 @@ class Fit(NamedTuple):
         return row
 
 
-class _Known:
+class _KnownShape:
     """The shape of one table that is in force."""
 
     def __init__(
@@ -95,7 +95,7 @@ class PluginRelations:
         self._columns_of = columns_of
         self._as_sent = as_sent
         self._keys_sent = keys_sent
-        self._tables: dict[TableName, _Known] = {}
+        self._tables: dict[TableName, _KnownShape] = {}
         #: The shape that the last call put in force. The caller sets it back to ``None``.
         self.changed: Relation | None = None
 
@@ -144,18 +144,18 @@ class PluginRelations:
     ) -> Relation:
         if len({column.name for column in layout}) != len(layout):
             raise ProtocolError("Relation", None, "columns of different names")
-        known = self._tables[table] = _Known(table, layout, key, complete)
+        known = self._tables[table] = _KnownShape(table, layout, key, complete)
         self.changed = known.relation
         return known.relation
 
     def _renew(
         self,
         table: TableName,
-        known: _Known | None,
+        known: _KnownShape | None,
         layout: Layout,
         key: tuple[str, ...],
         updated: bool,
-    ) -> _Known:
+    ) -> _KnownShape:
         if known is not None and _covers(known.layout, layout, updated):
             self._put(table, known.layout, key, complete=known.complete)
             return self._tables[table]
@@ -168,7 +168,7 @@ class PluginRelations:
         return self._tables[table]
 
     @staticmethod
-    def _fit(known: _Known, layout: Layout, updated: bool) -> Fit:
+    def _fit(known: _KnownShape, layout: Layout, updated: bool) -> Fit:
         index = {column.name: place for place, column in enumerate(known.layout)}
         positions = tuple(index[column.name] for column in layout)
         in_order = known.layout == layout
@@ -190,7 +190,7 @@ def _covers(layout: Layout, part: Layout, updated: bool) -> bool:
     )
 
 
-def _joined(known: _Known | None, part: Layout, updated: bool) -> Layout:
+def _joined(known: _KnownShape | None, part: Layout, updated: bool) -> Layout:
     """Return a shape from parts alone: every column so far, as its last row sent it."""
     if known is None or known.complete:
         return part

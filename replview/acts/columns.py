@@ -193,7 +193,7 @@ def unsent_columns(published: Published | None) -> set[str]:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _RuleChanges:
     """The changes of the slot's own rules, as lists of ``schema.table.column``."""
 
     rules: dict[str, dict[str, str]]
@@ -203,11 +203,11 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ColumnPlan:
     """The statements for the source, and the changes of the slot's rules."""
 
     changes: ColumnChanges
-    kept: _Kept
+    kept: _RuleChanges
 
     @property
     def statements(self) -> list[sql.Composed]:
@@ -261,7 +261,7 @@ def change_columns(slot: Slot, wanted: Rules | NamedColumns, *, by: str) -> Colu
     return changes
 
 
-def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _Found:
+def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _ColumnPlan:
     """Return the statements and changed rules. Raises ``SourceProblem`` where it cannot be done."""
     if slot.desired == Slot.Desired.REMOVING:
         raise SourceProblem("removing", f"slot {slot} is being removed", "Nothing to do")
@@ -275,12 +275,12 @@ def _find(connection: Connection, slot: Slot, wanted: Rules | NamedColumns) -> _
     kept = _kept(slot, rules)
     if not changes.statements and kept.rules == slot.column_rules:
         raise SourceProblem("nothing", "the columns are kept like that already", "Choose otherwise")
-    return _Found(changes, kept)
+    return _ColumnPlan(changes, kept)
 
 
-def _kept(slot: Slot, wanted: Rules) -> _Kept:
+def _kept(slot: Slot, wanted: Rules) -> _RuleChanges:
     """Return the slot's future rules, and the columns whose rules change."""
-    found = _Kept({table: dict(rules) for table, rules in slot.column_rules.items()})
+    found = _RuleChanges({table: dict(rules) for table, rules in slot.column_rules.items()})
     for text, rules in wanted.items():
         table = ".".join(table_parts(text))
         was = found.rules.pop(table, {})
@@ -294,7 +294,7 @@ def _kept(slot: Slot, wanted: Rules) -> _Kept:
     return found
 
 
-def _consequences(slot: Slot, changes: ColumnChanges, kept: _Kept) -> list[str]:
+def _consequences(slot: Slot, changes: ColumnChanges, kept: _RuleChanges) -> list[str]:
     others = remaining_slots(slot.source).exclude(pk=slot.pk)
     shared = [one.name for one in others if set(one.publications) & set(changes.altered)]
     sentences = [

@@ -37,7 +37,7 @@ def remaining_slots(source: Source) -> QuerySet[Slot]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _LastLook:
     """The last look of this process at a source."""
 
     mark: CatalogMark
@@ -47,7 +47,7 @@ class _Known:
 
 
 #: The last look at each source, by its id.
-_known: dict[int, _Known] = {}
+_known: dict[int, _LastLook] = {}
 
 
 def look_at_publications(source: Source) -> int:
@@ -79,7 +79,7 @@ def look_at_publications(source: Source) -> int:
     new = sum(_store_look(slot, state, version, now) for slot in readers)
     if not state.unchanged:
         Source.objects.filter(pk=source.pk).update(catalog_mark=state.mark.fingerprint)
-    _known[source.pk] = _Known(state.mark, conninfo, wanted)
+    _known[source.pk] = _LastLook(state.mark, conninfo, wanted)
     return new
 
 

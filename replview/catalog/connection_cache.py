@@ -20,7 +20,7 @@ _NOT_PREPARED = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.Duplicat
 
 
 @dataclass(slots=True)
-class Kept:
+class CachedConnection:
     """A connection and the answers that were read on it; a new connection starts without any."""
 
     connection: Connection
@@ -39,7 +39,7 @@ class KeptConnections:
     """At most one connection for each source; only one thread samples a source at a time."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, CachedConnection] = {}
         #: Sources whose connections lost prepared statements.
         self._unprepared: set[int] = set()
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class KeptConnections:
         self,
         source_id: int,
         conninfo: str,
-        question: Callable[[Kept], Answer],
+        question: Callable[[CachedConnection], Answer],
         *,
         deadline_seconds: float,
     ) -> Answer:
@@ -69,7 +69,7 @@ class KeptConnections:
                     pass
             prepare = source_id not in self._unprepared
             opened = open_reading(conninfo, deadline_seconds=deadline_seconds, prepare=prepare)
-            kept = Kept(connection=opened, conninfo=conninfo)
+            kept = CachedConnection(connection=opened, conninfo=conninfo)
             try:
                 return self._asked(source_id, kept, question, deadline_seconds)
             except _Ended as ended:
@@ -89,7 +89,7 @@ class KeptConnections:
         """Close all connections that no thread is using."""
         self.close_others(())
 
-    def _take(self, source_id: int, conninfo: str) -> Kept | None:
+    def _take(self, source_id: int, conninfo: str) -> CachedConnection | None:
         """Remove and return the connection; None where there is none to this address."""
         with self._lock:
             kept = self._kept.pop(source_id, None)
@@ -101,8 +101,8 @@ class KeptConnections:
     def _asked(
         self,
         source_id: int,
-        kept: Kept,
-        question: Callable[[Kept], Answer],
+        kept: CachedConnection,
+        question: Callable[[CachedConnection], Answer],
         deadline_seconds: float,
     ) -> Answer:
         """Return the answer, and keep the connection if there was no error."""

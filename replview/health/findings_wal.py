@@ -31,7 +31,7 @@ MUCH_WAL_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class InvalidationCause:
     """The explanation of one value of ``invalidation_reason``."""
 
     cause: str
@@ -42,29 +42,29 @@ class Lost:
 #: Explanations by reason. Source: PostgreSQL 18, slot.c, ``SlotInvalidationCauses``. For 16 and
 #: earlier see ``health.conditions.lost_reason``.
 REASONS = {
-    "wal_removed": Lost(
+    "wal_removed": InvalidationCause(
         "The source removed WAL which the slot still needed: it retained more than "
         "max_slot_wal_keep_size.",
         "Raise max_slot_wal_keep_size if the disk has room, or see that the slot is read.",
     ),
-    "rows_removed": Lost(
+    "rows_removed": InvalidationCause(
         "This standby replayed that rows were removed which the slot still needed to decode.",
         "Set hot_standby_feedback = on on the standby, with a physical slot on its primary.",
     ),
-    "wal_level_insufficient": Lost(
+    "wal_level_insufficient": InvalidationCause(
         "The primary's wal_level went below logical: its WAL can no longer be decoded here.",
         "Keep wal_level = logical on the primary.",
     ),
-    "idle_timeout": Lost(
+    "idle_timeout": InvalidationCause(
         "Nobody read it for longer than idle_replication_slot_timeout.",
         "Raise idle_replication_slot_timeout, or see that the slot is read more often.",
     ),
-    "conflicting": Lost(
+    "conflicting": InvalidationCause(
         "It conflicts with recovery on this standby: rows it needed were removed, or the "
         "primary's wal_level went below logical (16 does not say which).",
         "Set hot_standby_feedback = on on the standby, and keep wal_level = logical.",
     ),
-    "lost": Lost(
+    "lost": InvalidationCause(
         "The source no longer has what the slot needs.",
         "See that the slot is read, and that max_slot_wal_keep_size leaves it room.",
     ),
@@ -76,9 +76,9 @@ def lost_short(reason: str) -> str:
     return "lost" if reason == "lost" else f"lost: {reason}"
 
 
-def explain(reason: str) -> Lost:
+def explain(reason: str) -> InvalidationCause:
     """Return the explanation of a reason; an unknown reason is quoted from the server."""
-    return REASONS.get(reason) or Lost(
+    return REASONS.get(reason) or InvalidationCause(
         f"The source invalidated it and names the reason {reason}.",
         "See invalidation_reason in the server's documentation of pg_replication_slots.",
     )

@@ -20,7 +20,7 @@ from django.db import Error as DatabaseError
 
 from replview.live import reading
 from replview.live.events import SLOT, Wake, group_of
-from replview.live.reading import News, Position, Search
+from replview.live.reading import Position, ReadResult, Search
 from replview.live.summaries import Names
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Subscriber(Protocol):
     def search(self) -> Search | None:
         """The text that it filters by and its account's visibility; None without a text."""
 
-    def deliver(self, news: News, feed: "Feed") -> None:
+    def deliver(self, news: ReadResult, feed: "Feed") -> None:
         """Take the news of a feed, and return at once."""
 
 

@@ -35,7 +35,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class News:
+class ReadResult:
     """The result of one read."""
 
     rows: list[Summary] = field(default_factory=list)
@@ -70,9 +70,9 @@ def find_shown(slot_id: int, visibility: Visibility) -> Slot | None:
 
 def read_news(
     position: Position, names: Names, *, with_slot: bool, with_open: bool, texts: Collection[Search]
-) -> News:
+) -> ReadResult:
     """Read everything after ``position``, and move the position to the end."""
-    news = News()
+    news = ReadResult()
     slot = find_slot(position.slot_id) if with_slot or not position.incarnation_id else None
     if slot is not None:
         news.slot = slot_facts(slot)
@@ -92,7 +92,7 @@ def read_news(
     return news
 
 
-def find_texts(news: News, texts: Collection[Search]) -> None:
+def find_texts(news: ReadResult, texts: Collection[Search]) -> None:
     """Find the news that contain these texts; accounts without restrictions share a search."""
     ids = [summary.row.id for summary in (*news.rows, *news.ended)]
     known: dict[tuple[str, Visibility | None], set[int]] = {}
@@ -104,7 +104,7 @@ def find_texts(news: News, texts: Collection[Search]) -> None:
         news.text_hits[text, visibility] = known[of]
 
 
-def _read_committed(position: Position, names: Names, news: News) -> None:
+def _read_committed(position: Position, names: Names, news: ReadResult) -> None:
     """Read committed transactions; in a backlog only the newest, the others as skipped."""
     incarnation_id = position.incarnation_id
     assert incarnation_id is not None
@@ -122,7 +122,7 @@ def _read_committed(position: Position, names: Names, news: News) -> None:
         news.rows = names.summaries(rows)
 
 
-def _read_ended(position: Position, names: Names, news: News) -> None:
+def _read_ended(position: Position, names: Names, news: ReadResult) -> None:
     """Read aborted and rolled-back transactions, placed after the last committed one."""
     if position.ended_until is None or position.incarnation_id is None:
         return

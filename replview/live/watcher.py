@@ -13,7 +13,7 @@ from typing import Any
 from replview.access.visibility import current_visibility
 from replview.live.filters import LiveFilter
 from replview.live.hub import Feed
-from replview.live.reading import News, Search
+from replview.live.reading import ReadResult, Search
 from replview.live.summaries import Summary
 from replview.store.read.visibility import Visibility
 
@@ -144,7 +144,7 @@ class Watcher:
         """Return the text to filter by, and the account's visibility; None without a text."""
         return (self.filters.text, self.visibility) if self.filters.text else None
 
-    def deliver(self, news: News, feed: Feed) -> None:
+    def deliver(self, news: ReadResult, feed: Feed) -> None:
         """Put the news that pass the filters into the mailbox; return at once."""
         if not self._started:
             return

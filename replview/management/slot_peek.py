@@ -9,7 +9,7 @@ from replview.catalog.connections import reading
 from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.job import without_masked
-from replview.features.peeks.text import Found, counts_words, size_words
+from replview.features.peeks.text import PeekResult, counts_words, size_words
 from replview.management import instance
 from replview.receiver.peek import peek
 from replview.store.dsn import full_conninfo
@@ -56,7 +56,7 @@ def look_into(command: instance.PlainCommand, options: dict[str, Any]) -> None:
     if options["format"] == "json":
         command.say(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
         return
-    command.say(*found_lines(Found(result), options["changes"], options["seconds"]))
+    command.say(*found_lines(PeekResult(result), options["changes"], options["seconds"]))
 
 
 def _choose(place: PeekableServer, source: Source, name: str) -> SlotFacts:
@@ -86,7 +86,7 @@ def _options(
     return {"publications": chosen or place.publications}
 
 
-def found_lines(found: Found, max_changes: int, max_seconds: float) -> list[str]:
+def found_lines(found: PeekResult, max_changes: int, max_seconds: float) -> list[str]:
     """Format a peek's result as lines for a terminal."""
     lines = [f"{found.title} {found.cause[:1].upper()}{found.cause[1:]}"]
     if bound := found.not_looked_at(max_changes, max_seconds):

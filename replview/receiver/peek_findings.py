@@ -157,7 +157,7 @@ class _Naming(TransactionRow):
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingTransaction:
     """A transaction that waits in the slot."""
 
     xid: int | None
@@ -186,7 +186,7 @@ class Findings:
         self.changes = 0
         self._from_lsn, self._until_lsn = from_lsn, until_lsn
         self._unknown = unknown
-        self._waiting: list[Waiting] = []
+        self._waiting: list[WaitingTransaction] = []
         #: Changes to show, with their transaction: those of an aborted one are removed again.
         self._shown: list[tuple[OpenTransaction | None, Change | None, dict[str, Any]]] = []
 
@@ -212,7 +212,7 @@ class Findings:
     def end(self, open_streams: Iterable[OpenTransaction]) -> None:
         """Mark transactions as open on the source that are still open at the end of the peek."""
         for transaction in open_streams:
-            waiting: Waiting | None = transaction.tag
+            waiting: WaitingTransaction | None = transaction.tag
             if waiting is not None:
                 waiting.state = "streaming"
 
@@ -273,7 +273,7 @@ class Findings:
         note_neighbours(naming, taken)
         naming.last_seq = taken[-1].seq
 
-    def _count(self, waiting: Waiting, change: Change) -> None:
+    def _count(self, waiting: WaitingTransaction, change: Change) -> None:
         assert change.relation is not None
         name = f"{change.relation.namespace}.{change.relation.name}"
         operation = _OPERATIONS[change.op]
@@ -283,15 +283,15 @@ class Findings:
             of = waiting.subxids.setdefault(change.subxid, {})
             of[name, operation] = of.get((name, operation), 0) + 1
 
-    def _of(self, transaction: OpenTransaction) -> Waiting:
-        waiting: Waiting | None = transaction.tag
+    def _of(self, transaction: OpenTransaction) -> WaitingTransaction:
+        waiting: WaitingTransaction | None = transaction.tag
         if waiting is None:
             # A streamed transaction is open until its end is read; others are sent after they
             # ended.
             state = {"streamed": "streaming", "prepared": "prepared"}.get(
                 transaction.kind, "committed"
             )
-            waiting = transaction.tag = Waiting(
+            waiting = transaction.tag = WaitingTransaction(
                 transaction.xid, transaction.gid, state, transaction.final_lsn,
                 transaction.commit_time_us,
             )  # fmt: skip
@@ -324,7 +324,7 @@ class Findings:
         if not found:
             # The transaction was prepared before the slot's position: only its COMMIT PREPARED
             # waits here.
-            found = [Waiting(event.xid, event.gid, "prepared")]
+            found = [WaitingTransaction(event.xid, event.gid, "prepared")]
             self._waiting += found
         found[-1].state, found[-1].commit_lsn = "committed", event.commit_lsn
         found[-1].commit_time_us = event.commit_time_us
@@ -349,7 +349,7 @@ class Findings:
         ]
 
 
-def _listed(item: Waiting) -> dict[str, object]:
+def _listed(item: WaitingTransaction) -> dict[str, object]:
     when = None if item.commit_time_us is None else datetime_from_us(item.commit_time_us)
     return {
         "xid": item.xid,

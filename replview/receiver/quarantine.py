@@ -142,7 +142,7 @@ def _position(text: str | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingDecision:
     """A quarantined change that its slot waits for, and the decision about it."""
 
     id: int
@@ -197,7 +197,7 @@ def quarantine(
         )
 
 
-def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
+def waiting(store: psycopg.Connection[Any], slot_id: int) -> PendingDecision | None:
     """Return the quarantined change that the slot must wait for; None if it may be received.
 
     A decision to try again that was not carried out yet is returned too. A decision to leave
@@ -208,10 +208,10 @@ def waiting(store: psycopg.Connection[Any], slot_id: int) -> Waiting | None:
         "WHERE slot_id = %s AND settled_at IS NULL AND decision <> 'skip' ORDER BY id LIMIT 1",
         [slot_id],
     ).fetchone()
-    return None if row is None else Waiting(*row)
+    return None if row is None else PendingDecision(*row)
 
 
-def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: Waiting) -> None:
+def try_again(store: psycopg.Connection[Any], slot: SlotRow, found: PendingDecision) -> None:
     """Carry out the decision to receive the change again, and write a line into the slot's log."""
     with store.transaction():
         store.execute(

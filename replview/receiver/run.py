@@ -19,7 +19,7 @@ from replview.catalog.problems import SourceProblem
 from replview.receiver import process, reports
 from replview.receiver.culprits import Culprit, Unstorable, undecodable
 from replview.receiver.problems import name_trouble, pause_seconds, where_it_failed
-from replview.receiver.quarantine import Before, Waiting, quarantine, try_again, waiting
+from replview.receiver.quarantine import Before, PendingDecision, quarantine, try_again, waiting
 from replview.receiver.sessions.opening import OpenSession, open_session
 from replview.receiver.sessions.pacing import patience_seconds
 from replview.receiver.sessions.pump import Listeners, StoreFailed, record
@@ -136,7 +136,7 @@ class Receiver:
         if trouble is not None:
             self._pause(trouble)
 
-    def _await_decision(self, found: Waiting) -> None:
+    def _await_decision(self, found: PendingDecision) -> None:
         """Hold the slot until somebody decides about the change that could not be stored."""
         self._obey(reports.say_trouble(self._store, self._lease, "failed", found.trouble))
         self._listeners.slot_changed(self._lease.slot_id)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from replview.runtime.data_folder import DataFolder
-from replview.runtime.machine import TAKEN, StackProblem, Stopped
+from replview.runtime.machine import TAKEN, StackProblem, StartInterrupted
 from replview.runtime.programs import priority
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.runtime.servers.redis import EmbeddedRedis
@@ -81,7 +81,7 @@ class Servers:
             _refuse_taken_port(supervisor, waiting)
             refuse_if_failed(supervisor, waiting, deadline)
             if stopping.wait(0.03):
-                raise Stopped
+                raise StartInterrupted
         self.store.create_database("replview")
         if self.source:
             self.source.create_database("shop")

@@ -10,7 +10,7 @@ from types import FrameType
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from replview.runtime.machine import Stopped
+from replview.runtime.machine import StartInterrupted
 from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.stack import Stack
 
@@ -30,7 +30,7 @@ def run_in_foreground(
             url = stack.environment.get("REPLVIEW_STORE_URL") or settings.STORE_URL
             with closing(StatusLine(url)) as status:
                 stack.run(status)
-        except Stopped:
+        except StartInterrupted:
             pass
         except OSError as error:
             raise CommandError(_in_one_line(error)) from error

@@ -27,7 +27,7 @@ class StackProblem(CodedProblem):
         return f"{self.cause}. {self.remedy}." if self.remedy else f"{self.cause}."
 
 
-class Stopped(Exception):
+class StartInterrupted(Exception):
     """The user asked to stop while the stack was still starting."""
 
 

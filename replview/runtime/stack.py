@@ -21,7 +21,12 @@ from replview.runtime import programs
 from replview.runtime.data_folder import DataFolder, Holder
 from replview.runtime.embedded import PortTaken, Servers, refuse_if_failed
 from replview.runtime.environment import for_programs, without_given_servers
-from replview.runtime.machine import StackProblem, Stopped, end_marked_processes, port_is_free
+from replview.runtime.machine import (
+    StackProblem,
+    StartInterrupted,
+    end_marked_processes,
+    port_is_free,
+)
 from replview.runtime.narration import Narration, StatusLine
 from replview.runtime.supervisor import CODE_FOLDER, Program, Supervisor, Watch
 
@@ -44,7 +49,10 @@ def run_module(
     logs: Path,
     stopping: threading.Event,
 ) -> None:
-    """Run a module to its end. Raises ``StackProblem`` with its last line, or ``Stopped``."""
+    """Run a module to its end.
+
+    Raises ``StackProblem`` with its last line, or ``StartInterrupted``.
+    """
     log = logs / f"{module.rpartition('.')[2]}-{argument.strip('-')}.log"
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -60,7 +68,7 @@ def run_module(
         if stopping.wait(0.05):
             process.terminate()
             process.wait()
-            raise Stopped
+            raise StartInterrupted
     if process.returncode:
         last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
         raise StackProblem(f"{module} {argument} failed: {last[0]}", f"Its log is {log}")
@@ -278,7 +286,7 @@ class Stack:
             while not page_answers(self._local_host, self.port):
                 refuse_if_failed(self._supervisor, ["web"], deadline)
                 if self.stopping.wait(0.1):
-                    raise Stopped
+                    raise StartInterrupted
         if any(p.name == "workload" for p in self._supervisor.programs):
             self._supervisor.start(["workload"])
         if self.own_servers:

@@ -39,7 +39,7 @@ _NAMING = ("slot_sample", "slot_sample_minute", "slot_sample_hour", "alert_rule"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSlot:
     """A slot that must be sampled."""
 
     id: int
@@ -54,7 +54,7 @@ def watched_of(slot: Slot) -> WatchedSlot:
     return WatchedSlot.objects.get_or_create(source=slot.source, name=slot.name, defaults=known)[0]
 
 
-def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
+def identify(source_id: int, names: set[str], at: dt.datetime) -> list[KnownSlot]:
     """Return the slots to sample, and store which slots are new, adopted or gone.
 
     These are all slots on the server, and replview's own that are missing there, except slots being
@@ -83,13 +83,13 @@ def identify(source_id: int, names: set[str], at: dt.datetime) -> list[Known]:
     if gone := set(known) - names:
         watched.filter(name__in=gone, gone_at=None).update(gone_at=at)
     return [
-        Known(row.pk, row.name, row.slot_id is not None, row.inactive_since)
+        KnownSlot(row.pk, row.name, row.slot_id is not None, row.inactive_since)
         for name, row in sorted(known.items())
         if name in wanted and (name in names or name in ours)
     ]
 
 
-def update_seen(seen: list[tuple[Known, dict[str, Any]]], at: dt.datetime) -> None:
+def update_seen(seen: list[tuple[KnownSlot, dict[str, Any]]], at: dt.datetime) -> None:
     """Store the present facts of slots that exist."""
     rows = [
         {

@@ -42,13 +42,13 @@ def stream(
     request: HttpRequest, pieces: Iterator[bytes], content_type: str
 ) -> StreamingHttpResponse:
     """Return a response that makes one piece at a time, with the visibility of the request."""
-    pieces = _Seen(pieces, current_visibility())
+    pieces = _VisibleStream(pieces, current_visibility())
     if isinstance(request, ASGIRequest):
         return StreamingHttpResponse(_in_a_thread(pieces), content_type=content_type)
     return StreamingHttpResponse(pieces, content_type=content_type)
 
 
-class _Seen(Iterator[bytes]):
+class _VisibleStream(Iterator[bytes]):
     """An iterator that makes pieces after the request ended, with the request's visibility."""
 
     def __init__(self, pieces: Iterator[bytes], visibility: Visibility) -> None:

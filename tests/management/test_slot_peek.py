@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core.management.base import CommandError
 
-from replview.features.peeks.text import Found
+from replview.features.peeks.text import PeekResult
 from replview.management.slot_peek import found_lines
 
 
@@ -66,7 +66,7 @@ def test_an_active_slot_is_not_looked_into(run, registered, shop) -> None:
 
 
 def test_what_was_found_is_told_with_its_bound_and_what_is_unknown() -> None:
-    found = Found(
+    found = PeekResult(
         {
             "complete": False, "stopped_by": "seconds", "seconds": 5.02, "transactions": 2,
             "changes": 7, "until_lsn": "0/1F0",

@@ -25,7 +25,7 @@ from replview.features.erasure import related_rows
 from replview.features.erasure import rows as erased_rows
 from replview.features.erasure import run as erasing_act
 from replview.features.erasure.queue import Unerasable, read_erasure_request
-from replview.features.erasure.rows import Found
+from replview.features.erasure.rows import FoundChange
 from replview.features.erasure.trails import TrailPosition
 from replview.features.exports.request import read_export_request
 from replview.parquet import reading
@@ -463,7 +463,7 @@ def test_a_filter_is_known_by_a_value_that_is_only_in_the_old_row(db) -> None:
     made = history.commit(
         {"op": "U", "old": {"id": "1", "note": "before"}, "new": {"id": "1", "note": "after"}}
     )
-    found = Found(made, 1, TrailPosition(1, 1, 1), "U", None, None, None, None, counts=True)
+    found = FoundChange(made, 1, TrailPosition(1, 1, 1), "U", None, None, None, None, counts=True)
     filters = [(1, "note = before"), (2, "note = after"), (3, "note = other")]
     assert related_rows.filters_with_values(filters, [found], ()) == {1, 2}
 

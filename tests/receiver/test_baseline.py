@@ -10,7 +10,7 @@ import pytest
 from replview.catalog.problems import SourceProblem
 from replview.jobs import baselines
 from replview.receiver.baselines import baseline as reading
-from replview.receiver.baselines.storing import Lost
+from replview.receiver.baselines.storing import BaselineLost
 from replview.runtime.failpoints import Point
 from replview.runtime.servers.postgres import EmbeddedPostgres
 from replview.store.models import Baseline, LargeValue, Relation, SlotEvent, Transaction
@@ -279,7 +279,7 @@ def test_a_cancelled_one_leaves_nothing(source: SourceDatabase, record) -> None:
     recording = record(source)
     baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim = begun(baseline)
-    thread = ending_in(Lost, claim, recording)
+    thread = ending_in(BaselineLost, claim, recording)
     wait_for(lambda: Baseline.objects.get().rows)
     assert baselines.rows.cancel(baseline.pk)
     thread.join(60)
@@ -295,7 +295,7 @@ def test_a_stopped_worker_gives_it_back(source: SourceDatabase, record) -> None:
     recording = record(source)
     baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim, stop = begun(baseline), threading.Event()
-    thread = ending_in(reading.Stopped, claim, recording, stop)
+    thread = ending_in(reading.BaselineStopped, claim, recording, stop)
     wait_for(lambda: Baseline.objects.get().rows)
     stop.set()
     thread.join(60)
@@ -311,7 +311,7 @@ def test_the_table_of_a_lost_worker_is_read_anew(source: SourceDatabase, record)
     recording = record(source)
     baseline = asked(recording, "t", rows_per_second=SLOWLY)
     claim = begun(baseline)
-    thread = ending_in(Lost, claim, recording)
+    thread = ending_in(BaselineLost, claim, recording)
     wait_for(lambda: Baseline.objects.get().rows)
     # Frozen for long, as far as anybody can see.
     Baseline.objects.update(heartbeat_at="2020-01-01T00:00Z")

@@ -28,7 +28,7 @@ _NEWS_SECONDS = 60
 _NEWS_READ_EVERY_SECONDS = 2
 #: Maximum number of alerts in the news.
 _MOST_NEWS = 50
-_NEWS_KEY = "alert-news"
+_NEWS_KEY = "recent-alerts"
 #: Seconds that the shared fleet is cached: less than the pause between two requests of a page, but
 #: longer with many slots, so that reading them takes at most a 20th of a process's time.
 _FLEET_SECONDS, _FLEET_MOST_SECONDS, _FLEET_PART = 2, 10, 20
@@ -56,7 +56,7 @@ def read_shared_fleet() -> Fleet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class RecentAlert:
     """An alert that fired or was cleared lately."""
 
     #: Identifies the news: the alert's number and its state.
@@ -76,7 +76,7 @@ class HeaderNow:
 
     #: The navigation's counts, and the health of the scope.
     shell: Shell
-    news: list[News]
+    news: list[RecentAlert]
 
 
 @page(GET, role=VIEWER, polled=True)
@@ -91,18 +91,18 @@ def read_header(request: HttpRequest) -> HeaderNow:
     return HeaderNow(shell=build_shell(request), news=read_news())
 
 
-def read_news() -> list[News]:
+def read_news() -> list[RecentAlert]:
     """Return the alerts that fired or were cleared lately, the newest last."""
     if seen_sources() is not None:  # the account sees only some sources: do not use the cache
         return _read(timezone.now())
-    news: list[News] | None = cache.get(_NEWS_KEY)
+    news: list[RecentAlert] | None = cache.get(_NEWS_KEY)
     if news is None:
         news = _read(timezone.now())
         cache.set(_NEWS_KEY, news, _NEWS_READ_EVERY_SECONDS)
     return news
 
 
-def _read(now: dt.datetime) -> list[News]:
+def _read(now: dt.datetime) -> list[RecentAlert]:
     since = now - dt.timedelta(seconds=_NEWS_SECONDS)
     lately = Q(fired_at__gte=since) | Q(cleared_at__gte=since, fired_at__isnull=False)
     rows = Alert.objects.filter(lately).select_related("rule", "source", "slot").order_by("-pk")
@@ -111,7 +111,7 @@ def _read(now: dt.datetime) -> list[News]:
         line = AlertLine(row, now)
         at = None if line.firing else row.cleared_at
         found.append(
-            News(
+            RecentAlert(
                 key=f"{row.pk}-{row.state}",
                 at=at or row.fired_at or now,
                 level=line.level,

@@ -11,8 +11,8 @@ import psycopg
 from replview.catalog.problems import SourceProblem
 from replview.jobs.baselines import claim, rows
 from replview.live.publisher import Publisher, publisher
-from replview.receiver.baselines.baseline import Stopped, read_baseline
-from replview.receiver.baselines.storing import Lost
+from replview.receiver.baselines.baseline import BaselineStopped, read_baseline
+from replview.receiver.baselines.storing import BaselineLost
 from replview.receiver.problems import where_it_failed
 from replview.receiver.process import prepare_for_batches
 from replview.receiver.sessions.pump import StoreFailed
@@ -33,9 +33,9 @@ def carry_out(row: Baseline, wakes: Publisher, stop: threading.Event) -> None:
         conninfo = full_conninfo(row.slot.source)
         with connect_store("replview baseline") as store:
             done = read_baseline(row, store, conninfo, stop)
-    except Stopped:
+    except BaselineStopped:
         rows.give_back(row)
-    except Lost:
+    except BaselineLost:
         log.info("baseline %s: not ours any more", row.pk)
     except SourceProblem as trouble:
         if trouble.code == "internal":

@@ -11,7 +11,7 @@ from typing import Any
 
 from replview.features.erasure import queue as erasing
 from replview.features.erasure.queue import Unerasable
-from replview.features.erasure.run import Act, Stopped
+from replview.features.erasure.run import Act, ErasureStopped
 from replview.jobs.rows import beating
 from replview.store.connecting import connect_store
 from replview.store.models import Erasure
@@ -34,7 +34,7 @@ def carry_out(row: Erasure, stop: threading.Event) -> None:
 
     def check() -> None:
         if stop.is_set() or lost.is_set():
-            raise Stopped
+            raise ErasureStopped
 
     looks = row.state == Erasure.State.LOOKING
     # A file may take a minute.
@@ -48,7 +48,7 @@ def carry_out(row: Erasure, stop: threading.Event) -> None:
                 _erase(act)
         except (Unerasable, SecretKeyChanged) as error:
             (erasing.refuse if looks else erasing.stay_unfinished)(row, error.cause, error.remedy)
-        except Stopped:
+        except ErasureStopped:
             erasing.give_back(row)
 
 

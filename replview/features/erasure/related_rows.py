@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from replview.access.withheld import is_erased_text
 from replview.features.erasure import actor as erased_actor
-from replview.features.erasure.rows import Found
+from replview.features.erasure.rows import FoundChange
 from replview.features.erasure.trails import Key
 from replview.store.django_session import rows
 from replview.store.models import Export, HistoryJob, Quarantine, SavedFilter, Slot, SlotPeek
@@ -74,7 +74,7 @@ def searching_filters(slot: Slot) -> list[tuple[int, str]]:
 
 
 def filters_with_values(
-    filters: Sequence[tuple[int, str]], page: Sequence[Found], columns: Sequence[str]
+    filters: Sequence[tuple[int, str]], page: Sequence[FoundChange], columns: Sequence[str]
 ) -> set[int]:
     """Return the ids of these filters whose text contains a value of the changes."""
     if not filters or not page:
@@ -220,7 +220,7 @@ def texts_naming(texts: Sequence[tuple[int, str]], keys: Collection[Key]) -> set
 
 
 def texts_holding(
-    texts: Sequence[tuple[int, str]], page: Sequence[Found], columns: Sequence[str]
+    texts: Sequence[tuple[int, str]], page: Sequence[FoundChange], columns: Sequence[str]
 ) -> set[str]:
     """Return those texts that contain a value of the changes."""
     found = filters_with_values(texts, page, columns)

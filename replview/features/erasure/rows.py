@@ -79,7 +79,7 @@ _UNFINDABLE = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundChange:
     """A change of a row, without its values."""
 
     transaction_id: int
@@ -155,7 +155,7 @@ class ErasedTable:
             if other is not None and other != key
         }
 
-    def like(self, key: Key) -> Iterator[list[Found]]:
+    def like(self, key: Key) -> Iterator[list[FoundChange]]:
         """Yield pages of changes of the row in versions with another key, or without one."""
         versions, names = self.table.shapes.versions.values(), {name for name, _ in key}
         others = [version.id for version in versions if {*version.key_columns} != names]
@@ -165,7 +165,7 @@ class ErasedTable:
             yield page
             wanted |= {"id": page[-1].transaction_id, "seq": page[-1].seq}
 
-    def under(self, spans: Sequence[KeySpan]) -> Iterator[list[Found]]:
+    def under(self, spans: Sequence[KeySpan]) -> Iterator[list[FoundChange]]:
         """Yield pages of all changes that belong to one of the spans."""
         by_key: dict[Key, list[KeySpan]] = {}
         for span in spans:
@@ -178,7 +178,7 @@ class ErasedTable:
 
     def _pages(
         self, statement: str, relation: int, key_hash: int, spans: Mapping[Key, Sequence[KeySpan]]
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[list[FoundChange]]:
         wanted = {**self._asked(), "relation": relation, "hash": key_hash,
                   "lsn": "0/0", "seq": 0, "id": 0}  # fmt: skip
         while page := self._read(statement, wanted):
@@ -192,10 +192,10 @@ class ErasedTable:
     def _asked(self) -> dict[str, Any]:
         return {"relations": list(self.table.relation_ids), "names": self.names}
 
-    def _read(self, statement: str, wanted: Mapping[str, Any]) -> list[Found]:
+    def _read(self, statement: str, wanted: Mapping[str, Any]) -> list[FoundChange]:
         return [self._found(row) for row in rows(statement, wanted)]
 
-    def _found(self, row: Sequence[Any]) -> Found:
+    def _found(self, row: Sequence[Any]) -> FoundChange:
         identifier, seq, incarnation, lsn, commit, op, version_id = row[:7]
         old, new = (None if image is None else orjson.loads(image) for image in row[7:9])
         version = self.table.shapes.versions.get(version_id)
@@ -203,10 +203,12 @@ class ErasedTable:
         place = TrailPosition(incarnation, lsn, seq, commit)
         before, after = key_in(names, old, new), key_in(names, new, old)
         hashes = row[9], row[10]
-        return Found(identifier, seq, place, op, before, after, *hashes, bool(row[11]), row[12])
+        return FoundChange(
+            identifier, seq, place, op, before, after, *hashes, bool(row[11]), row[12]
+        )
 
 
-def belongs(found: Found, spans: Mapping[Key, Sequence[KeySpan]]) -> bool:
+def belongs(found: FoundChange, spans: Mapping[Key, Sequence[KeySpan]]) -> bool:
     """Return whether one of the spans contains a change."""
     return any(
         span.holds(found.place, found.op, found.transaction_id)
@@ -278,7 +280,7 @@ class Tally:
     transactions: set[int] = field(default_factory=set)
     tables: dict[str, int] = field(default_factory=dict)
 
-    def add(self, table: str, page: Sequence[Found]) -> None:
+    def add(self, table: str, page: Sequence[FoundChange]) -> None:
         """Count a page of changes of a table."""
         self.changes += len(page)
         self.tables[table] = self.tables.get(table, 0) + len(page)
@@ -305,7 +307,7 @@ class Eraser:
     #: Key of the replacement hashes; it is not stored.
     salt: bytes
 
-    def erase(self, page: Sequence[Found], key_columns: Sequence[str]) -> int:
+    def erase(self, page: Sequence[FoundChange], key_columns: Sequence[str]) -> int:
         """Erase a page in one store transaction; return the number of large values deleted."""
         keyed = not self.columns or bool({*self.columns} & {*key_columns})
         wanted = {
@@ -322,15 +324,15 @@ class Eraser:
             cursor.execute(_UPDATE, wanted)
         return large
 
-    def large_values(self, page: Sequence[Found]) -> int:
+    def large_values(self, page: Sequence[FoundChange]) -> int:
         """Return the number of large values of the changes."""
         return int(rows(_LARGE_COUNT, self._asked(page))[0][0])
 
-    def left(self, page: Sequence[Found]) -> int:
+    def left(self, page: Sequence[FoundChange]) -> int:
         """Return the number of these changes that still hold a value to erase."""
         return int(rows(_LEFT, self._asked(page))[0][0])
 
-    def _asked(self, page: Sequence[Found]) -> dict[str, Any]:
+    def _asked(self, page: Sequence[FoundChange]) -> dict[str, Any]:
         return {
             "ids": [each.transaction_id for each in page],
             "seqs": [each.seq for each in page],

@@ -25,7 +25,7 @@ from replview.features.erasure import related_rows
 from replview.features.erasure.files import FileTrails, RootState, homes_of, reach, roots_of
 from replview.features.erasure.queue import Unerasable
 from replview.features.erasure.related_rows import FILTERS, Beside
-from replview.features.erasure.rows import ErasedTable, Eraser, Found, Tally, erased_mark
+from replview.features.erasure.rows import ErasedTable, Eraser, FoundChange, Tally, erased_mark
 from replview.features.erasure.trails import Key, KeySpan, key_of, spans_of
 from replview.store.connecting import connect_store
 from replview.store.django_session import rows
@@ -45,7 +45,7 @@ _LOOK_SECONDS = 0.5
 RECORD = "the record"
 
 
-class Stopped(Exception):
+class ErasureStopped(Exception):
     """Another worker has the erasure, or this worker must stop; it is continued later."""
 
 
@@ -56,7 +56,7 @@ class Act:
     row: Erasure
     slot: Slot
     plan: dict[str, Any]
-    #: Function that raises ``Stopped`` when the work must stop.
+    #: Function that raises ``ErasureStopped`` when the work must stop.
     check: Callable[[], None]
     tables: dict[str, ErasedTable] = field(default_factory=dict)
     spans: dict[str, tuple[KeySpan, ...]] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class Act:
     def _keep_plan(self, **more: Any) -> None:
         self.plan |= more
         if not erasing.keep_plan(self.row, self.plan):
-            raise Stopped
+            raise ErasureStopped
 
     def look(self) -> dict[str, object]:
         """Count what would be erased; ``roots`` gets the counts of files. Raises ``Unerasable``."""
@@ -380,7 +380,7 @@ class Act:
 
         left[what] = Root.of(url, self.wanted()).left()
 
-    def _pages(self, name: str, table: ErasedTable) -> Iterator[list[Found]]:
+    def _pages(self, name: str, table: ErasedTable) -> Iterator[list[FoundChange]]:
         """Yield pages of all changes of the rows; a moved row's change may occur twice."""
         spans = self.spans[name]
         whole = [span.key for span in spans if span == KeySpan(span.key)]

@@ -15,7 +15,7 @@ from replview.catalog.peekable import PeekableServer, read_place
 from replview.catalog.problems import SourceProblem
 from replview.catalog.slots import SlotFacts
 from replview.features.peeks.form import PeekForm
-from replview.features.peeks.text import Found, Group, counts_words, groups_of
+from replview.features.peeks.text import Group, PeekResult, counts_words, groups_of
 from replview.store.dsn import full_conninfo
 from replview.store.models import Slot, SlotPeek, Source
 from replview.store.reachable import DSNError
@@ -103,7 +103,7 @@ class PeekResultPage:
     sentence: Sentence
     #: The address of the form with the same bounds.
     again: str
-    found: Found
+    found: PeekResult
     #: Each table with the letter and the count of each operation that occurred.
     tables: tuple[tuple[dict[str, Any], list[tuple[str, int]]], ...]
     groups: tuple[Group, ...]
@@ -182,7 +182,7 @@ def failed_page(peek: SlotPeek) -> PeekFailedPage:
 
 def result_page(peek: SlotPeek) -> PeekResultPage:
     """Build the page of a peek's result, without values that the account may not see."""
-    found = Found(peek.result or {})
+    found = PeekResult(peek.result or {})
     bound = found.not_looked_at(peek.max_changes, peek.max_seconds)
     return PeekResultPage(
         peek=peek,

@@ -26,7 +26,7 @@ _OWN_FIELDS = ("cascade", "restart_identity", "prefix", "content", "content_base
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRow:
     """A transaction that waits in the slot, as a row of the result."""
 
     name: str
@@ -46,7 +46,7 @@ class Waiting:
         return self.state in Transaction.State.values
 
 
-class Found:
+class PeekResult:
     """The result of a peek, read so that a missing value is unknown, never zero."""
 
     def __init__(self, result: Mapping[str, Any]) -> None:
@@ -128,13 +128,13 @@ def moment(value: object) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _waiting(row: Mapping[str, Any]) -> Waiting:
+def _waiting(row: Mapping[str, Any]) -> WaitingRow:
     gid, xid = row.get("gid"), row.get("xid")
     tables = [
         str(table.get("table", "unknown")) if isinstance(table, Mapping) else str(table)
         for table in row.get("tables") or []
     ]
-    return Waiting(
+    return WaitingRow(
         name=str(gid or xid or "unknown"),
         is_gid=bool(gid),
         state=_STATES.get(str(row.get("state")), str(row.get("state") or "unknown")),

@@ -73,7 +73,7 @@ _COUNTED = ("transactions", "inserts", "updates", "deletes", "truncates", "snaps
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FirstTransaction:
     """The transaction in which a version was first seen."""
 
     transaction_id: int
@@ -101,7 +101,7 @@ class Period:
     #: Time at which the message was stored, by our clock; None when unknown.
     noticed_at: dt.datetime | None
     #: The transaction of the message; None if it is not in the store.
-    found: Found | None = None
+    found: FirstTransaction | None = None
     #: Time at which the next version came into force; None if there is none, or when unknown.
     until: dt.datetime | None = None
     current: bool = False
@@ -209,7 +209,7 @@ def _with_transactions(relation_id: int, periods: Sequence[Period]) -> list[Peri
         [period.noticed_at for _, period in wanted],
         _LOOKED_AT,
     ]
-    found = {row[0]: Found(*row[1:]) for row in rows(_TRANSACTIONS, parameters)}
+    found = {row[0]: FirstTransaction(*row[1:]) for row in rows(_TRANSACTIONS, parameters)}
     return [replace(period, found=found.get(n)) for n, period in enumerate(periods)]
 
 

@@ -13,7 +13,7 @@ from django.db import IntegrityError, connection, transaction
 
 from replview.catalog.slots import SlotStates
 from replview.health.conditions import lost_reason
-from replview.store.looks import Known, identify, update_seen
+from replview.store.looks import KnownSlot, identify, update_seen
 from replview.store.models import Source, SourceSample, WatchedSubscription
 from replview.store.retention.tidy import make_partitions
 
@@ -79,7 +79,7 @@ def store_seen(
     missing: dict[str, Any],
     itself: dict[str, Any],
     subscriptions: dict[str, dict[str, Any]] | None,
-) -> list[Known]:
+) -> list[KnownSlot]:
     """Store one sample of a source; return the slots that were sampled.
 
     ``slots`` has, by name, the facts of each slot and its sample's columns. ``missing`` has the
@@ -87,7 +87,7 @@ def store_seen(
     ``subscriptions`` has their facts by name; None if this role may not read them.
     """
 
-    def write() -> list[Known]:
+    def write() -> list[KnownSlot]:
         with transaction.atomic():
             known = identify(source_id, set(slots), at)
             columns = {each.name: slots[each.name][1] for each in known if each.name in slots}

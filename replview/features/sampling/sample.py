@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from replview.catalog import checkpoints, server, wal_directory
-from replview.catalog.connection_cache import Kept, KeptConnections
+from replview.catalog.connection_cache import CachedConnection, KeptConnections
 from replview.catalog.holders import Holders
 from replview.catalog.open_now import OpenNow, read_open_now
 from replview.catalog.problems import SourceProblem
@@ -43,7 +43,7 @@ DEADLINE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SampleResult:
     """The result of one sample of a source."""
 
     facts: server.ServerFacts
@@ -59,7 +59,7 @@ class Seen:
     at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
 
-def look(kept: Kept) -> Seen:
+def look(kept: CachedConnection) -> SampleResult:
     """Sample the source once. Raises ``psycopg.Error``."""
     began = time.monotonic()
     states = read_slot_states(kept.connection)
@@ -68,7 +68,7 @@ def look(kept: Kept) -> Seen:
     open_now = read_open_now(
         kept.connection, states, may_be_prepared=facts.max_prepared_transactions > 0
     )
-    return Seen(
+    return SampleResult(
         facts=facts,
         states=states,
         open_now=open_now,
@@ -82,7 +82,7 @@ def look(kept: Kept) -> Seen:
     )
 
 
-def _server_facts(kept: Kept, states: SlotStates) -> server.ServerFacts:
+def _server_facts(kept: CachedConnection, states: SlotStates) -> server.ServerFacts:
     """Return the server's facts, read again once a minute and after a promotion."""
     now = time.monotonic()
     facts = kept.facts
@@ -96,7 +96,7 @@ def _server_facts(kept: Kept, states: SlotStates) -> server.ServerFacts:
     return facts
 
 
-def _subscriptions(kept: Kept, open_now: OpenNow) -> dict[str, dict[str, Any]] | None:
+def _subscriptions(kept: CachedConnection, open_now: OpenNow) -> dict[str, dict[str, Any]] | None:
     """Return the subscriptions by name; None if this role may not read them."""
     if open_now.subscriptions == 0:
         return {}
@@ -105,7 +105,7 @@ def _subscriptions(kept: Kept, open_now: OpenNow) -> dict[str, dict[str, Any]] |
     return read_subscriptions(kept.connection, kept.subscription_columns)
 
 
-def _wal_directory_bytes(kept: Kept) -> int | None:
+def _wal_directory_bytes(kept: CachedConnection) -> int | None:
     """Return the size of pg_wal, read every half minute; None if that is not allowed."""
     if not kept.may_list_wal:
         return None
@@ -172,7 +172,7 @@ def _holders(
     }
 
 
-def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
+def read_source(source: Source, kept: KeptConnections) -> SampleResult | SourceProblem:
     """Sample a source, or return the problem that prevents it; the store is not used."""
     try:
         conninfo = full_conninfo(source)
@@ -183,7 +183,9 @@ def read_source(source: Source, kept: KeptConnections) -> Seen | SourceProblem:
         return SourceProblem("bad_dsn", str(error), "Mend that, or change its credentials")
 
 
-def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> SourceProblem | None:
+def store(
+    source: Source, seen: SampleResult | SourceProblem, took_seconds: float
+) -> SourceProblem | None:
     """Store the result of a sample; return the problem that prevented it, if there was one."""
     if isinstance(seen, SourceProblem):
         return _store_trouble(source, seen, took_seconds)
@@ -200,7 +202,7 @@ def store(source: Source, seen: Seen | SourceProblem, took_seconds: float) -> So
     return None
 
 
-def _itself(seen: Seen) -> dict[str, object]:
+def _itself(seen: SampleResult) -> dict[str, object]:
     return {
         "reachable": True,
         "current_lsn": seen.states.current_lsn,

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 
 from replview.catalog.connection_cache import KeptConnections
 from replview.catalog.problems import SourceProblem
-from replview.features.sampling.sample import Seen, read_source, store
+from replview.features.sampling.sample import SampleResult, read_source, store
 from replview.store import instance_settings
 from replview.store.connecting import lasting_connection, orm_connection
 from replview.store.models import Source
@@ -35,7 +35,7 @@ _SPREAD = 0.6180339887498949
 
 #: Called with the id of each source whose slots have new samples.
 Listener = Callable[[int], None]
-Brought = tuple[Source, Seen | SourceProblem, float, "Future[None]"]
+Brought = tuple[Source, SampleResult | SourceProblem, float, "Future[None]"]
 #: Default seconds between two samples of a source.
 SAMPLING_SECONDS = 5.0
 #: Shortest and longest time between two checks for sources that are due.
@@ -101,7 +101,11 @@ class Rounds:
                 self._store(*self._brought.get_nowait())
 
     def _store(
-        self, source: Source, seen: Seen | SourceProblem, took_seconds: float, done: "Future[None]"
+        self,
+        source: Source,
+        seen: SampleResult | SourceProblem,
+        took_seconds: float,
+        done: "Future[None]",
     ) -> None:
         try:
             store(source, seen, took_seconds)

@@ -105,7 +105,7 @@ class TransactionsPage:
     place: ListPosition
     slot: Slot | None
     lines: list[TransactionLine | MarkerLine]
-    found: listing.Found
+    found: listing.TransactionListPage
     tables: list[str]
     #: True when rows of several slots are listed, so that each row names its slot.
     several: bool

@@ -29,7 +29,7 @@ from replview.management.commands.slot import (
 from replview.management.instance import PlainCommand, lines_of_slot, require_instance
 from replview.runtime.data_folder import DataFolder
 from replview.runtime.foreground import stop_on_signals
-from replview.runtime.machine import Stopped
+from replview.runtime.machine import StartInterrupted
 from replview.runtime.narration import Narration
 from replview.runtime.stack import Stack
 from replview.store.dsn import resolve
@@ -120,7 +120,7 @@ class Command(PlainCommand):
                 stack.start()
                 say.line(f"  Login  {stack.login[0]}   {stack.login[1]}")
                 self._run_watcher(stack, conninfo, options)
-            except Stopped:
+            except StartInterrupted:
                 pass
             finally:
                 stack.stop()

@@ -28,7 +28,7 @@ _TRIAL_BYTES = b"written to prove that this target can be written, and deleted a
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TargetFile:
     """A file in a target."""
 
     #: The path relative to the target's folder.
@@ -119,14 +119,18 @@ class Target:
             info = self.address.filesystem.get_file_info(self._full(path))
         return info.size if info.type == pa_fs.FileType.File else None
 
-    def files(self, folder: str = "", *, deep: bool = False) -> list[Found]:
+    def files(self, folder: str = "", *, deep: bool = False) -> list[TargetFile]:
         """Return the files of a folder, by name; none where it does not exist."""
         chosen = pa_fs.FileSelector(self._full(folder), allow_not_found=True, recursive=deep)
         with raising_problems():
             found = self.address.filesystem.get_file_info(chosen)
         base = len(self.address.path) + 1
         return sorted(
-            (Found(i.path[base:], i.size or 0) for i in found if i.type == pa_fs.FileType.File),
+            (
+                TargetFile(i.path[base:], i.size or 0)
+                for i in found
+                if i.type == pa_fs.FileType.File
+            ),
             key=lambda each: each.path,
         )
 

@@ -17,7 +17,7 @@ from decoder.scalars import LSN
 from decoder.values import ValueDecoder
 from replview.catalog.problems import SourceProblem
 from replview.receiver.baselines.reading import Snapshot, SnapshotReader
-from replview.receiver.baselines.storing import BaselineWriter, IncarnationEnded, Lost
+from replview.receiver.baselines.storing import BaselineLost, BaselineWriter, IncarnationEnded
 from replview.receiver.problems import name_trouble, refused, trouble
 from replview.receiver.sessions.pump import StoreFailed
 
@@ -46,7 +46,7 @@ _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _NULL = b"\\N"
 
 
-class Stopped(Exception):
+class BaselineStopped(Exception):
     """This worker is told to stop: another one reads the table from the beginning."""
 
 
@@ -75,14 +75,14 @@ def read_baseline(
 ) -> Done:
     """Read the claimed table and store it.
 
-    Raises ``SourceProblem`` with what is wrong at the source, ``Lost``, ``Stopped``,
-    ``StoreFailed``.
+    Raises ``SourceProblem`` with what is wrong at the source, ``BaselineLost``,
+    ``BaselineStopped``, ``StoreFailed``.
     """
     wanted = _wanted(claim, store)
     writer = BaselineWriter(store, claim)
     try:
         return _read(claim, wanted, writer, conninfo, stop)
-    except (SourceProblem, Lost, Stopped, StoreFailed):
+    except (SourceProblem, BaselineLost, BaselineStopped, StoreFailed):
         raise
     except IncarnationEnded:
         raise trouble("life_ended") from None
@@ -97,7 +97,7 @@ def _read(
 ) -> Done:
     def tick() -> None:
         if stop.is_set():
-            raise Stopped
+            raise BaselineStopped
         writer.beat()
 
     reader = SnapshotReader(conninfo, tick)

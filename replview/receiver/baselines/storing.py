@@ -1,7 +1,8 @@
 """Store a baseline's rows: hidden while they arrive, then given their place in history at once.
 
 Each store transaction begins with an UPDATE of the baseline's row, which changes nothing if the
-baseline was cancelled, given back or taken over: then ``Lost`` is raised and nothing is stored.
+baseline was cancelled, given back or taken over: then ``BaselineLost`` is raised and nothing is
+stored.
 """
 
 import time
@@ -52,7 +53,7 @@ _PLACE = (
 _BEAT_SECONDS = 1.0
 
 
-class Lost(Exception):
+class BaselineLost(Exception):
     """The worker has lost the baseline: it was cancelled, given back, or its slot removed."""
 
 
@@ -76,7 +77,7 @@ class BaselineWriter:
         self.rows_per_second = claim.rows_per_second
 
     def beat(self) -> None:
-        """Update the baseline's heartbeat, about once a second. Raises ``Lost``."""
+        """Update the baseline's heartbeat, about once a second. Raises ``BaselineLost``."""
         if time.monotonic() - self._last_beat >= _BEAT_SECONDS:
             self._fence()
 
@@ -85,7 +86,7 @@ class BaselineWriter:
     ) -> None:
         """Store the table's shape, and a hidden transaction that its rows will belong to.
 
-        Raises ``Lost``, ``IncarnationEnded``.
+        Raises ``BaselineLost``, ``IncarnationEnded``.
         """
         claim = self._claim
         assert claim.incarnation_id is not None
@@ -119,7 +120,7 @@ class BaselineWriter:
         self._row, self._snapshot = row, snapshot
 
     def write(self, rows: Sequence[list[Value]], size_bytes: int) -> None:
-        """Store more rows. Raises ``Lost``."""
+        """Store more rows. Raises ``BaselineLost``."""
         assert self._row is not None
         assert self._snapshot is not None
         assert self._plans is not None
@@ -140,8 +141,8 @@ class BaselineWriter:
     def finish(self) -> int:
         """Give the rows their place in history, and return its commit_seq.
 
-        Raises ``Lost``, ``IncarnationEnded``. It is one store transaction under the slot row's
-        lock, so that either a receiver waits for it or it waits for the receiver; the receiver
+        Raises ``BaselineLost``, ``IncarnationEnded``. It is one store transaction under the slot
+        row's lock, so that either a receiver waits for it or it waits for the receiver; the receiver
         reads its commit_seq again afterwards.
         """
         assert self._row is not None
@@ -166,13 +167,13 @@ class BaselineWriter:
         return row.commit_seq
 
     def _fence(self, more: int = 0) -> None:
-        """Check that the baseline is still claimed, and lock its row. Raises ``Lost``."""
+        """Check that the baseline is still claimed, and lock its row. Raises ``BaselineLost``."""
         found = self._store.execute(
             _FENCE,
             {"rows": self.rows + more, "id": self._claim.pk, "started_at": self._claim.started_at},
         ).fetchone()
         if found is None:
-            raise Lost
+            raise BaselineLost
         self.rows_per_second = found[0]
         self._last_beat = time.monotonic()
 

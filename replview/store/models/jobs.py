@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField, Table, index_where
-from replview.store.models.seen import Seen, SeenOfSlot
+from replview.store.models.seen import SeenOfSlot, VisibleManager
 
 
 class Job(Table):
@@ -184,7 +184,7 @@ class SlotPeek(Job):
     result = models.JSONField(null=True)
     problem_code = models.TextField(default="", blank=True)
 
-    objects = Seen()
+    objects = VisibleManager()
 
     class Meta:
         indexes = [

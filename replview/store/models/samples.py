@@ -11,7 +11,7 @@ from django.db.models.fields.json import KT
 from django.utils import timezone
 
 from replview.store.fields import LSNField, Table
-from replview.store.models.seen import M, Seen, SeenOfSlot, seen_sources
+from replview.store.models.seen import M, SeenOfSlot, VisibleManager, seen_sources
 
 
 def own_database() -> models.Subquery:
@@ -20,7 +20,7 @@ def own_database() -> models.Subquery:
     return models.Subquery(looks.values_list(KT("holders__database"))[:1])
 
 
-class SeenSlots(Seen[M]):
+class SeenSlots(VisibleManager[M]):
     """Slots that the account sees."""
 
     def get_queryset(self) -> Any:
@@ -184,7 +184,7 @@ class WatchedSubscription(Table):
     #: types; and ``failed_at``, the time at which its error count was last seen to have grown.
     facts = models.JSONField(default=dict)
 
-    objects = Seen()
+    objects = VisibleManager()
 
     class Meta:
         constraints = [

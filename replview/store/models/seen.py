@@ -42,7 +42,7 @@ def seen_ids() -> list[int] | None:
     return None if seen is None else sorted(seen)
 
 
-class Seen(models.Manager[M]):
+class VisibleManager(models.Manager[M]):
     """A manager that returns the rows of visible sources."""
 
     #: Path from the model to its source's identifier. It is a class attribute, since Django derives
@@ -63,19 +63,19 @@ class Seen(models.Manager[M]):
         return rows.filter(wanted)
 
 
-class SeenSources(Seen[M]):
+class SeenSources(VisibleManager[M]):
     """A manager that returns the visible sources themselves."""
 
     path = "pk"
 
 
-class SeenOrNone(Seen[M]):
+class SeenOrNone(VisibleManager[M]):
     """A manager that also returns rows without a source."""
 
     of_none = True
 
 
-class SeenOfSlot(Seen[M]):
+class SeenOfSlot(VisibleManager[M]):
     """A manager of rows with a ``slot``."""
 
     path = "slot__source_id"
@@ -87,13 +87,13 @@ class SeenOfSlotOrNone(SeenOfSlot[M]):
     of_none = True
 
 
-class SeenOfRelation(Seen[M]):
+class SeenOfRelation(VisibleManager[M]):
     """A manager of rows with a ``relation``."""
 
     path = "relation__slot__source_id"
 
 
-class SeenOfIncarnation(Seen[M]):
+class SeenOfIncarnation(VisibleManager[M]):
     """A manager of rows with an ``incarnation``."""
 
     path = "incarnation__slot__source_id"

@@ -5,7 +5,7 @@ from django.db import models
 from django.utils import timezone
 
 from replview.store.fields import LSNField, Table, index_where
-from replview.store.models.seen import Seen, SeenOfSlot, SeenSources
+from replview.store.models.seen import SeenOfSlot, SeenSources, VisibleManager
 
 
 class Source(Table):
@@ -164,7 +164,7 @@ class Slot(Table):
     last_commit_time = models.DateTimeField(null=True)
     last_stored_at = models.DateTimeField(null=True)
 
-    objects = Seen()
+    objects = VisibleManager()
 
     class Meta:
         ordering = ["source__name", "name"]

@@ -87,7 +87,7 @@ def matches_table(patterns: Sequence[str], schema: str, table: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Known:
+class _TableVisibility:
     """The known facts about one table: the union over all its versions and all their names."""
 
     hidden: bool = False
@@ -115,7 +115,7 @@ class Visibility:
         self._until = 0.0
         self._open = True
         self._now = Grants()
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _TableVisibility] = {}
         self._messages: dict[int, bool] = {}
 
     @property
@@ -227,7 +227,7 @@ class Visibility:
 
     def _of(
         self, relation_id: int, *, version: int | None = None, version_id: int | None = None
-    ) -> _Known:
+    ) -> _TableVisibility:
         known = self._known.get(relation_id)
         if (
             known is None
@@ -243,7 +243,7 @@ class Visibility:
 
     def _read(self, relation_ids: Collection[int]) -> None:
         # A table that is no longer in the record is hidden: its rights cannot be checked.
-        found = {relation_id: _Known(hidden=True) for relation_id in relation_ids}
+        found = {relation_id: _TableVisibility(hidden=True) for relation_id in relation_ids}
         rows = self._read_rows(_FACTS, [list(relation_ids)])
         masked = self._masked_of_shapes([row for row in rows if row[4] is not None])
         for relation_id, source_id, schema, table, version_id, number, *_ in rows:

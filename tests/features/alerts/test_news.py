@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from replview.features.alerts.built_in import ensure
-from replview.features.alerts.header import News, read_news
+from replview.features.alerts.header import RecentAlert, read_news
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule, Source
 from replview.ui import shell
@@ -27,7 +27,7 @@ def alert(kind: str, name: str, ago: float = 1, **values: object) -> Alert:
     return Alert.objects.create(rule=rule, **(known | values))
 
 
-def news() -> list[News]:
+def news() -> list[RecentAlert]:
     cache.clear()
     return read_news()
 
@@ -35,7 +35,7 @@ def news() -> list[News]:
 def test_what_fired_and_what_is_over_lately_is_news(scene: Scene) -> None:
     old = alert("lag", "old", ago=300)
     new = alert("lag", "new")
-    fired = News(
+    fired = RecentAlert(
         key=f"{new.pk}-firing", at=new.fired_at, level=Level.LOOK, over=False,
         words="new is <b>not</b> well.", url=f"/alerts/{new.pk}/",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from replview.features.peeks.page import (
     result_page,
     server_slots_page,
 )
-from replview.features.peeks.text import Found, Waiting
+from replview.features.peeks.text import PeekResult, WaitingRow
 from replview.jobs import peeks
 from replview.runtime.servers.server_programs import debian_postgres15
 from replview.store.dsn import set_dsn
@@ -360,7 +360,7 @@ def test_what_was_found(shop: Source) -> None:
     [(table, counts)] = page.tables
     assert (table["table"], counts) == ("public.orders", [("I", 1200), ("U", 800), ("T", 1)])
     committed, prepared = page.found.waiting
-    assert committed == Waiting(
+    assert committed == WaitingRow(
         name="757",
         is_gid=False,
         state="committed",
@@ -371,7 +371,7 @@ def test_what_was_found(shop: Source) -> None:
         tables="public.orders",
         who=f"{EVIL}, bob (perhaps)",
     )
-    assert prepared == Waiting(
+    assert prepared == WaitingRow(
         name="the_gid",
         is_gid=True,
         state="prepared",
@@ -460,7 +460,7 @@ def test_first_changes_are_blocks_and_escaped(signed_in: Client, shop: Source) -
     ],
 )
 def test_any_state_of_a_transaction_is_shown(state: str, shown: str, has_symbol: bool) -> None:
-    found = Found({"listed": [{"xid": 1, "state": state, "tables": [{"table": "public.t"}]}]})
+    found = PeekResult({"listed": [{"xid": 1, "state": state, "tables": [{"table": "public.t"}]}]})
 
     [waiting] = found.waiting
     assert (waiting.state, waiting.has_symbol, waiting.tables) == (shown, has_symbol, "public.t")
@@ -477,14 +477,14 @@ def test_nothing_waits(signed_in: Client, shop: Source) -> None:
 
 
 def test_an_empty_result_is_unknown_not_zero() -> None:
-    found = Found({})
+    found = PeekResult({})
     assert found.title == "How much waits is unknown."
     assert found.cause == "Looked for an unknown time, slot not moved."
     assert found.not_looked_at(10, 5) == "The look ended before the slot's end."
-    assert Found({"oldest_commit": "2026-11-20T07:57:11Z"}).oldest == datetime(
+    assert PeekResult({"oldest_commit": "2026-11-20T07:57:11Z"}).oldest == datetime(
         2026, 11, 20, 7, 57, 11, tzinfo=UTC
     )
-    assert Found({"oldest_commit": "nonsense"}).oldest is None
+    assert PeekResult({"oldest_commit": "nonsense"}).oldest is None
 
 
 def wait_for_the_end(peek: SlotPeek) -> SlotPeek:

@@ -14,7 +14,7 @@ from replview.store.read.row_history.events import Event, read_all
 from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import FIRST, LAST, Known, Replay
+from replview.store.read.row_history.replay import FIRST, LAST, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
@@ -275,11 +275,11 @@ class _State:
             # A change that was not read may have changed the row.
             return RowState(None, "limited", last=known.last)
         if past and self._row.ended == "lost" and next_event is None:
-            known = Known(None, last=known.last, why="lost")
+            known = KnownRow(None, last=known.last, why="lost")
         elif known.last is not None:
             known = replay.until(known, moment.incarnation.id, here)
             if known.exists and next_event is None and self._is_gone(past[-1]):
-                known = Known(None, last=known.last, why="table")
+                known = KnownRow(None, last=known.last, why="table")
         following = None
         if next_event is not None and next_event.incarnation_id == moment.incarnation.id:
             following = next(iter(finder.steps([next_event])), None)
@@ -301,7 +301,9 @@ class _State:
         incarnation, table = moment.incarnation.id, event.relation_id
         return versions_around(finder.session, finder.slot, incarnation, table, at)[1] is None
 
-    def _state(self, key: tuple[Any, ...] | None, known: Known, following: Step | None) -> RowState:
+    def _state(
+        self, key: tuple[Any, ...] | None, known: KnownRow, following: Step | None
+    ) -> RowState:
         exists, why = known.exists, known.why
         fresh = known.last is None or exists is None
         if following is not None and fresh:
@@ -349,7 +351,7 @@ class _State:
         return sent
 
     def _as_then(
-        self, known: Known, following: Step | None, why: str
+        self, known: KnownRow, following: Step | None, why: str
     ) -> tuple[Version | None, dict[str, Any], dict[str, str]]:
         """Return the table's shape at the moment, the known values, and reasons for others."""
         last, versions = known.last, self._shapes.versions

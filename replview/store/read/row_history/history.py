@@ -10,7 +10,7 @@ from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.row_history.events import Event, change_name
 from replview.store.read.row_history.finding import Row, RowFinder
 from replview.store.read.row_history.keys import table_of
-from replview.store.read.row_history.replay import LAST, Entry, Known, Replay
+from replview.store.read.row_history.replay import LAST, Entry, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
@@ -251,5 +251,5 @@ def _add_truncation(page: RowHistory) -> None:
         return
     cut, last = page.finder.truncation(place), page.entries[0]
     for step in page.finder.steps_named([(cut.transaction_id, cut.seq)]):
-        after = Known(False, last=step, why="truncated")
+        after = KnownRow(False, last=step, why="truncated")
         page.entries.insert(0, Entry(step, last.after, after, "derived", last.key_after, None))

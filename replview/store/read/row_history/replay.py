@@ -18,7 +18,7 @@ LAST: RowPosition = (OPEN_END, 1, OPEN_END, 1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownRow:
     """A row at one moment; ``exists`` None: unknown."""
 
     exists: bool | None = None
@@ -34,7 +34,7 @@ class Known:
     altered: frozenset[str] = frozenset()
 
 
-NOTHING = Known()
+NOTHING = KnownRow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Entry:
     """One change of a row, with the row before and after it."""
 
     step: Step
-    before: Known
-    after: Known
+    before: KnownRow
+    after: KnownRow
     #: The source of ``before``: ``sent``, ``derived``, ``key``, ``unknown``; empty: no row before.
     before_kind: str
     key_before: tuple[Any, ...] | None
@@ -69,48 +69,48 @@ class Replay:
         key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
         found = self.carried(self.known, step)
         if step.op in ("I", "S"):
-            kind, before = "", Known(exists=False) if step.op == "I" else found
-            after = Known(True, step.new or {}, step)
+            kind, before = "", KnownRow(exists=False) if step.op == "I" else found
+            after = KnownRow(True, step.new or {}, step)
         else:
             kind, before = self._before(found, step)
-            after = Known(False, last=step, why="deleted")
+            after = KnownRow(False, last=step, why="deleted")
             if step.op != "D":
                 version = self._shapes.versions.get(step.version_id)
                 names = version.kinds() if version else {}
                 values = {name: value for name, value in before.values.items() if name in names}
                 values |= step.after
-                after = Known(True, values, step, altered=before.altered - values.keys())
+                after = KnownRow(True, values, step, altered=before.altered - values.keys())
         self.known = after
         return Entry(step, before, after, kind, key_before, key_after)
 
-    def _before(self, found: Known, step: Step) -> tuple[str, Known]:
+    def _before(self, found: KnownRow, step: Step) -> tuple[str, KnownRow]:
         sent = step.old or {}
         if step.old_kind == "O":
-            return "sent", Known(True, sent, found.last)
+            return "sent", KnownRow(True, sent, found.last)
         # A row that does not exist cannot be changed, so the known state is not whole.
         if found.exists and found.values:
             version, key = self._shapes.versions[step.version_id], self._shapes.key_before(step)
             values = {**found.values, **dict(zip(version.key_columns, key or (), strict=False))}
             values |= sent
             altered = found.altered & version.kinds().keys() - values.keys()
-            return "derived", Known(True, values, found.last, altered=altered)
-        return ("key" if sent else "unknown"), Known(True, sent, found.last, found.why)
+            return "derived", KnownRow(True, values, found.last, altered=altered)
+        return ("key" if sent else "unknown"), KnownRow(True, sent, found.last, found.why)
 
-    def carried(self, known: Known, step: Step) -> Known:
+    def carried(self, known: KnownRow, step: Step) -> KnownRow:
         """Return what is still known of a row when its next change comes."""
         last = known.last
         if last is None:
             return known
         if last.relation_id != step.relation_id:
-            return Known(None, last=last, why="table")
+            return KnownRow(None, last=last, why="table")
         known = self.until(known, step.incarnation_id, step.place)
         if not known.exists:
             return known
         altered = known.altered | (self._shapes.altered(last, step) or frozenset())
         values = self._shapes.outliving(known.values, last, step)
-        return Known(True, values, last, altered=altered)
+        return KnownRow(True, values, last, altered=altered)
 
-    def until(self, known: Known, incarnation_id: int, place: RowPosition) -> Known:
+    def until(self, known: KnownRow, incarnation_id: int, place: RowPosition) -> KnownRow:
         """Return what is still known of a row at a place after its last change."""
         last = known.last
         if last is None:
@@ -118,15 +118,15 @@ class Replay:
         spans = [(incarnation_id, last.place, place)]
         if last.incarnation_id != incarnation_id:
             if not self._is_seamless(last.incarnation_id, incarnation_id):
-                return Known(None, last=last, why="gap")
+                return KnownRow(None, last=last, why="gap")
             spans = [(last.incarnation_id, last.place, LAST), (incarnation_id, FIRST, place)]
         for incarnation, after, before in spans:
             table = last.relation_id
             unseen = self._breaks.unseen_between
             if why := unseen(table, incarnation, after, before, exists=known.exists):
-                return Known(None, last=last, why=why)
+                return KnownRow(None, last=last, why=why)
             if known.exists and self._breaks.truncated(table, incarnation, after, before):
-                return Known(False, last=last, why="truncated")
+                return KnownRow(False, last=last, why="truncated")
         return known
 
     def _is_seamless(self, from_id: int, to_id: int) -> bool:

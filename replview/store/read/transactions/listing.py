@@ -108,7 +108,7 @@ def _moment(at: Moment) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TransactionListPage:
     """A page of transactions, newest first, and the cursors of the pages beside it."""
 
     rows: list[TransactionRow]
@@ -136,7 +136,7 @@ def find_transactions(
     limit: int = 50,
     budget_seconds: float = 1.0,
     tables_most: int = 0,
-) -> Found:
+) -> TransactionListPage:
     """Return the transactions that match, from a cursor on (None: the newest), newest first.
 
     ``backwards`` reads the page before the cursor; ``tables_most`` is the number of table names of
@@ -151,7 +151,7 @@ def find_transactions(
     rows, complete = _merge(reader, streams, limit, deadline)
     more = any(stream.rows or not stream.exhausted for stream in streams)
     there = _cursor(at, streams) if more else None
-    return Found(
+    return TransactionListPage(
         rows=rows[::-1] if backwards else rows,
         older=at if backwards else there,
         newer=there if backwards else cursor,
