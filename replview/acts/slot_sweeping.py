@@ -16,7 +16,7 @@ from replview.catalog.problems import SourceProblem
 from replview.catalog.server import read_server_facts
 from replview.catalog.slots import SlotFacts, read_slots
 from replview.jobs import intentions
-from replview.jobs.running import Kind, register
+from replview.jobs.running import JobKind, register
 from replview.store.dsn import UNUSABLE
 from replview.store.models import SlotIntention, SourceDraft
 from replview.store.write.access_record import note
@@ -198,7 +198,7 @@ def _tell_draft(intention: SlotIntention) -> None:
 
 #: The job that undoes what lost processes left. No worker waits for a silent source.
 KIND = register(
-    Kind(
+    JobKind(
         name="sweeping",
         task="replview.sweep_intentions",
         waits=intentions.anything_left,

@@ -54,7 +54,7 @@ _TABLES = Query(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _PathTable:
     schema: int
     created: int
     #: The transaction that put the table into its schema; None: unknown.
@@ -73,7 +73,7 @@ class PublicationPaths:
     _members: dict[tuple[int, int], tuple[str, int]]
     #: ``{(publication, schema): row}``.
     _schemas: dict[tuple[int, int], str]
-    _tables: dict[int, _Table]
+    _tables: dict[int, _PathTable]
     _parts: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -170,5 +170,5 @@ def read_publication_paths(connection: Connection) -> PublicationPaths:
             (row["publication"], row["of"]): row["row"]
             for row in (_SCHEMAS.rows(connection) if modern else ())
         },
-        {row.pop("oid"): _Table(**row) for row in _TABLES.rows(connection)},
+        {row.pop("oid"): _PathTable(**row) for row in _TABLES.rows(connection)},
     )

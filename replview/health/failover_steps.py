@@ -6,7 +6,7 @@ Names that come from a server are quoted before they enter SQL. The functions ru
 from dataclasses import dataclass, field
 
 from replview.health.server_slot import ServerSlot
-from replview.health.slot_steps import RELOAD, Step
+from replview.health.slot_steps import RELOAD, RemedyStep
 from replview.store.failover_readiness import FIRST_VERSION, OnStandby, Standbys
 from replview.store.read.sql_text import identifier
 
@@ -41,7 +41,7 @@ class Failover:
     unknown: str = ""
     lines: list[StandbyLine] = field(default_factory=list)
     warning: str = ""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RemedyStep] = field(default_factory=list)
 
 
 def failover_of(server: ServerSlot, standbys: Standbys) -> Failover:
@@ -113,10 +113,10 @@ def _line(one: OnStandby) -> StandbyLine:
     return StandbyLine(standby=one.standby, level=level, words=words)
 
 
-def _switch_on(server: ServerSlot) -> Step:
+def _switch_on(server: ServerSlot) -> RemedyStep:
     """Return the step that sets ``failover``, for which there is only a replication command."""
     name = identifier(server.name)
-    return Step(
+    return RemedyStep(
         "To have it survive a failover, over a replication connection",
         f"ALTER_REPLICATION_SLOT {name} (FAILOVER true);",
         "While nobody reads the slot; of a subscription: ALTER SUBSCRIPTION … SET (failover = "
@@ -124,7 +124,7 @@ def _switch_on(server: ServerSlot) -> Step:
     )
 
 
-_WAIT_FOR_A_STANDBY = Step(
+_WAIT_FOR_A_STANDBY = RemedyStep(
     "Have readers wait for the standby, on the primary",
     f"ALTER SYSTEM SET synchronized_standby_slots = 'STANDBY_SLOT';\n{RELOAD}",
     "With the name of the standby's physical slot. While that standby is away, logical readers "
@@ -132,7 +132,7 @@ _WAIT_FOR_A_STANDBY = Step(
 )
 
 
-def _mends(found: list[OnStandby]) -> list[Step]:
+def _mends(found: list[OnStandby]) -> list[RemedyStep]:
     steps = []
     for one in found:
         for name in one.lacking:
@@ -140,5 +140,5 @@ def _mends(found: list[OnStandby]) -> list[Step]:
             if name not in _MENDS:
                 words = "add dbname to primary_conninfo"
                 note = "Slots are synced over a connection to a database."
-            steps.append(Step(f"On {one.standby}: {words}", _MENDS.get(name, ""), note))
+            steps.append(RemedyStep(f"On {one.standby}: {words}", _MENDS.get(name, ""), note))
     return steps

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.utils.dateparse import parse_datetime
 
 from decoder.scalars import LSN
-from replview.health.open_transactions import Statement, end_of_session, ends_of_prepared
+from replview.health.open_transactions import TransactionStatement, end_of_session, ends_of_prepared
 from replview.health.server_slot import ServerSlot
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, Transaction
@@ -68,7 +68,7 @@ class Holder:
         )
 
     @property
-    def ends(self) -> tuple[Statement, ...]:
+    def ends(self) -> tuple[TransactionStatement, ...]:
         """Return the statements that end the transaction, for the user to copy.
 
         A prepared transaction has two: commit and rollback. The result is empty for a transaction

@@ -71,7 +71,7 @@ def touched_by(
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class TransactionStatement:
     """A statement, and what it does to the transaction."""
 
     word: str
@@ -86,18 +86,18 @@ def literal(text: str) -> str:
     return f"'{quoted}'"
 
 
-def ends_of_prepared(gid: str, changes: str) -> tuple[Statement, Statement]:
+def ends_of_prepared(gid: str, changes: str) -> tuple[TransactionStatement, TransactionStatement]:
     """Return the statements that commit and that roll back a prepared transaction.
 
     The user chooses: the effects are opposite.
     """
     return (
-        Statement(f"Keep its {changes}", f"COMMIT PREPARED {literal(gid)};"),
-        Statement("Or discard them", f"ROLLBACK PREPARED {literal(gid)};"),
+        TransactionStatement(f"Keep its {changes}", f"COMMIT PREPARED {literal(gid)};"),
+        TransactionStatement("Or discard them", f"ROLLBACK PREPARED {literal(gid)};"),
     )
 
 
-def end_of_session(pid: int, xid: int | None, began: str = "") -> Statement | None:
+def end_of_session(pid: int, xid: int | None, began: str = "") -> TransactionStatement | None:
     """Return a statement that ends a session only while it runs this very transaction.
 
     The check is necessary because pids are reused. Without an xid, ``began`` (its xact_start)
@@ -106,7 +106,7 @@ def end_of_session(pid: int, xid: int | None, began: str = "") -> Statement | No
     if xid is None and not began:
         return None
     same = f"xact_start = {literal(began)}" if xid is None else f"backend_xid = '{xid:d}'::xid"
-    return Statement(
+    return TransactionStatement(
         "End its session, which discards the transaction",
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity\nWHERE pid = {pid:d} AND {same};",  # noqa: S608 (to be copied)
     )

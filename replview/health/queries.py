@@ -144,7 +144,7 @@ FIRST_SAMPLE = "SELECT min(sampled_at) FROM slot_sample WHERE sampled_at > %s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class SlotRates:
     """The rates at which a slot's numbers change, in bytes a second; None is unknown."""
 
     growth: float | None = None
@@ -154,11 +154,11 @@ class Pace:
     behind: float | None = None
 
 
-def _pace(*rates: float | None) -> Pace:
+def _pace(*rates: float | None) -> SlotRates:
     """Return the rates from the last five columns of ``_PACES``."""
     *growths, wal, behind = rates
     growth, *between = growth_of(growths) or (None,)
-    return Pace(
+    return SlotRates(
         growth=growth, between=(between[0], between[1]) if between else None, wal=wal, behind=behind
     )
 
@@ -170,12 +170,12 @@ def _bounds(now: datetime) -> dict[str, datetime]:
     return {"now": now, "just_now": now - timedelta(seconds=40), **since}
 
 
-def read_paces(now: datetime) -> dict[int, Pace]:
+def read_paces(now: datetime) -> dict[int, SlotRates]:
     """Return the rates of every slot on its server at a moment, by the id of its samples."""
     return {row[1]: _pace(*row[6:]) for row in rows(_PACES, _bounds(now))}
 
 
-def read_present() -> tuple[dict[int, Reading], dict[int, Pace]]:
+def read_present() -> tuple[dict[int, Reading], dict[int, SlotRates]]:
     """Read the present state and the rates of all slots, in one query.
 
     Return the reading of every slot that replview receives, by its id, and the rates of every slot

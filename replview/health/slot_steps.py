@@ -25,7 +25,7 @@ _CREATE_AGAIN = "Create it again: a new incarnation begins, and history shows th
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RemedyStep:
     """A step: words, then the SQL or command to run (may be empty), then a note about it."""
 
     words: str
@@ -35,7 +35,7 @@ class Step:
 
 def steps_of(
     server: ServerSlot, slot: Slot | None, reading: Reading, cause: Cause, now: datetime
-) -> list[Step]:
+) -> list[RemedyStep]:
     """Return the steps in the order in which to try them; empty: there is nothing to do.
 
     ``cause`` is what holds the slot back.
@@ -71,21 +71,23 @@ def _pressed(server: ServerSlot, slot: Slot | None, reading: Reading) -> bool:
     return retained is not None and retained > (size / 10 if size is not None else _GB)
 
 
-def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
+def _of_gone(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
     if slot is not None and slot.plugin == "pgoutput":
-        yield Step(_CREATE_AGAIN, _command("start", server), "It shows its statements, and asks.")
+        yield RemedyStep(
+            _CREATE_AGAIN, _command("start", server), "It shows its statements, and asks."
+        )
     elif slot is not None:
         yield _create(server, slot)
 
 
-def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[Step]:
-    yield Step("Drop it: it can never be read again", drop_statement(server))
+def _of_lost(server: ServerSlot, slot: Slot | None) -> Iterator[RemedyStep]:
+    yield RemedyStep("Drop it: it can never be read again", drop_statement(server))
     if not server.physical:
         yield _create(server, slot)
-    yield Step(explain(server.lost).advice, "")
+    yield RemedyStep(explain(server.lost).advice, "")
 
 
-def _create(server: ServerSlot, slot: Slot | None) -> Step:
+def _create(server: ServerSlot, slot: Slot | None) -> RemedyStep:
     """Return the step that creates the slot again with the options that it had."""
     options = [server.facts.get("two_phase") is True, server.facts.get("failover") is True]
     given = [_name(server), string(server.plugin or "pgoutput").lstrip()]
@@ -94,12 +96,14 @@ def _create(server: ServerSlot, slot: Slot | None) -> Step:
         given = given[: 5 if options[1] else 4]
     run = f"SELECT\n  pg_create_logical_replication_slot(\n    {', '.join(given)});"
     if slot is None:
-        return Step("Create it anew; its reader must copy the tables afresh", run)
+        return RemedyStep("Create it anew; its reader must copy the tables afresh", run)
     note = f"If replview does not go on by itself: {_command('start', server)}"
-    return Step(_CREATE_AGAIN, run, note)
+    return RemedyStep(_CREATE_AGAIN, run, note)
 
 
-def _of_holder(server: ServerSlot, cause: Cause, now: datetime, *, pressed: bool) -> Iterator[Step]:
+def _of_holder(
+    server: ServerSlot, cause: Cause, now: datetime, *, pressed: bool
+) -> Iterator[RemedyStep]:
     """Yield how to end the transaction that holds the slot, if it is long open or WAL is short."""
     holder = cause.holder
     much = (server.retained_wal_bytes or 0) >= BEHIND_BYTES and cause.held_for(now) > LONG
@@ -108,59 +112,62 @@ def _of_holder(server: ServerSlot, cause: Cause, now: datetime, *, pressed: bool
     if holder.kind == "prepared":
         keep, discard = holder.ends
         where = f"In database {holder.database}. " if holder.database else ""
-        yield Step("End the prepared transaction that holds it: keep its changes", keep.sql,
-                   f"{where}Ask whoever prepared it which end is right.")  # fmt: skip
-        yield Step("Or discard them", discard.sql)
+        yield RemedyStep("End the prepared transaction that holds it: keep its changes", keep.sql,
+                         f"{where}Ask whoever prepared it which end is right.")  # fmt: skip
+        yield RemedyStep("Or discard them", discard.sql)
     else:
         [end] = holder.ends
-        yield Step(f"End {holder.words}, which discards it", end.sql,
-                   "It ends that session only while it still runs this transaction.")  # fmt: skip
+        yield RemedyStep(
+            f"End {holder.words}, which discards it",
+            end.sql,
+            "It ends that session only while it still runs this transaction.",
+        )
 
 
-def _restart(server: ServerSlot, slot: Slot | None) -> Step:
+def _restart(server: ServerSlot, slot: Slot | None) -> RemedyStep:
     if slot is not None:
-        return Step("Start it", _command("start", server))
+        return RemedyStep("Start it", _command("start", server))
     columns = "active_pid, safe_wal_size"
     check = f"SELECT {columns}\n  FROM pg_replication_slots\n WHERE slot_name = {_name(server)};"  # noqa: S608 (to be copied)
     who = "its standby" if server.physical else "its consumer"
-    return Step(f"Restart {who}, then check", check)
+    return RemedyStep(f"Restart {who}, then check", check)
 
 
-def _win_time(server: ServerSlot, limit: WalLimit) -> Step:
+def _win_time(server: ServerSlot, limit: WalLimit) -> RemedyStep:
     """Return the step that raises the limit that is reached first: the server's or our budget."""
     if limit.size_bytes is None:
-        return Step("", "")
+        return RemedyStep("", "")
     size = _gigabytes(2 * limit.size_bytes)
     if limit.by == "server":
         run = f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{size}';\n{RELOAD}"
     else:
         run = f"{_command('set', server)} --wal-budget {size}"
-    return Step("Or win time, if the disk has room", run)
+    return RemedyStep("Or win time, if the disk has room", run)
 
 
-def _let_idle() -> Step:
+def _let_idle() -> RemedyStep:
     run = f"ALTER SYSTEM SET\n  idle_replication_slot_timeout = '0';\n{RELOAD}"
     note = "0 is no timeout, for no slot: set it back once the slot is read."
-    return Step("Or win time", run, note)
+    return RemedyStep("Or win time", run, note)
 
 
-def _set_limit(server: ServerSlot) -> Step:
+def _set_limit(server: ServerSlot) -> RemedyStep:
     retained = server.retained_wal_bytes or 0
     size = 8 * _GB
     while size < 2 * retained:
         size *= 2
-    return Step(
+    return RemedyStep(
         "Set a limit, so that no slot can fill the disk",
         f"ALTER SYSTEM SET\n  max_slot_wal_keep_size = '{_gigabytes(size)}';\n{RELOAD}",
         "At the limit a slot is lost, and the database goes on.",
     )
 
 
-def _give_up(server: ServerSlot, slot: Slot | None, now: datetime) -> Step:
+def _give_up(server: ServerSlot, slot: Slot | None, now: datetime) -> RemedyStep:
     if slot is not None:
-        return Step("Or give it up, with its record", _command("remove", server))
+        return RemedyStep("Or give it up, with its record", _command("remove", server))
     words = "Drop it, if nobody needs it" if forgotten(server, now) else "Or give it up"
-    return Step(f"{words}; its reader must then start anew", drop_statement(server))
+    return RemedyStep(f"{words}; its reader must then start anew", drop_statement(server))
 
 
 def _command(verb: str, server: ServerSlot) -> str:

@@ -14,7 +14,7 @@ from replview.health.conditions import (
     left_bytes,
 )
 from replview.health.findings_limits import at_conflict_risk
-from replview.health.queries import Pace, read_paces
+from replview.health.queries import SlotRates, read_paces
 from replview.health.server_slot import server_slot
 from replview.health.states import Reading
 from replview.health.watched import reading_of
@@ -57,8 +57,8 @@ def _reading(slot: Slot, now: datetime) -> Reading:
     watched = WatchedSlot.objects.select_related("source").filter(slot=slot, gone_at=None).first()
     if watched is None:
         return Reading()
-    pace = read_paces(now).get(watched.pk, Pace())
-    return reading_of(server_slot(watched), Pace(growth=pace.wal), now)
+    pace = read_paces(now).get(watched.pk, SlotRates())
+    return reading_of(server_slot(watched), SlotRates(growth=pace.wal), now)
 
 
 def _by_idle(source: Source) -> list[End]:

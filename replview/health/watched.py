@@ -13,7 +13,7 @@ from replview.health.conditions import xmin_age
 from replview.health.findings import watched_health
 from replview.health.findings_wal import held_by_other
 from replview.health.holding import Cause, cause_of
-from replview.health.queries import Pace
+from replview.health.queries import SlotRates
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.source_state import SourceState
 from replview.health.states import Health, Level, Reading, urgency
@@ -82,7 +82,7 @@ class Watched:
     """
 
     ours: dict[int, ServerSlot] = field(default_factory=dict)
-    paces: dict[int, Pace] = field(default_factory=dict)
+    paces: dict[int, SlotRates] = field(default_factory=dict)
     others: dict[int, list[OtherView]] = field(default_factory=dict)
 
 
@@ -105,7 +105,7 @@ class Causes:
 
 
 def read_watched(
-    sources: Mapping[int, Source], paces: Mapping[int, Pace], now: datetime, causes: Causes
+    sources: Mapping[int, Source], paces: Mapping[int, SlotRates], now: datetime, causes: Causes
 ) -> Watched:
     """Return all slots that are on their servers, and also our own slots that are gone.
 
@@ -123,7 +123,7 @@ def read_watched(
         if row.slot_id is not None:
             found.ours[row.slot_id] = server_slot(row)
             continue
-        view = other_view(row, found.paces.get(row.pk, Pace()), now, causes)
+        view = other_view(row, found.paces.get(row.pk, SlotRates()), now, causes)
         found.others.setdefault(row.source_id, []).append(view)
     for views in found.others.values():
         views.sort(key=lambda view: (urgency(view.health), view.name))
@@ -158,7 +158,7 @@ def _ours_again(rows: Iterable[WatchedSlot]) -> set[int]:
     }
 
 
-def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> OtherView:
+def other_view(row: WatchedSlot, pace: SlotRates, now: datetime, causes: Causes) -> OtherView:
     """Return the view of a slot that replview only watches."""
     server = server_slot(row)
     reading = reading_of(server, pace, now)
@@ -166,7 +166,7 @@ def other_view(row: WatchedSlot, pace: Pace, now: datetime, causes: Causes) -> O
     return OtherView(watched_id=row.pk, server=server, reading=reading, health=health)
 
 
-def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
+def reading_of(server: ServerSlot, pace: SlotRates, now: datetime) -> Reading:
     """Return the reading of a slot from what its server reported and from its rates.
 
     Where the report is not recent, only whether the slot is lost or gone is known.
@@ -192,7 +192,7 @@ def reading_of(server: ServerSlot, pace: Pace, now: datetime) -> Reading:
 
 def reading_of_ours(slot: Slot, reading: Reading, watched: Watched) -> Reading:
     """Return the reading of a slot of ours: its samples, with what the server reported last."""
-    server, pace = watched.ours.get(slot.pk), watched.paces.get(slot.pk, Pace())
+    server, pace = watched.ours.get(slot.pk), watched.paces.get(slot.pk, SlotRates())
     invalidated = server.lost if server is not None else ""
     lost = invalidated or reading.lost
     return replace(

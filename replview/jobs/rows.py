@@ -16,7 +16,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Now
 
-from replview.jobs.running import Kind, announce, register
+from replview.jobs.running import JobKind, announce, register
 from replview.runtime.failpoints import Point, failpoint
 from replview.store.connecting import orm_connection
 from replview.store.models.jobs import Job
@@ -69,13 +69,13 @@ class JobRows(Generic[J]):
         at_once: int = 1,
         abandoned: bool = False,
         private: bool = False,
-    ) -> Kind[J]:
-        """Register the kind with the arguments of ``Kind``, so that workers do its jobs.
+    ) -> JobKind[J]:
+        """Register the kind with the arguments of ``JobKind``, so that workers do its jobs.
 
         Without ``recover`` the jobs of a lost worker are given back.
         """
         return register(
-            Kind(
+            JobKind(
                 name=name,
                 task=self.task,
                 # This is a single look at a partial index.

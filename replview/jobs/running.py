@@ -33,12 +33,12 @@ _EXPIRES_SECONDS = 15.0
 PAUSE_SECONDS = 0.5
 
 Claimed = TypeVar("Claimed")
-_kinds: list["Kind[Any]"] = []
+_kinds: list["JobKind[Any]"] = []
 #: Own threads, because they keep their connections; Celery closes those of its threads.
 _chore_threads = ThreadPoolExecutor(4, thread_name_prefix="chores")
 
 
-class Kind(Generic[Claimed]):
+class JobKind(Generic[Claimed]):
     """A kind of job, and its jobs that this process runs."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Kind(Generic[Claimed]):
             log.error("%s: %s", self.name, what, exc_info=error)
 
 
-def register(kind: Kind[Claimed]) -> Kind[Claimed]:
+def register(kind: JobKind[Claimed]) -> JobKind[Claimed]:
     """Register a kind of job, which its task and the sweep then serve."""
     _kinds.append(kind)
     shared_task(name=kind.task, ignore_result=True)(kind.serve)

@@ -23,7 +23,7 @@ from replview.live.allowed import guarded, visibility_of
 from replview.live.filters import LiveFilter
 from replview.live.hub import Feed, end, the_hub
 from replview.live.json_socket import JSONSocket
-from replview.live.stretches import Stretch
+from replview.live.stretches import HistoryPiece
 from replview.live.watch_sockets import ExportSocket, SampleSocket
 from replview.live.watcher import Watcher, cursor_of, now_ms
 from replview.store.models import Slot
@@ -131,8 +131,8 @@ class LiveSocket(JSONSocket):
         found = await self._before(int(message["incarnation"]), int(message["before"]))
         await self.send_json({"type": "older", **_rows(found)})
 
-    async def _before(self, incarnation_id: int, place: int) -> Stretch:
-        found: Stretch = await stretches.before(
+    async def _before(self, incarnation_id: int, place: int) -> HistoryPiece:
+        found: HistoryPiece = await stretches.before(
             self.slot_id, incarnation_id, place, self.watcher.filters, HISTORY_ROWS
         )
         return found
@@ -176,8 +176,8 @@ def _is_restricted(visibility: Visibility) -> bool:
     return visibility.restricted
 
 
-def _rows(found: Stretch | None) -> dict[str, Any]:
-    found = found or Stretch([], [], searched_to=0, searched=0)
+def _rows(found: HistoryPiece | None) -> dict[str, Any]:
+    found = found or HistoryPiece([], [], searched_to=0, searched=0)
     return {
         "rows": [summary.data for summary in found.rows],
         "markers": found.markers,

@@ -24,7 +24,7 @@ _EARLIER = dt.timedelta(minutes=5)
 
 
 @dataclass(slots=True)
-class Stretch:
+class HistoryPiece:
     """A piece of history for one browser, oldest first."""
 
     rows: list[Summary]
@@ -72,10 +72,10 @@ def _let_through(summaries: Iterable[Summary], filters: LiveFilter) -> list[Summ
 
 def read_before(
     slot_id: int, incarnation_id: int, before: int | None, filters: LiveFilter, wanted: int
-) -> Stretch:
+) -> HistoryPiece:
     """Return the last ``wanted`` matching transactions before a place (None: the end)."""
     names = Names()
-    stretch = Stretch(rows=[], markers=[], searched_to=before or 0, searched=0)
+    stretch = HistoryPiece(rows=[], markers=[], searched_to=before or 0, searched=0)
     if filters.only_open or not _is_incarnation_of(slot_id, incarnation_id):
         stretch.searched_to = 0
         return stretch
@@ -113,7 +113,7 @@ def _markers_since(
 
 def read_between(
     slot_id: int, incarnation_id: int, after: int, up_to: int, filters: LiveFilter, limit: int
-) -> Stretch:
+) -> HistoryPiece:
     """Return the newest ``limit`` transactions after one place and up to another."""
     names = Names()
     rows: list[TransactionRow] = []
@@ -123,7 +123,9 @@ def read_between(
     found = _let_through(_with_ended(incarnation_id, rows, names, newest=False), filters)
     first = (rows[0].commit_seq or 0) - 1 if rows else after
     markers = _markers_since(slot_id, incarnation_id, rows[0], found) if rows else []
-    return Stretch(rows=found, markers=markers, searched_to=max(first, after), searched=len(rows))
+    return HistoryPiece(
+        rows=found, markers=markers, searched_to=max(first, after), searched=len(rows)
+    )
 
 
 #: The functions above in a thread of the pool, each with its own connection.

@@ -26,7 +26,7 @@ SILENT_SECONDS = 8.0
 _WISH, _STATE, _MAKER = "trouble.{}", "trouble.{}.state", "trouble.maker"
 
 
-class State(StrEnum):
+class TroubleState(StrEnum):
     """The state of a trouble."""
 
     OFF = "off"
@@ -46,7 +46,7 @@ class Reported:
     #: Author and time of the last request.
     by: str = ""
     asked_at: dt.datetime | None = None
-    state: State = State.OFF
+    state: TroubleState = TroubleState.OFF
     since: dt.datetime | None = None
     #: Time at which it ends by itself; None: it is off.
     ends_at: dt.datetime | None = None
@@ -56,7 +56,7 @@ class Reported:
     @property
     def can_start(self) -> bool:
         """Return whether the trouble can be requested: it is off, and not requested."""
-        return self.state == State.OFF and not self.wanted
+        return self.state == TroubleState.OFF and not self.wanted
 
 
 def request(name: str, wanted: bool, by: str) -> None:
@@ -73,7 +73,9 @@ def wanted() -> set[str]:
     return {row.name.removeprefix("trouble.") for row in rows if row.value.get("wanted") is True}
 
 
-def tell(name: str, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
+def tell(
+    name: str, state: TroubleState, *, ends_at: dt.datetime | None = None, note: str = ""
+) -> None:
     """Report the state of a trouble, on behalf of the process that makes it; ``since`` is now."""
     now = timezone.now()
     value = {
@@ -110,7 +112,7 @@ def _reported(name: str, rows: Mapping[str, Setting]) -> Reported:
         wanted=bool(asked and asked.value.get("wanted")),
         by=asked.changed_by if asked else "",
         asked_at=_moment(asked.value.get("at")) if asked else None,
-        state=State(state.get("state", State.OFF)),
+        state=TroubleState(state.get("state", TroubleState.OFF)),
         since=_moment(state.get("since")),
         ends_at=_moment(state.get("ends_at")),
         note=state.get("note", ""),

@@ -16,7 +16,7 @@ FRESH = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LogLineKind:
     """The kind of a line: ``symbol`` is an icon's name, ``tone`` a health's name or empty."""
 
     word: str
@@ -27,41 +27,43 @@ class Kind:
 
 
 #: Kinds that the receiver and the commands write. Pages show any other by its own name.
-KINDS: Mapping[str, Kind] = {
-    "connected": Kind("connected", "health-ok", "ok"),
-    "disconnected": Kind("disconnected", "health-look", "look"),
-    "problem": Kind("problem", "health-now", "now"),
-    "stopped": Kind("stopped", "health-idle", "idle"),
-    "taken_over": Kind("taken over", "health-look", "look"),
-    "lost_end": Kind("end unknown", "health-look", "look"),
-    "discarded": Kind("discarded", "undo", "idle"),
-    "resent": Kind("re-sent", "up", "idle"),
-    "gap": Kind("gap", "health-look", "look", hole=True),
-    "retention": Kind("deleted", "health-look", "look", hole=True),
-    "archive": Kind("archive", "table", "look"),
-    "quarantined": Kind("quarantined", "health-now", "now"),
-    "retried": Kind("tried again", "play", "idle"),
-    "skipped": Kind("skipped", "health-look", "look", hole=True),
-    "failover": Kind("failed over", "health-look", "look"),
-    "moved": Kind("moved", "health-look", "look"),
-    "wraparound": Kind("xid wraparound", "gap", "idle"),
-    "schema": Kind("schema", "table", "idle"),
-    "publication": Kind("published", "table", "look", hole=True),
-    "baseline": Kind("baseline", "state-snapshot", "idle"),
-    "alert": Kind("alert", "alerts", "look"),
-    "alert_cleared": Kind("alert over", "alerts", "idle"),
-    "budget": Kind("WAL budget", "gauge", "look"),
-    "heartbeat": Kind("heartbeat", "live", "idle"),
-    "created": Kind("created", "slot", "idle"),
-    "adopted": Kind("adopted", "slot", "idle"),
-    "managed": Kind("by hand", "slot", "idle"),
-    "tables": Kind("tables", "table", "idle"),
+KINDS: Mapping[str, LogLineKind] = {
+    "connected": LogLineKind("connected", "health-ok", "ok"),
+    "disconnected": LogLineKind("disconnected", "health-look", "look"),
+    "problem": LogLineKind("problem", "health-now", "now"),
+    "stopped": LogLineKind("stopped", "health-idle", "idle"),
+    "taken_over": LogLineKind("taken over", "health-look", "look"),
+    "lost_end": LogLineKind("end unknown", "health-look", "look"),
+    "discarded": LogLineKind("discarded", "undo", "idle"),
+    "resent": LogLineKind("re-sent", "up", "idle"),
+    "gap": LogLineKind("gap", "health-look", "look", hole=True),
+    "retention": LogLineKind("deleted", "health-look", "look", hole=True),
+    "archive": LogLineKind("archive", "table", "look"),
+    "quarantined": LogLineKind("quarantined", "health-now", "now"),
+    "retried": LogLineKind("tried again", "play", "idle"),
+    "skipped": LogLineKind("skipped", "health-look", "look", hole=True),
+    "failover": LogLineKind("failed over", "health-look", "look"),
+    "moved": LogLineKind("moved", "health-look", "look"),
+    "wraparound": LogLineKind("xid wraparound", "gap", "idle"),
+    "schema": LogLineKind("schema", "table", "idle"),
+    "publication": LogLineKind("published", "table", "look", hole=True),
+    "baseline": LogLineKind("baseline", "state-snapshot", "idle"),
+    "alert": LogLineKind("alert", "alerts", "look"),
+    "alert_cleared": LogLineKind("alert over", "alerts", "idle"),
+    "budget": LogLineKind("WAL budget", "gauge", "look"),
+    "heartbeat": LogLineKind("heartbeat", "live", "idle"),
+    "created": LogLineKind("created", "slot", "idle"),
+    "adopted": LogLineKind("adopted", "slot", "idle"),
+    "managed": LogLineKind("by hand", "slot", "idle"),
+    "tables": LogLineKind("tables", "table", "idle"),
 }
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> LogLineKind:
     """Return the kind of this name; an unknown one has its name and a plain symbol."""
-    return KINDS.get(name) or Kind(name.replace("_", " ") or "unknown kind", "health-idle", "idle")
+    return KINDS.get(name) or LogLineKind(
+        name.replace("_", " ") or "unknown kind", "health-idle", "idle"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class LogLine:
     """A line of the log, ready to show."""
 
     event: SlotEvent
-    kind: Kind
+    kind: LogLineKind
     #: Names and values; a value may have several lines.
     detail: list[tuple[str, str]]
     #: The query of the address that shows this line first.

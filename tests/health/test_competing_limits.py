@@ -18,7 +18,7 @@ from replview.health.conditions import (
 )
 from replview.health.findings import slot_health, watched_health
 from replview.health.holding import cause_of
-from replview.health.queries import Pace
+from replview.health.queries import SlotRates
 from replview.health.server_slot import server_slot
 from replview.health.slot_steps import steps_of
 from replview.health.source_state import SourceState
@@ -56,7 +56,7 @@ def watched(seconds: float, source: Source, **facts: Any) -> WatchedSlot:
 
 def health_of(row: WatchedSlot, pace: float | None = 1.024 * MB) -> Health:
     server = server_slot(row)
-    return watched_health(server, reading_of(server, Pace(growth=pace), NOW), NOW)
+    return watched_health(server, reading_of(server, SlotRates(growth=pace), NOW), NOW)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_timeout_does_not_run_for_a_slot_that_is_exempt(
 ) -> None:
     row = watched(900, make_source(in_recovery=in_recovery, max_slot_wal_keep_bytes=-1), **facts)
 
-    assert reading_of(server_slot(row), Pace(), NOW).idle_since is None
+    assert reading_of(server_slot(row), SlotRates(), NOW).idle_since is None
     assert health_of(row).loss_seconds is None
 
 
@@ -181,7 +181,7 @@ def test_a_budget_that_only_alerts_does_not_hide_the_servers_limit() -> None:
 def test_the_steps_win_time_from_the_limit_that_comes_first() -> None:
     def steps(source: Source) -> str:
         server = server_slot(watched(90, source))
-        reading = reading_of(server, Pace(growth=1.024 * MB), NOW)
+        reading = reading_of(server, SlotRates(growth=1.024 * MB), NOW)
         cause = cause_of(server, SourceState(None, NOW), NOW)
         return "\n".join(step.run for step in steps_of(server, None, reading, cause, NOW))
 

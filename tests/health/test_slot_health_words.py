@@ -11,7 +11,7 @@ from replview.health.conditions import foreseen_loss, limit_of, lost_reason
 from replview.health.findings import forgotten, slot_health, watched_health
 from replview.health.findings_wal import behind_words
 from replview.health.holding import cause_of
-from replview.health.queries import Pace
+from replview.health.queries import SlotRates
 from replview.health.server_slot import ServerSlot, server_slot
 from replview.health.slot_steps import steps_of
 from replview.health.source_state import SourceState
@@ -40,19 +40,19 @@ def make(version: int = 18, **values: Any) -> ServerSlot:
     return server_slot(WatchedSlot(source=source, facts=facts, **(known | values)))
 
 
-def health_of(server: ServerSlot, pace: Pace | None = None) -> Health:
-    return watched_health(server, reading_of(server, pace or Pace(), NOW), NOW)
+def health_of(server: ServerSlot, pace: SlotRates | None = None) -> Health:
+    return watched_health(server, reading_of(server, pace or SlotRates(), NOW), NOW)
 
 
 def steps(server: ServerSlot, slot: Slot | None = None) -> list[str]:
     cause = cause_of(server, SourceState(None, NOW), NOW, slot)
-    found = steps_of(server, slot, reading_of(server, Pace(), NOW), cause, NOW)
+    found = steps_of(server, slot, reading_of(server, SlotRates(), NOW), cause, NOW)
     return [step.run for step in found]
 
 
 def test_a_slot_that_is_read_is_caught_up() -> None:
     assert health_of(make()).title == "debezium is caught up."
-    assert health_of(make(), Pace(wal=0.0)).level == Level.IDLE
+    assert health_of(make(), SlotRates(wal=0.0)).level == Level.IDLE
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_behind_foretells_only_what_the_samples_show(growth: float | None, words
 def test_falling_behind_needs_a_look_sooner_than_catching_up() -> None:
     server = make(facts={"unconfirmed_wal_bytes": 300 * MB})
 
-    assert health_of(server, Pace(behind=-40.0 * MB)).level == Level.OK
-    falling = health_of(server, Pace(behind=1.0 * MB))
+    assert health_of(server, SlotRates(behind=-40.0 * MB)).level == Level.OK
+    falling = health_of(server, SlotRates(behind=1.0 * MB))
     assert falling.level == Level.LOOK
     assert falling.title.startswith("debezium: behind by 300\xa0MB and falling behind")
 
@@ -130,7 +130,7 @@ def test_a_standbys_copy_waits_for_a_failover() -> None:
 def test_time_to_loss_is_the_servers_safe_size_at_the_pace_of_the_last_minutes() -> None:
     server = make(16, **unread(NOW - timedelta(minutes=106), int(32.2 * GB),
                                safe_wal_size=int(31.8 * GB), wal_status="extended"))  # fmt: skip
-    health = health_of(server, Pace(growth=5.2 * MB))
+    health = health_of(server, SlotRates(growth=5.2 * MB))
 
     assert health.level == Level.NOW
     assert health.title == "debezium will be lost in about 1\xa0h\xa044\xa0min."
@@ -176,7 +176,7 @@ def test_a_lost_slot_says_why_and_has_no_distance(
     assert health.cause
     assert server.retained_wal_bytes is None
     assert server.behind_bytes is None
-    assert reading_of(server, Pace(), NOW).retained_wal_bytes is None
+    assert reading_of(server, SlotRates(), NOW).retained_wal_bytes is None
     assert steps(server)[0] == "SELECT pg_drop_replication_slot(\n  'debezium');"
 
 

@@ -10,7 +10,7 @@ from celery import current_app
 from django.db import transaction
 
 from replview.jobs import running
-from replview.jobs.running import Kind, announce
+from replview.jobs.running import JobKind, announce
 from replview.runtime import celery_settings
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,8 +25,8 @@ class Waiting:
         self.recovered = 0
         self.go_on = threading.Event()
 
-    def kind(self, **options: Any) -> Kind[str]:
-        return Kind(
+    def kind(self, **options: Any) -> JobKind[str]:
+        return JobKind(
             name="counted",
             task="tests.serve_counted",
             waits=lambda: bool(self.names),

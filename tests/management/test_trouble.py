@@ -6,7 +6,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from replview.store import demo_troubles as troubles
-from replview.store.demo_troubles import State
+from replview.store.demo_troubles import TroubleState
 
 
 def test_elsewhere_it_refuses(run) -> None:
@@ -27,7 +27,7 @@ def test_it_asks_and_lists(run, settings) -> None:
     troubles.tell_alive()
     assert "asked to begin" in run("trouble", "start", "flood", "--no-wait")
     assert troubles.wanted() == {"flood"}
-    troubles.tell("flood", State.ON)
+    troubles.tell("flood", TroubleState.ON)
 
     told = {row["name"]: row["state"] for row in json.loads(run("trouble", "list", format="json"))}
     assert list(told) == list(troubles.NAMES)

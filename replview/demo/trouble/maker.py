@@ -23,7 +23,7 @@ from replview.demo.trouble.slots import IdleSlot, LostSlot, PausedReceiver
 from replview.demo.workload.session import one_line
 from replview.store import demo_troubles as troubles
 from replview.store.connecting import orm_connection
-from replview.store.demo_troubles import State
+from replview.store.demo_troubles import TroubleState
 
 #: Seconds that the effects may outlast a trouble before it is reported as off all the same.
 _OVER_SECONDS = 90.0
@@ -87,13 +87,13 @@ class Course(threading.Thread):
         """Make the trouble until unwanted or its time is up; return why, if it ended by itself."""
         ends_at = timezone.now() + dt.timedelta(seconds=self.trouble.lasts_seconds)
         until = time.monotonic() + self.trouble.lasts_seconds
-        self._tell(State.COMING, ends_at=ends_at)
+        self._tell(TroubleState.COMING, ends_at=ends_at)
         there = False
         with closing(self.trouble.make()) as steps:  # type: ignore[type-var]
             for now_there in steps:
                 if now_there and not there:
                     there = True
-                    self._tell(State.ON, ends_at=ends_at)
+                    self._tell(TroubleState.ON, ends_at=ends_at)
                 if self._pause(min(self.trouble.pause_seconds, until - time.monotonic())):
                     return ""
                 if time.monotonic() >= until:
@@ -112,7 +112,7 @@ class Course(threading.Thread):
 
     def _undo(self, note: str) -> None:
         """Undo the trouble, wait until its effects are over, and report that it is off."""
-        self._tell(State.ENDING, note=note)
+        self._tell(TroubleState.ENDING, note=note)
         while not self._try_to_end():
             if self.stopping.wait(_AGAIN_SECONDS):
                 # The server may still run, so that another try may succeed.
@@ -123,7 +123,7 @@ class Course(threading.Thread):
             self.stopping.wait(0.5)
         if self.wanted.is_set():
             self._call_off()
-        self._tell(State.OFF, note=note)
+        self._tell(TroubleState.OFF, note=note)
 
     def _try_to_end(self) -> bool:
         try:
@@ -148,7 +148,9 @@ class Course(threading.Thread):
         except StoreError as error:
             log.warning("%s: cannot be called off: %s", self.trouble.name, one_line(error))
 
-    def _tell(self, state: State, *, ends_at: dt.datetime | None = None, note: str = "") -> None:
+    def _tell(
+        self, state: TroubleState, *, ends_at: dt.datetime | None = None, note: str = ""
+    ) -> None:
         try:
             with orm_connection():
                 troubles.tell(self.trouble.name, state, ends_at=ends_at, note=note)
@@ -185,7 +187,7 @@ def _clean_up(made: list[Trouble], stopping: threading.Event) -> bool:
                 ensure_rules(made)
                 for trouble in made:
                     troubles.request(trouble.name, False, MAKER)
-                    troubles.tell(trouble.name, troubles.State.OFF)
+                    troubles.tell(trouble.name, troubles.TroubleState.OFF)
             return True
         except (psycopg.Error, StoreError) as error:
             log.warning("waiting for the shop and the store: %s", one_line(error))

@@ -8,7 +8,7 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from replview.features.alerts.amounts import amount_words
-from replview.features.alerts.kinds import Kind, Unit, kind_of
+from replview.features.alerts.kinds import AlertKind, Unit, kind_of
 from replview.features.alerts.messages import cleared_sentence
 from replview.health.states import Level
 from replview.store.models import Alert, AlertRule
@@ -33,7 +33,7 @@ class AlertLine:
     next_step: str = ""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AlertKind:
         """Return the kind of the alert's rule."""
         return kind_of(self.alert.rule)
 
@@ -193,7 +193,7 @@ class RuleRow:
     own: list["RuleRow"] = field(default_factory=list)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AlertKind:
         """Return the rule's kind."""
         return kind_of(self.rule)
 

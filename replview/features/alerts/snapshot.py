@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from replview.health.queries import Pace, read_full_workers, read_paces
+from replview.health.queries import SlotRates, read_full_workers, read_paces
 from replview.health.source_state import stale_after
 from replview.store.django_session import rows
 from replview.store.models import Slot, Source, SourceLook, SourceSample, WatchedSlot
@@ -101,7 +101,7 @@ class Snapshot:
         return read_full_workers(self.now)
 
     @cached_property
-    def paces(self) -> dict[int, Pace]:
+    def paces(self) -> dict[int, SlotRates]:
         """Return how fast each slot's numbers change, by the slot's id."""
         return read_paces(self.now)
 

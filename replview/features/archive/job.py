@@ -15,12 +15,12 @@ import orjson
 from django.conf import settings
 
 from replview.jobs.exports import abandoned
-from replview.jobs.running import Kind, register
+from replview.jobs.running import JobKind, register
 from replview.spark.processes import JobProcess
 from replview.store.connecting import store_conninfo
 from replview.store.models import ArchiveMark
 from replview.store.retention import archive
-from replview.store.retention.archive import Counts, Step, home_of
+from replview.store.retention.archive import ArchiveStep, Counts, home_of
 
 MODULE = "replview.spark.archive_job"
 COMPACTING = "replview.parquet.archive.compacting"
@@ -88,7 +88,7 @@ def _compacting(mark: ArchiveMark, *, fast: bool) -> dict[str, object]:
             "bytes_per_second": None if fast else _COMPACTED_BYTES_PER_SECOND}  # fmt: skip
 
 
-def carry_out(step: Step, stop: threading.Event) -> bool:
+def carry_out(step: ArchiveStep, stop: threading.Event) -> bool:
     """Write one slice, compare its counts and move the mark; on failure the mark says why."""
     try:
         status, result = _written(step, stop)
@@ -116,7 +116,7 @@ def carry_out(step: Step, stop: threading.Event) -> bool:
     return moved
 
 
-def _written(step: Step, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
+def _written(step: ArchiveStep, stop: threading.Event) -> tuple[int, Mapping[str, Any]]:
     """Return the job's exit status and its result. Raises ``OSError``."""
     left = [row.slice for row in abandoned(f"{step.source}/{step.slot}", step.target)]
     # Unlike for exports there is no default for Spark: the archive is written every few hours, and
@@ -165,7 +165,7 @@ def log_path() -> Path:
     return Path(settings.DATA_DIR) / "archive-logs" / "archive.log"
 
 
-def _slice(step: Step) -> dict[str, object]:
+def _slice(step: ArchiveStep) -> dict[str, object]:
     """Return the slice in the form of ``parquet.slices.Slice``, without importing pyarrow."""
     same = ("source", "slot", "incarnation_id", "after_seq", "through_seq")
     return {"incarnation": step.number, **{name: getattr(step, name) for name in same}}
@@ -173,7 +173,7 @@ def _slice(step: Step) -> dict[str, object]:
 
 #: A crash leaves files and an unmoved mark: the next run continues with the same ends.
 KIND = register(
-    Kind(
+    JobKind(
         name="archive",
         task="replview.serve_archive",
         waits=lambda: archive.chosen().target is not None,

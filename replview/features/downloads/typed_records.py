@@ -40,7 +40,7 @@ class TypedFile:
 
 
 @dataclass(slots=True)
-class _Table:
+class _DownloadedTable:
     #: The names as last seen in the records.
     schema: str
     table: str
@@ -57,7 +57,7 @@ class TypedRecords:
     def __init__(self, folder: Path) -> None:
         #: Folder of the spool files.
         self._folder = folder
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, _DownloadedTable] = {}
         self._events: list[Record] = []
         self._event_spool: IO[bytes] = self._spool()
         self._transaction_spool: IO[bytes] = self._spool()
@@ -88,7 +88,7 @@ class TypedRecords:
             return
         oid = record["relation_oid"]
         if oid not in self._tables:
-            self._tables[oid] = _Table(record["schema"], record["table"], self._spool())
+            self._tables[oid] = _DownloadedTable(record["schema"], record["table"], self._spool())
         table = self._tables[oid]
         version = record["version"] or 0
         if version >= table.newest:
@@ -148,7 +148,7 @@ def _batches(spool: IO[bytes]) -> Iterator[list[Any]]:
 
 
 @dataclass(slots=True)
-class _Row:
+class _DownloadedRow:
     change_type: str
     values: Mapping[str, Any]
     record: Record
@@ -156,23 +156,25 @@ class _Row:
     not_sent: Sequence[str] = ()
 
 
-def _rows_of(line: list[Any]) -> Iterator[_Row]:
+def _rows_of(line: list[Any]) -> Iterator[_DownloadedRow]:
     """Yield the rows of a change; an update has one before it if the before image is known."""
     record, whole_old, derived = line
     old, new = record["old"] or {}, record["new"] or {}
     not_sent = record["not_sent"]
     if record["op"] in ("insert", "snapshot"):
-        yield _Row("insert", new, record, not_sent=not_sent)
+        yield _DownloadedRow("insert", new, record, not_sent=not_sent)
     elif record["op"] == "delete":
-        yield _Row("delete", old, record, not_sent=not_sent)
+        yield _DownloadedRow("delete", old, record, not_sent=not_sent)
     else:
         looked_up = derived is not None and not whole_old
         # If the key changed, only this row says that the old key is gone.
         if whole_old or looked_up or any(new.get(n, value) != value for n, value in old.items()):
             before = {**derived, **old} if looked_up else old
             missing = [name for name in (*new, *not_sent) if name not in before]
-            yield _Row("update_preimage", before, record, derived=looked_up, not_sent=missing)
-        yield _Row("update_postimage", new, record, not_sent=not_sent)
+            yield _DownloadedRow(
+                "update_preimage", before, record, derived=looked_up, not_sent=missing
+            )
+        yield _DownloadedRow("update_postimage", new, record, not_sent=not_sent)
 
 
 def _table_batch(lines: list[Any], columns: Sequence[Column], schema: pa.Schema) -> pa.RecordBatch:

@@ -6,14 +6,19 @@ from typing import Any
 
 from replview.features.in_flight.page import InFlight, Numbers, Scope
 from replview.features.in_flight.rows import InFlightRow, OnSourceRow
-from replview.health.open_transactions import LONG, Statement, end_of_session, ends_of_prepared
+from replview.health.open_transactions import (
+    LONG,
+    TransactionStatement,
+    end_of_session,
+    ends_of_prepared,
+)
 from replview.health.states import Level
 from replview.store.models import Transaction
 from replview.text.formats import bytes_words, plural
 
 
 @dataclass(slots=True, kw_only=True)
-class Sentence:
+class InFlightHeadline:
     """The headline of the page."""
 
     level: Level
@@ -26,7 +31,7 @@ class Sentence:
     rest: str = ""
     next: str = ""
     action: str = ""
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[TransactionStatement, ...] = ()
     #: The worst transaction's id, for the page's address.
     chosen: int | None = None
     #: The place where the statements must be run.
@@ -35,11 +40,15 @@ class Sentence:
     says: str = field(default="")
 
 
-def sentence_of(page: InFlight) -> Sentence:
+def sentence_of(page: InFlight) -> InFlightHeadline:
     """Return the headline: the longest prepared transaction, else the longest streaming one."""
     if not page.scope.all_slots:
-        return Sentence(level=Level.IDLE, title="Nothing is recorded yet.",
-                        rest="No slot is known.", next="add a source and a slot.")  # fmt: skip
+        return InFlightHeadline(
+            level=Level.IDLE,
+            title="Nothing is recorded yet.",
+            rest="No slot is known.",
+            next="add a source and a slot.",
+        )
     worst = _worst(page)
     if worst is None:
         title, rest = "Nothing is in flight.", "No transaction waits, and none holds WAL or vacuum."
@@ -48,7 +57,7 @@ def sentence_of(page: InFlight) -> Sentence:
             rest = "No streamed or prepared transaction waits: see below what else is open."
         if hidden := page.whole.open:
             title, rest = "Nothing matches.", f"{plural(hidden, 'transaction')} not shown."
-        return Sentence(level=Level.IDLE, title=title, says="none", rest=rest)
+        return InFlightHeadline(level=Level.IDLE, title=title, says="none", rest=rest)
     if isinstance(worst, OnSourceRow):
         made = _of_elsewhere(worst)
     elif worst.row.prepared:
@@ -85,11 +94,18 @@ def _worst(page: InFlight) -> InFlightRow | OnSourceRow | None:
     return elsewhere or (page.streaming[0] if page.streaming else None)
 
 
-def _of_prepared(one: InFlightRow) -> Sentence:
+def _of_prepared(one: InFlightRow) -> InFlightHeadline:
     row = one.row
     name = one.transaction.name
-    made = Sentence(level=Level.OK, title="", name=name, doing="prepared for", since=row.since,
-                    rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
+    made = InFlightHeadline(
+        level=Level.OK,
+        title="",
+        name=name,
+        doing="prepared for",
+        since=row.since,
+        rest=_holds(one),
+        chosen=one.transaction.pk,
+    )
     if one.on_source.word == "gone":
         made.rest += " It is no longer prepared on the source; its end has not been received yet."
         made.level = Level.LOOK if row.long else Level.OK
@@ -102,11 +118,18 @@ def _of_prepared(one: InFlightRow) -> Sentence:
     return made
 
 
-def _of_streaming(one: InFlightRow) -> Sentence:
+def _of_streaming(one: InFlightRow) -> InFlightHeadline:
     row = one.row
     doing = "arriving for" if one.transaction.state == "receiving" else "streaming for"
-    made = Sentence(level=Level.OK, title="", name=one.transaction.name, doing=doing,
-                    since=row.since, rest=_holds(one), chosen=one.transaction.pk)  # fmt: skip
+    made = InFlightHeadline(
+        level=Level.OK,
+        title="",
+        name=one.transaction.name,
+        doing=doing,
+        since=row.since,
+        rest=_holds(one),
+        chosen=one.transaction.pk,
+    )
     session = one.on_source.found or {}
     if row.age > LONG:
         made.level, made.next = Level.LOOK, "wait for its session, or end it."
@@ -117,17 +140,19 @@ def _of_streaming(one: InFlightRow) -> Sentence:
     return made
 
 
-def ends_of_session(transaction: Transaction, session: dict[str, Any]) -> tuple[Statement, ...]:
+def ends_of_session(
+    transaction: Transaction, session: dict[str, Any]
+) -> tuple[TransactionStatement, ...]:
     """Return the statement that ends the session; none if its xid is unknown."""
     end = end_of_session(session["pid"], transaction.xid)
     return () if end is None else (end,)
 
 
-def _of_elsewhere(one: OnSourceRow) -> Sentence:
+def _of_elsewhere(one: OnSourceRow) -> InFlightHeadline:
     holder = one.holder
-    made = Sentence(level=Level.LOOK if one.long else Level.OK, title="", name=holder.name,
-                    doing=f"prepared on {one.source.name} for", since=holder.since,
-                    rest="It is not in this record, and blocks vacuum there.")  # fmt: skip
+    made = InFlightHeadline(level=Level.LOOK if one.long else Level.OK, title="", name=holder.name,
+                            doing=f"prepared on {one.source.name} for", since=holder.since,
+                            rest="It is not in this record, and blocks vacuum there.")  # fmt: skip
     if holder.neighbour:
         made.next = "whoever runs that database can end it."
         return made

@@ -22,7 +22,7 @@ from replview.features.in_flight.page import (
 )
 from replview.features.in_flight.rows import EndedRow, InFlightRow
 from replview.features.in_flight.text import (
-    Sentence,
+    InFlightHeadline,
     database_of,
     ends_of_session,
     sentence_of,
@@ -30,7 +30,12 @@ from replview.features.in_flight.text import (
 )
 from replview.health.holding import vacuum_holder
 from replview.health.holding_rows import Holding, holding_of
-from replview.health.open_transactions import Statement, Touched, ends_of_prepared, touched_by
+from replview.health.open_transactions import (
+    Touched,
+    TransactionStatement,
+    ends_of_prepared,
+    touched_by,
+)
 from replview.health.source_state import SourceState
 from replview.store.models import Slot, SlotIncarnation, Source, Transaction
 from replview.store.read.history import HIDDEN_STATES, relation_names, transitions_of
@@ -62,7 +67,7 @@ class Chosen:
     ended: EndedRow | None = None
     tables: list[Touched] = field(default_factory=list)
     blocked: Blocked | None = None
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[TransactionStatement, ...] = ()
     database: str = ""
     holding: Holding | None = None
     #: False when the transaction's changes were deleted because it was rolled back.
@@ -168,7 +173,7 @@ class InFlightPage:
 
     content: InFlight
     filters: InFlightQuery
-    sentence: Sentence
+    sentence: InFlightHeadline
     #: ``logical_decoding_work_mem`` of the sources in words; empty where it is unknown.
     work_mem: str
     #: When a source in view was last sampled; None if none was.

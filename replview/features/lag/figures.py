@@ -9,9 +9,9 @@ from replview.ui.charts.figure import (
     MARGIN,
     Chart,
     ChartLine,
+    HatchedRange,
     Level,
     SlotValues,
-    Stretch,
     chart,
     lines_of,
     stretches,
@@ -158,7 +158,7 @@ def drawn(key: str, slots: Sequence[SlotValues]) -> Chart:
         ]
         known = one.knows(spec.lines[0][2])
     title = spec.title if one is not None or not spec.of_several else spec.of_several
-    note, unknown = "" if known else spec.unknown, list[Stretch]()
+    note, unknown = "" if known else spec.unknown, list[HatchedRange]()
     if key == "lag" and one is not None:
         note, unknown = _lag_note(one), _unread(one)
     return chart(key, title, spec.unit, lines, unknown=unknown, note=note)
@@ -167,7 +167,7 @@ def drawn(key: str, slots: Sequence[SlotValues]) -> Chart:
 _LAGS = DRAWN["lag"].fields(several=False)
 
 
-def _unread(slot: SlotValues) -> list[Stretch]:
+def _unread(slot: SlotValues) -> list[HatchedRange]:
     """Return the stretches in which nobody reads the slot, so that there is no walsender."""
     fields = [slot.of(name) for name in _LAGS]
     reasons: list[str | None] = []

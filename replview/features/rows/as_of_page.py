@@ -16,7 +16,7 @@ from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage
 from replview.store.read.row_history.as_of import RowState, bounded, position_of, row_as_of
 from replview.store.read.row_history.events import change_name
-from replview.store.read.row_history.finding import Row, RowFinder
+from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import RowHistory
 from replview.store.read.sql_text import comment, identifier, literal, table_name
 from replview.text.parsing import clean_text
@@ -99,7 +99,7 @@ class AsOf:
 
 def read_as_of(
     finder: RowFinder,
-    row: Row,
+    row: TracedRow,
     start: Start,
     words: Mapping[str, object],
     history: RowHistory,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from replview.access.visibility import reading_session
 from replview.features.rows.as_of_page import AsOf, read_as_of
-from replview.features.rows.text import ChangeLine, Sentence, line_of, sentence_of
+from replview.features.rows.text import ChangeLine, RowSentence, line_of, sentence_of
 from replview.store.fields import LSN
 from replview.store.models import Slot
 from replview.store.read.changes.of_transaction import changes_of
@@ -19,7 +19,7 @@ from replview.store.read.changes.values import mark_of
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.before_images import Before
 from replview.store.read.row_history.events import change_name
-from replview.store.read.row_history.finding import Row, RowFinder
+from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import CursorProblem, Mark, RowHistory, history_of
 from replview.store.read.row_history.replay import Entry
 from replview.store.read.row_history.shapes import Version
@@ -144,7 +144,7 @@ class Page:
     """The content of a row's page."""
 
     history: RowHistory
-    sentence: Sentence
+    sentence: RowSentence
     lines: list[RowLine]
     strip: Strip
     as_of: AsOf
@@ -265,7 +265,7 @@ def read_page(slot: Slot, start: Start, words: Mapping[str, object]) -> Page:
     )
 
 
-def _rows(finder: RowFinder, shown: Row, address: _Address) -> list[RowOfKey]:
+def _rows(finder: RowFinder, shown: TracedRow, address: _Address) -> list[RowOfKey]:
     """Return the rows that had the key; empty if it is only one."""
     if len(finder.spans) < 2:
         return []

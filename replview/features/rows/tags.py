@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from replview.features.rows.page import RowLine
 from replview.features.rows.text import ChangeLine, Part
-from replview.store.read.rows import Step
+from replview.store.read.rows import RowStep
 from replview.text.formats import age_words, count_words, day_second_words
 from replview.ui.component_html import chip_html, grade_kind, op_html, time_html
 
@@ -41,7 +41,7 @@ def row_line(line: RowLine) -> SafeString:
     )
 
 
-def _when(step: Step) -> str:
+def _when(step: RowStep) -> str:
     moment = step.commit_time
     if moment is None:
         return _UNKNOWN
@@ -50,7 +50,7 @@ def _when(step: Step) -> str:
     return f'{at} <span class="c-ago">{ago}</span>'
 
 
-def _opener(line: "RowLine", step: Step) -> str:
+def _opener(line: "RowLine", step: RowStep) -> str:
     address = reverse("row-history-change", args=[step.transaction_id, step.seq])
     return (
         f'<a class="row-open" data-row href="{escape(line.open_url)}" data-open="{address}" '
@@ -88,7 +88,7 @@ def _part(part: Part) -> str:
     )
 
 
-def _who(step: Step) -> str:
+def _who(step: RowStep) -> str:
     if step.actor:
         known = step.actor_grade or "claimed"
         grade = chip_html(known, grade_kind(known))
@@ -96,7 +96,7 @@ def _who(step: Step) -> str:
     return '<span class="quiet">baseline</span>' if step.op == "S" else _UNKNOWN
 
 
-def _transaction(step: Step) -> str:
+def _transaction(step: RowStep) -> str:
     address = reverse("transaction", args=[step.transaction_id])
     if step.xid is None:
         return f'<a href="{address}">{"snapshot" if step.op == "S" else "transaction"}</a>'

@@ -146,7 +146,7 @@ def differs(one: object, other: object) -> bool | None:
 
 
 @dataclass(slots=True)
-class Sentence:
+class RowSentence:
     """The sentence about a row; the template inserts times between its parts."""
 
     level: str
@@ -163,10 +163,12 @@ class Sentence:
     more: list[str] = field(default_factory=list)
 
 
-def sentence_of(start: Start, history: RowHistory, now: RowState, coverage: Coverage) -> Sentence:
+def sentence_of(
+    start: Start, history: RowHistory, now: RowState, coverage: Coverage
+) -> RowSentence:
     """Return the sentence about the row's state now, its changes and the gaps."""
     level, what = _state_words(start, now)
-    sentence = Sentence(level, f"{start.short_name} {what}")
+    sentence = RowSentence(level, f"{start.short_name} {what}")
     entries = history.entries
     holes = [gap for gap in coverage.gaps if gap.is_time]
     sentence.gaps = _gap_words(holes)

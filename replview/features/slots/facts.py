@@ -11,7 +11,7 @@ from replview.health.conditions import BY_IDLE, idle_timeout
 from replview.health.failover_steps import Failover, failover_of
 from replview.health.holding import Cause, cause_of
 from replview.health.server_slot import ServerSlot
-from replview.health.slot_steps import Step, steps_of
+from replview.health.slot_steps import RemedyStep, steps_of
 from replview.health.source_state import SourceState, stale_after
 from replview.health.states import Reading
 from replview.store.failover_readiness import read_standbys
@@ -34,7 +34,7 @@ class OnServer:
     failover: Failover = field(default_factory=Failover)
     #: The slot's other names; None if there are none.
     same: "SameSlot | None" = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RemedyStep, ...] = ()
 
 
 def server_side(

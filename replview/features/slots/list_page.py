@@ -9,7 +9,7 @@ from replview.health.failover_steps import WAITS_FOR_NONE
 from replview.health.findings import forgotten
 from replview.health.findings_wal import lost_short
 from replview.health.fleet import Fleet, SlotView
-from replview.health.queries import Pace
+from replview.health.queries import SlotRates
 from replview.health.slot_steps import drop_statement
 from replview.health.states import Level, urgency
 from replview.health.subscriptions import SubscriptionView, read_subscriptions
@@ -196,7 +196,7 @@ def _gone(sources: Mapping[int, Source], fleet: Fleet) -> Iterator[SlotRow]:
     found = WatchedSlot.objects.filter(slot=None, gone_at__isnull=False).order_by("-gone_at")
     for row in found[:ROWS]:
         row.source = sources[row.source_id]
-        yield _other(other_view(row, Pace(), fleet.now, Causes(fleet.now)), fleet)
+        yield _other(other_view(row, SlotRates(), fleet.now, Causes(fleet.now)), fleet)
 
 
 def _wanted(row: SlotRow, filters: SlotsFilter, fleet: Fleet) -> bool:

@@ -79,7 +79,7 @@ class TransactionPage:
     row: TransactionRow
     shown: Shown
     heading: transaction_text.Heading
-    sentence: transaction_text.Sentence
+    sentence: transaction_text.TransactionSentence
     #: Sentence about the source of the actor's name.
     grade_words: str
     #: None for a transaction that was received in one piece.

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from replview.access.page import GET, OPERATOR, POST, VIEWER, Nav, page
 from replview.store import demo_troubles as troubles
-from replview.store.demo_troubles import Reported, State
+from replview.store.demo_troubles import Reported, TroubleState
 from replview.store.models import Alert, AlertRule
 from replview.store.write.access_record import Action, note
 from replview.text.formats import age_words, plural
@@ -132,7 +132,7 @@ class Card:
     @property
     def level(self) -> str:
         """Return the card's level: idle when off, now when an alert fires, else look."""
-        if self.trouble.state == State.OFF:
+        if self.trouble.state == TroubleState.OFF:
             return "idle"
         return "now" if self.alerts else "look"
 
@@ -140,9 +140,9 @@ class Card:
     def state(self) -> str:
         """Return the state in words, with its duration where that is known."""
         trouble = self.trouble
-        if trouble.wanted and trouble.state == State.OFF:
+        if trouble.wanted and trouble.state == TroubleState.OFF:
             return "asked for"
-        if trouble.state == State.OFF or trouble.since is None:
+        if trouble.state == TroubleState.OFF or trouble.since is None:
             return str(trouble.state)
         return f"{trouble.state} for {age_words(self.now - trouble.since)}"
 
@@ -150,7 +150,7 @@ class Card:
     def left(self) -> str:
         """Return the time until the trouble ends by itself; empty if it does not."""
         trouble = self.trouble
-        going = trouble.wanted and trouble.state in (State.COMING, State.ON)
+        going = trouble.wanted and trouble.state in (TroubleState.COMING, TroubleState.ON)
         if trouble.ends_at is None or not going:
             return ""
         return age_words(max(trouble.ends_at - self.now, dt.timedelta(0)))
@@ -179,7 +179,7 @@ def build_page() -> TroublePage:
 
 
 def _sentence(cards: Sequence[Card], alive: bool) -> Sentence:
-    on = [card for card in cards if card.trouble.state != State.OFF]
+    on = [card for card in cards if card.trouble.state != TroubleState.OFF]
     if not alive:
         return Sentence(
             level="unknown",
@@ -203,7 +203,7 @@ def _sentence(cards: Sequence[Card], alive: bool) -> Sentence:
 
 def _alerts(known: list[Reported]) -> dict[str, list[Alert]]:
     """Return, per trouble that is on, the firing alerts of its kinds since it was requested."""
-    on = [one for one in known if one.state != State.OFF and one.asked_at is not None]
+    on = [one for one in known if one.state != TroubleState.OFF and one.asked_at is not None]
     kinds = {kind for one in on for kind in WORDS[one.name].kinds}
     rows = Alert.objects.filter(state=Alert.State.FIRING, rule__kind__in=kinds)
     rows = rows.select_related("rule").order_by("fired_at", "pk")

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from replview.management.instance import BY, Actions, InstanceCommand
 from replview.store import demo_troubles as troubles
-from replview.store.demo_troubles import Reported, State
+from replview.store.demo_troubles import Reported, TroubleState
 from replview.store.write.access_record import Action, note
 
 #: Seconds that the command waits for a trouble to start or end.
@@ -57,7 +57,7 @@ class Command(Actions, InstanceCommand):
             return
         deadline = time.monotonic() + _WAIT_SECONDS
         while (trouble := next(one for one in troubles.read() if one.name == name)).state != (
-            State.ON if wanted else State.OFF
+            TroubleState.ON if wanted else TroubleState.OFF
         ):
             # The demo withdraws a request that failed; until then, OFF is the old state.
             if wanted and not trouble.wanted:
@@ -72,7 +72,7 @@ class Command(Actions, InstanceCommand):
 
 
 def _facts(trouble: Reported) -> dict[str, str | None]:
-    on = trouble.state != State.OFF
+    on = trouble.state != TroubleState.OFF
     return {
         "name": trouble.name,
         "state": str(trouble.state),

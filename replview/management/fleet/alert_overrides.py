@@ -13,7 +13,7 @@ from django.utils import timezone
 from replview.features.alerts import built_in
 from replview.features.alerts.amounts import exact_words, parse_amount
 from replview.features.alerts.built_in import own_rule
-from replview.features.alerts.kinds import KINDS, Kind, Unit
+from replview.features.alerts.kinds import KINDS, AlertKind, Unit
 from replview.management.fleet.declared import DeclaredSlot
 from replview.management.fleet.plans import BY, Item
 from replview.store.looks import watched_of
@@ -21,7 +21,7 @@ from replview.store.models import AlertRule, Slot
 from replview.store.write.access_record import note
 
 #: Built-in rules that a slot may replace by a rule of its own, by their names in the file.
-OVERRIDABLE: dict[str, Kind] = {
+OVERRIDABLE: dict[str, AlertKind] = {
     values["key"]: KINDS[values["kind"]]
     for values in built_in.BUILT_IN
     if KINDS[values["kind"]].per_slot
@@ -54,7 +54,7 @@ def take_alerts(value: object) -> dict[str, Wanted]:
     return found
 
 
-def _take_rule(kind: Kind, given: object) -> Wanted:
+def _take_rule(kind: AlertKind, given: object) -> Wanted:
     if given == "inherit":
         return None  # the slot has no rule of its own
     if isinstance(given, bool):
@@ -76,7 +76,7 @@ def _take_rule(kind: Kind, given: object) -> Wanted:
     return found
 
 
-def _take_field(kind: Kind, key: str, value: object) -> Any:
+def _take_field(kind: AlertKind, key: str, value: object) -> Any:
     if key == "on":
         if not isinstance(value, bool):
             raise ValueError("on is true or false")
@@ -136,7 +136,7 @@ def _note_change(item: Item, name: str, rule: AlertRule | None, fields: Wanted) 
     item.change(f"alert {name}", was, now)
 
 
-def _words(kind: Kind, fields: Mapping[str, Any]) -> str:
+def _words(kind: AlertKind, fields: Mapping[str, Any]) -> str:
     words = []
     for key, word in _WORDS.items():
         value = fields.get(key)

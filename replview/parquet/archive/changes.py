@@ -52,7 +52,7 @@ class ArchivedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
+class ArchivedShapes:
     """The versions of a table, from its dataset's ``_schema.json``."""
 
     document: Mapping[str, Any]
@@ -79,13 +79,13 @@ def file_columns(schema: pa.Schema) -> dict[str, str]:
     return {each["name"]: each.get("file_name", each["name"]) for each in document["columns"]}
 
 
-def changes_of(table: pa.Table, shapes: Shapes) -> list[ArchivedChange]:
+def changes_of(table: pa.Table, shapes: ArchivedShapes) -> list[ArchivedChange]:
     """Return the changes of one file's rows."""
     return list(changes_in(table.to_pylist(maps_as_pydicts="strict"), table.schema, shapes))
 
 
 def changes_in(
-    rows: Iterable[Mapping[str, Any]], schema: pa.Schema, shapes: Shapes
+    rows: Iterable[Mapping[str, Any]], schema: pa.Schema, shapes: ArchivedShapes
 ) -> Iterator[ArchivedChange]:
     """Yield changes in the file's order; a row before an update is the update's old row."""
     names = file_columns(schema)

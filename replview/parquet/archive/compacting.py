@@ -139,7 +139,7 @@ def compact(
             target.delete(found.path)
     if work is None:
         return Compacted()
-    pace = _Pace(bytes_per_second, cancelled)
+    pace = _ReadingLimit(bytes_per_second, cancelled)
     made = [_Writer(target, folder, work.union, each, pace).written() for each in work.merges]
     union = _united(work, made)
     moves = [[f"{folder}/{_FOLDER}/{merge.name}.parquet", each["path"], each["bytes"]]
@@ -277,7 +277,7 @@ def _days(first: str, last: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
+class _ReadingLimit:
     """The limit of the reading speed, and the test for cancellation."""
 
     bytes_per_second: float | None
@@ -301,7 +301,7 @@ class _Writer:
     folder: str
     union: Slice
     merge: Merge
-    pace: _Pace
+    pace: _ReadingLimit
 
     def written(self) -> dict[str, Any]:
         """Write the file, unless an earlier run finished it, and return its manifest entry."""

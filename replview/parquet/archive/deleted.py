@@ -203,7 +203,7 @@ def read_archived(
         if file["kind"] == "events":
             found = filter(partial(_is_within, part), map(changes.event_of, rows))
         else:
-            shapes = changes.Shapes(target.read_json(f"{file['dataset']}/{SCHEMA}") or {})
+            shapes = changes.ArchivedShapes(target.read_json(f"{file['dataset']}/{SCHEMA}") or {})
             found = changes.changes_in(rows, schema, shapes)
         told.append(map(partial(_record, part, names, oid), found))
     yield from _in_order(typed)

@@ -192,8 +192,8 @@ class ArchivedIncarnation:
             raise TargetProblem("a slice of the archive is not there any more", "ask again")
         return document
 
-    def _shapes(self, dataset: str) -> changes.Shapes:
-        return changes.Shapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
+    def _shapes(self, dataset: str) -> changes.ArchivedShapes:
+        return changes.ArchivedShapes(self.target.read_json(f"{dataset}/{SCHEMA}") or {})
 
     def _rows(self, path: str, where: pc.Expression) -> list[dict[str, Any]]:
         with raising_problems():

@@ -133,7 +133,7 @@ class TableFile:
         return sum(seq not in recorded for seq in masked.values())
 
     def changes_under(
-        self, keys: Sequence[Key], shapes: changes.Shapes
+        self, keys: Sequence[Key], shapes: changes.ArchivedShapes
     ) -> list[changes.ArchivedChange]:
         """Return every change with a row under one of the keys, with the values of both rows."""
         dataset = self.target.dataset(self.path)

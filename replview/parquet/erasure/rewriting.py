@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from replview.parquet.archive.changes import Shapes, file_columns
+from replview.parquet.archive.changes import ArchivedShapes, file_columns
 from replview.parquet.erasure.finding import FileErasure, Within, is_mark
 from replview.parquet.writing.files import ERASED_KEY, sha256_of, write_file
 from replview.parquet.writing.layout import MANIFEST, MANIFESTS
@@ -32,11 +32,11 @@ class Rewriter:
     target: Target
     wanted: FileErasure
 
-    def table(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
+    def table(self, path: str, shapes: ArchivedShapes, changes: set[Within]) -> int:
         """Rewrite a table's file; return how many of its rows named the actor."""
         return self._write(path, lambda group: self._rows(group, shapes, changes))
 
-    def left(self, path: str, shapes: Shapes, changes: set[Within]) -> int:
+    def left(self, path: str, shapes: ArchivedShapes, changes: set[Within]) -> int:
         """Return how many of these changes hold a value that is to be erased."""
         found = set[Within]()
         with raising_problems(), self.target.open(path) as source:
@@ -80,7 +80,9 @@ class Rewriter:
             write_file(self.target, path, schema, groups())
         return done
 
-    def _rows(self, group: pa.Table, shapes: Shapes, changes: set[Within]) -> tuple[pa.Table, int]:
+    def _rows(
+        self, group: pa.Table, shapes: ArchivedShapes, changes: set[Within]
+    ) -> tuple[pa.Table, int]:
         """Erase the changes' rows of a table's row group, and replace the actor's name."""
         rows = [n for n, place in enumerate(_places_of(group)) if place in changes]
         named = 0
@@ -100,7 +102,7 @@ class Rewriter:
         return _set(group, "_pg_raw", _pieces(maps, raws)), named
 
     def _erased_columns(
-        self, group: pa.Table, rows: Sequence[int], shapes: Shapes, names: Mapping[str, str]
+        self, group: pa.Table, rows: Sequence[int], shapes: ArchivedShapes, names: Mapping[str, str]
     ) -> dict[int, list[str]]:
         """Return row → columns of its shape that were sent and are to be erased."""
         chosen = group.select(["_relation_version", "_not_sent"]).take(pa.array(rows, pa.int64()))

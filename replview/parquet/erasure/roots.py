@@ -15,7 +15,7 @@ import orjson
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from replview.parquet.archive.changes import ArchivedChange, Shapes
+from replview.parquet.archive.changes import ArchivedChange, ArchivedShapes
 from replview.parquet.archive.compacting import settle
 from replview.parquet.erasure.finding import (
     FileErasure,
@@ -49,10 +49,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _TableToErase:
     """A dataset of a table with rows that are erased."""
 
-    shapes: Shapes
+    shapes: ArchivedShapes
     spans: Sequence[FileKeySpan]
     files: Sequence[TableFile]
     #: See ``FileErasure.places``; None: the files have the keys themselves.
@@ -153,12 +153,12 @@ class Root:
 
     def _holding(
         self, folder: str, incarnation: int
-    ) -> dict[str, tuple[_Table | None, set[Within], int]]:
+    ) -> dict[str, tuple[_TableToErase | None, set[Within], int]]:
         """Return the files with anything to erase: path → table, changes and number of rows.
 
         The table is None for transactions and events.
         """
-        found: dict[str, tuple[_Table | None, set[Within], int]] = {}
+        found: dict[str, tuple[_TableToErase | None, set[Within], int]] = {}
         for table in self._tables(folder, incarnation):
             for file in table.files:
                 changes = table.changes_in(file)
@@ -176,7 +176,7 @@ class Root:
                     found.append((number, f"{source}/{name}"))
         return sorted(found)
 
-    def _tables(self, folder: str, incarnation: int) -> Iterator[_Table]:
+    def _tables(self, folder: str, incarnation: int) -> Iterator[_TableToErase]:
         """Yield datasets with rows that are erased; all datasets where an actor is."""
         for name in self.target.folders(folder):
             if "." not in name:
@@ -194,7 +194,7 @@ class Root:
                 files = [TableFile(self.target, path, incarnation) for path in paths]
                 known = [self.wanted.places[oid] for oid in wanted if oid in self.wanted.places]
                 places = list(chain(*known)) if known else None
-                yield _Table(Shapes(document), spans, files, places)
+                yield _TableToErase(ArchivedShapes(document), spans, files, places)
 
     def _schema_of_unfinished(self, dataset: str) -> dict[str, Any] | None:
         """Return a schema for a dataset without one: the columns of a file's footer, one shape."""

@@ -117,7 +117,7 @@ def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, ti
     """Store all rows of the table, no faster than the rate limit."""
     columns = snapshot.relation.columns
     parser = RowParser(tuple(column.type_oid for column in columns), snapshot.encoding)
-    pace = _Pace(tick, writer.rows_per_second)
+    pace = _RateLimit(tick, writer.rows_per_second)
 
     def piece_rows() -> int:
         """Return the rows of the next piece: few at a low rate, so that rows come evenly."""
@@ -132,7 +132,7 @@ def _copy(reader: SnapshotReader, snapshot: Snapshot, writer: BaselineWriter, ti
         pace.keep(writer.rows, writer.rows_per_second)
 
 
-class _Pace:
+class _RateLimit:
     """A rate limit: it waits so that no more rows a second are read than requested."""
 
     def __init__(self, tick: Any, rate: int | None) -> None:

@@ -142,8 +142,8 @@ class BaselineWriter:
         """Give the rows their place in history, and return its commit_seq.
 
         Raises ``BaselineLost``, ``IncarnationEnded``. It is one store transaction under the slot
-        row's lock, so that either a receiver waits for it or it waits for the receiver; the receiver
-        reads its commit_seq again afterwards.
+        row's lock, so that either a receiver waits for it or it waits for the receiver; the
+        receiver reads its commit_seq again afterwards.
         """
         assert self._row is not None
         claim, row = self._claim, self._row

@@ -49,7 +49,7 @@ class Keyed:
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class _KeyStretch:
     """Changes under one key, until the next stretch."""
 
     key: tuple[str, ...]
@@ -100,7 +100,7 @@ def _nameless() -> Expression:
     return F.col(_SINCE)["own"].eqNullSafe(place()) & (F.col("_change_type") != "insert")
 
 
-def _stretches(dataset: Dataset, rows: DataFrame) -> list[_Stretch]:
+def _stretches(dataset: Dataset, rows: DataFrame) -> list[_KeyStretch]:
     """Return the stretches between changes of the key; at least one."""
     keys, newest = list(dataset.keys), dataset.version(None)
     numbers = [F.lit(n) for i, of in enumerate(dataset.keys.values()) for v in of for n in (v, i)]
@@ -113,15 +113,15 @@ def _stretches(dataset: Dataset, rows: DataFrame) -> list[_Stretch]:
     parts = parts.repartitionByRange("place").withColumn("part", F.spark_partition_id())
     before = F.lag("key").over(Window.partitionBy("part").orderBy("place"))
     changed = parts.withColumn("before", before).where(~F.col("key").eqNullSafe(F.col("before")))
-    found: list[_Stretch] = []
+    found: list[_KeyStretch] = []
     for row in sorted(changed.collect(), key=lambda each: tuple(each["place"])):
         if not found or found[-1].key != keys[row["key"]]:
-            found.append(_Stretch(keys[row["key"]], tuple(row["place"]), *row[2:4]))
-    return found or [_Stretch(newest.key_columns, (0, 0, 0, 0), None, 0)]
+            found.append(_KeyStretch(keys[row["key"]], tuple(row["place"]), *row[2:4]))
+    return found or [_KeyStretch(newest.key_columns, (0, 0, 0, 0), None, 0)]
 
 
 def _own(
-    dataset: Dataset, rows: DataFrame, stretches: Sequence[_Stretch], number: int
+    dataset: Dataset, rows: DataFrame, stretches: Sequence[_KeyStretch], number: int
 ) -> DataFrame:
     """Return the rows of one stretch, identified by its key."""
     here, *later = stretches[number:]
@@ -140,7 +140,7 @@ def _went_on(
     dataset: Dataset,
     found: Keyed,
     more: DataFrame,
-    stretches: Sequence[_Stretch],
+    stretches: Sequence[_KeyStretch],
     number: int,
 ) -> Keyed:
     """Add the rows of a stretch, identified as before if the row existed before."""
@@ -166,7 +166,7 @@ def _went_on(
 
 
 def _as_before(
-    dataset: Dataset, found: Keyed, more: DataFrame, there: DataFrame, here: _Stretch
+    dataset: Dataset, found: Keyed, more: DataFrame, there: DataFrame, here: _KeyStretch
 ) -> DataFrame:
     """Return a stretch's rows, identified as the rows that existed before."""
     columns = [column.source_name for column in dataset.key_columns]
@@ -183,7 +183,7 @@ def _as_before(
     }).select(*map(tick, more.columns))  # fmt: skip
 
 
-def _ended(found: Keyed, lost: DataFrame, more: DataFrame, here: _Stretch) -> DataFrame:
+def _ended(found: Keyed, lost: DataFrame, more: DataFrame, here: _KeyStretch) -> DataFrame:
     """Return the rows that end lost rows where a stretch begins."""
     ends = {
         **{name: F.col(f"_raw{n}") for n, name in enumerate(found.names)},
@@ -197,7 +197,7 @@ def _ended(found: Keyed, lost: DataFrame, more: DataFrame, here: _Stretch) -> Da
     ))  # fmt: skip
 
 
-def _there(dataset: Dataset, found: Keyed, here: _Stretch) -> DataFrame:
+def _there(dataset: Dataset, found: Keyed, here: _KeyStretch) -> DataFrame:
     """Return the rows that existed when a stretch began.
 
     Columns: their former identification (``_raw<n>``), their values of the new key (``_known<n>``),

@@ -227,7 +227,7 @@ RowPosition = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RowStep:
     """One change of a row, with the facts about its transaction that order it; LSNs are numbers."""
 
     transaction_id: int

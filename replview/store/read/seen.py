@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import orjson
 
 from replview.store.read.changes.values import cut_sql
-from replview.store.read.rows import ACTOR, ACTOR_GRADE, ChangeRow, Step, TransactionRow
+from replview.store.read.rows import ACTOR, ACTOR_GRADE, ChangeRow, RowStep, TransactionRow
 from replview.store.read.session import ReadSession
 from replview.store.read.visibility import MASKED, NO_RIGHT, Visibility
 
-#: Columns of ``change c`` and ``transaction t`` that make a ``Step``.
+#: Columns of ``change c`` and ``transaction t`` that make a ``RowStep``.
 STEP_COLUMNS = f"""
     c.transaction_id, c.seq, (c.lsn - '0/0')::bigint, c.subxid, c.op::text, c.old_kind::text,
     c.old, c.new, c.relation_id, c.version_id, c.key_hash, c.old_key_hash,
@@ -88,7 +88,7 @@ def masked_change(change: ChangeRow, masked: Set[str]) -> ChangeRow:
     )
 
 
-def seen_step(step: Step, visibility: Visibility) -> Step:
+def seen_step(step: RowStep, visibility: Visibility) -> RowStep:
     """Return a row's step without hidden values, and with masked ones marked."""
     if visibility.open or step.op == "T" or step.relation_id is None:
         return step
@@ -105,13 +105,13 @@ def seen_step(step: Step, visibility: Visibility) -> Step:
     )
 
 
-def step_of(row: Sequence[Any], visibility: Visibility) -> Step:
+def step_of(row: Sequence[Any], visibility: Visibility) -> RowStep:
     """Return a row of ``STEP_COLUMNS`` as a step."""
     values = list(row)
     for index in (6, 7):
         if values[index] is not None:
             values[index] = orjson.loads(values[index])
-    return seen_step(Step(*values), visibility)
+    return seen_step(RowStep(*values), visibility)
 
 
 class _Sized(Protocol):

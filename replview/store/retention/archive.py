@@ -121,7 +121,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ArchiveStep:
     """The slice of an incarnation to archive next: ``after_seq < commit_seq <= through_seq``."""
 
     mark_id: int
@@ -166,7 +166,7 @@ def chosen() -> Choice:
     )
 
 
-def next_step() -> Step | None:
+def next_step() -> ArchiveStep | None:
     """Return the slice that is due, older incarnations first; None if none is."""
     choice, now = chosen(), timezone.now()
     if choice.target is None:
@@ -190,7 +190,7 @@ def next_step() -> Step | None:
 
 def _due(
     incarnation: SlotIncarnation, mark: ArchiveMark | None, choice: Choice, now: dt.datetime
-) -> Step | None:
+) -> ArchiveStep | None:
     after = mark.through_seq if mark else 0
     oldest = rows(_FIRST, [incarnation.pk, after])
     cutoff = now - dt.timedelta(hours=choice.after_hours)
@@ -218,7 +218,7 @@ def _due(
     if through is None or (early and not full and cutoff < day_ends):
         ArchiveMark.objects.filter(pk=mark.pk).update(checked_at=now)
         return None
-    return Step(
+    return ArchiveStep(
         mark_id=mark.pk, target=choice.target, source=home_of(mark, slot), slot=slot.name,
         incarnation_id=incarnation.pk, number=incarnation.number, after_seq=after,
         through_seq=int(through),
@@ -253,7 +253,7 @@ def difference(stored: Counts, archived: Counts) -> str:
 
 
 @transaction.atomic
-def move(step: Step, through_seq: int, counts: Counts, size_bytes: int) -> bool:
+def move(step: ArchiveStep, through_seq: int, counts: Counts, size_bytes: int) -> bool:
     """Move the mark over a slice that was archived and counted; return False if it had moved."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.through_seq != step.after_seq:
@@ -289,7 +289,7 @@ def grow(mark: ArchiveMark, size_bytes: int) -> None:
 
 
 @transaction.atomic
-def fail(step: Step, problem: str, remedy: str) -> None:
+def fail(step: ArchiveStep, problem: str, remedy: str) -> None:
     """Store a problem in the mark, and log it once."""
     mark = ArchiveMark.objects.select_for_update().get(pk=step.mark_id)
     if mark.problem != problem:
@@ -298,10 +298,10 @@ def fail(step: Step, problem: str, remedy: str) -> None:
     mark.save()
 
 
-def log(of: Step | ArchiveMark, message: str, **detail: str) -> None:
+def log(of: ArchiveStep | ArchiveMark, message: str, **detail: str) -> None:
     """Add a line about the archive to the slot's log."""
     incarnation = SlotIncarnation.objects.get(pk=of.incarnation_id)
-    after = of.after_seq if isinstance(of, Step) else of.through_seq
+    after = of.after_seq if isinstance(of, ArchiveStep) else of.through_seq
     SlotEvent.objects.create(
         slot_id=incarnation.slot_id, incarnation=incarnation, kind="archive", message=message,
         after_commit_seq=after, detail=detail,

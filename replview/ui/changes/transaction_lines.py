@@ -10,7 +10,7 @@ from replview.store.read import history
 from replview.store.read.changes.of_transaction import messages_of
 from replview.store.read.rows import EventRow, TransactionRow
 from replview.ui.component_html import grade_kind
-from replview.ui.slot_log import Kind, kind_of
+from replview.ui.slot_log import LogLineKind, kind_of
 
 OPEN_STATES = ("receiving", "streaming", "prepared")
 LOST_STATES = ("aborted", "rolled back")
@@ -87,7 +87,7 @@ class MarkerLine:
     """A line of the slot's log between transactions."""
 
     event: EventRow
-    kind: Kind
+    kind: LogLineKind
     marker = True
 
     @property

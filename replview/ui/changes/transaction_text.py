@@ -168,7 +168,7 @@ def _context(context: Mapping[str, Any] | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
+class TransactionSentence:
     """The sentence that begins a transaction's page."""
 
     #: True when the sentence begins with the actor.
@@ -179,22 +179,24 @@ class Sentence:
     rest: str
 
 
-def sentence_of(row: TransactionRow, blocks: Sequence[Block], *, whole: bool) -> Sentence:
+def sentence_of(
+    row: TransactionRow, blocks: Sequence[Block], *, whole: bool
+) -> TransactionSentence:
     """Return the sentence; ``whole``: the blocks are all its changes that count."""
     if row.state == "snapshot":
         position = f" as of {row.commit_lsn}" if row.commit_lsn else ""
-        return Sentence(
+        return TransactionSentence(
             names_actor=False,
             did=f"A baseline read {plural(row.inserts, 'row')}{position}",
             rest="Nothing changed by it: it tells what the rows were before their first change.",
         )
     if row.state == "message":
-        return Sentence(
+        return TransactionSentence(
             names_actor=True,
             did="sent a message outside any transaction",
             rest="It counts at once, whatever became of the transaction that sent it.",
         )
-    return Sentence(names_actor=True, did=_did(row), rest=_rest(row, blocks, whole))
+    return TransactionSentence(names_actor=True, did=_did(row), rest=_rest(row, blocks, whole))
 
 
 def _did(row: TransactionRow) -> str:

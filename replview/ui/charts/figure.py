@@ -33,7 +33,7 @@ class SlotValues:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class HatchedRange:
     """A hatched range of time in which something is unknown, and why."""
 
     since: float
@@ -43,16 +43,16 @@ class Stretch:
     open: bool = False
 
 
-def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[Stretch]:
+def stretches(slot: SlotValues, reasons: Sequence[str | None]) -> list[HatchedRange]:
     """Return one range for neighbouring points with the same reason; a lone point makes none."""
-    found: list[Stretch] = []
+    found: list[HatchedRange] = []
     number = 0
     for reason, points in groupby(reasons):
         start, number = number, number + len(list(points))
         if reason is not None and number - start > 1:
             lasts = number == len(reasons)
             until = slot.times[number - 1 if lasts else number]
-            found.append(Stretch(since=slot.times[start], until=until, why=reason, open=lasts))
+            found.append(HatchedRange(since=slot.times[start], until=until, why=reason, open=lasts))
     return found
 
 
@@ -130,7 +130,7 @@ def chart(
     lines: Sequence[ChartLine],
     *,
     levels: Sequence[Level] = (),
-    unknown: Sequence[Stretch] = (),
+    unknown: Sequence[HatchedRange] = (),
     note: str = "",
 ) -> Chart:
     """Return a chart over time; gaps stay gaps, and the axis begins at zero."""
@@ -195,7 +195,7 @@ def _trace(line: ChartLine, unit: str) -> dict[str, object]:
     return trace
 
 
-def _hatched(stretch: Stretch) -> dict[str, object]:
+def _hatched(stretch: HatchedRange) -> dict[str, object]:
     """Return the trace of a range in which something is unknown."""
     return {
         "type": "scatter",

@@ -52,7 +52,7 @@ def test_the_next_one_cleans_up_what_a_killed_one_left(source, tmp_path: Path) -
     ]
     for trouble in made:
         troubles.request(trouble.name, True, "somebody")
-        troubles.tell(trouble.name, troubles.State.ON)
+        troubles.tell(trouble.name, troubles.TroubleState.ON)
         switch_on(trouble)
     with subprocess.Popen(
         [sys.executable, "-c", _MAKE, source.dsn, str(tmp_path), *MADE],
@@ -72,5 +72,5 @@ def test_the_next_one_cleans_up_what_a_killed_one_left(source, tmp_path: Path) -
     with source.connect() as connection:
         assert connection.execute(_LEFT).fetchone() == (0, 0, 0)
     assert troubles.wanted() == set()
-    assert {told.state for told in troubles.read()} == {troubles.State.OFF}
+    assert {told.state for told in troubles.read()} == {troubles.TroubleState.OFF}
     assert not AlertRule.objects.filter(name__startswith="demo: ", enabled=True).exists()

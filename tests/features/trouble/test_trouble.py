@@ -5,7 +5,7 @@ from django.test import Client
 
 from replview.features.trouble.views import build_page
 from replview.store import demo_troubles as troubles
-from replview.store.demo_troubles import State
+from replview.store.demo_troubles import TroubleState
 from replview.store.models import Setting
 
 
@@ -34,7 +34,7 @@ def test_a_button_asks_for_it_and_then_for_its_end(signed_in: Client, demo) -> N
     states = {card.trouble.name: card.state for card in build_page().cards}
     assert states["flood"] == "asked for"
 
-    troubles.tell("flood", State.ON)
+    troubles.tell("flood", TroubleState.ON)
     sentence = build_page().sentence
     assert (sentence.level, sentence.title) == ("look", "1 trouble now.")
     page = _text(signed_in.get("/trouble/"))

@@ -19,8 +19,8 @@ from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.coverage import Coverage, coverage_of
 from replview.store.read.row_history.as_of import RowState, bounded, row_as_of
 from replview.store.read.row_history.before_images import before_images
-from replview.store.read.row_history.finding import Row as FoundRow
 from replview.store.read.row_history.finding import RowFinder
+from replview.store.read.row_history.finding import TracedRow as FoundRow
 from replview.store.read.row_history.history import history_of
 from replview.store.read.row_history.keys import TableRows, table_of
 from replview.store.read.row_history.replay import Entry

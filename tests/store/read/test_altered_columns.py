@@ -9,7 +9,7 @@ import pytest
 from replview.access.visibility import reading_session
 from replview.catalog.stream_shape import is_later
 from replview.store.models import Relation, RelationVersion
-from replview.store.read.changes.as_sql import Statement, undo_sql
+from replview.store.read.changes.as_sql import ChangeStatement, undo_sql
 from replview.store.read.changes.of_transaction import changes_of
 from replview.store.read.row_history.as_of import RowState, row_as_of
 from replview.store.read.row_history.before_images import Before, before_images
@@ -580,6 +580,6 @@ def test_a_deleted_row_is_not_made_up(source: SourceDatabase, record: Record) ->
     assert "c is unknown before this change, as ALTER TABLE changed" in made.reason
 
 
-def undone(recording: Recording) -> Statement:
+def undone(recording: Recording) -> ChangeStatement:
     """The undo of the last change."""
     return undo_sql(*last_change(recording))

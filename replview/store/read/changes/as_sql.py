@@ -33,17 +33,17 @@ _MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ChangeStatement:
     """The SQL for a change or for its undo, or the reason why there is none."""
 
     sql: str | None
     reason: str = ""
 
 
-def change_as_sql(change: ChangeRow, before: Before | None = None) -> Statement:
+def change_as_sql(change: ChangeRow, before: Before | None = None) -> ChangeStatement:
     """Return a statement that repeats the change."""
     if change.hidden:
-        return Statement(None, _hidden(change))
+        return ChangeStatement(None, _hidden(change))
     if change.op == "M":
         return _message(change)
     table = table_name(change.schema, change.table or "")
@@ -51,44 +51,50 @@ def change_as_sql(change: ChangeRow, before: Before | None = None) -> Statement:
         how = change.new or {}
         words = " RESTART IDENTITY" if how.get("restart_identity") else ""
         words += " CASCADE" if how.get("cascade") else ""
-        return Statement(f"TRUNCATE TABLE {table}{words};")
+        return ChangeStatement(f"TRUNCATE TABLE {table}{words};")
     if change.op in ("I", "S"):
         new = change.new or {}
         reason = _unwritable(new)
-        return Statement(None, reason) if reason else Statement(_insert(change, table, new))
+        return (
+            ChangeStatement(None, reason)
+            if reason
+            else ChangeStatement(_insert(change, table, new))
+        )
     where, reason = _where(change, _known_before(change, before), after=False)
     if reason:
-        return Statement(None, reason)
+        return ChangeStatement(None, reason)
     if change.op == "D":
-        return Statement(f"DELETE FROM {table}\nWHERE {where};")  # noqa: S608 (quoted; never run)
+        return ChangeStatement(f"DELETE FROM {table}\nWHERE {where};")  # noqa: S608 (quoted; never run)
     return _update(change, table, before, where)
 
 
-def undo_sql(change: ChangeRow, before: Before | None = None, *, shared: bool = False) -> Statement:
+def undo_sql(
+    change: ChangeRow, before: Before | None = None, *, shared: bool = False
+) -> ChangeStatement:
     """Return a statement that undoes the change; ``shared``: other rows may have its key then."""
     if reason := undo_problem(change, before):
-        return Statement(None, reason)
+        return ChangeStatement(None, reason)
     table = table_name(change.schema, change.table or "")
     if change.op == "I":
         where, _ = _where(change, change.new or {}, after=True)
         where = _alike(change, table, where, change.new or {}) if shared else where
-        return Statement(
+        return ChangeStatement(
             f"-- Takes the inserted row away, whatever became of it since.\n"
             f"DELETE FROM {table}\nWHERE {where};"
         )
     known = _known_before(change, before)
     text = _derived_words(change, before)
     if change.op == "D":
-        return Statement(text + _insert(change, table, known))
+        return ChangeStatement(text + _insert(change, table, known))
     altered = _altered(change, before)
     if altered:
         text += comment(f"Left out, {ALTERED}: {', '.join(altered)}.")
     changed = [name for name in _changed(change, known) if name not in altered]
     if not changed:
-        return Statement(f"{text}-- No column differs: there is nothing to take back.")
+        return ChangeStatement(f"{text}-- No column differs: there is nothing to take back.")
     where, _ = _where(change, change.new or {}, after=True, before=known)
     where = _alike(change, table, where, {**known, **(change.new or {})}) if shared else where
-    return Statement(
+    return ChangeStatement(
         f"{text}UPDATE {table}\nSET {_assignments(change, known, changed)}\nWHERE {where};"
     )
 
@@ -204,7 +210,7 @@ def _changed(change: ChangeRow, known: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _update(change: ChangeRow, table: str, before: Before | None, where: str) -> Statement:
+def _update(change: ChangeRow, table: str, before: Before | None, where: str) -> ChangeStatement:
     new = change.new or {}
     known = _known_before(change, before)
     changed = _changed(change, known)
@@ -213,11 +219,11 @@ def _update(change: ChangeRow, table: str, before: Before | None, where: str) ->
         # key.
         changed = [name for name in changed if name in known or name not in change.key_columns]
     if reason := _unwritable({name: new[name] for name in changed}):
-        return Statement(None, reason)
+        return ChangeStatement(None, reason)
     if not changed:
-        return Statement("-- No column differs: the update changed nothing that was sent.")
+        return ChangeStatement("-- No column differs: the update changed nothing that was sent.")
     sets = _assignments(change, new, changed)
-    return Statement(f"UPDATE {table}\nSET {sets}\nWHERE {where};")
+    return ChangeStatement(f"UPDATE {table}\nSET {sets}\nWHERE {where};")
 
 
 def _assignments(change: ChangeRow, image: Mapping[str, object], names: list[str]) -> str:
@@ -277,18 +283,18 @@ def _alike(change: ChangeRow, table: str, where: str, image: Mapping[str, object
 )"""  # noqa: S608 (quoted; never run here)
 
 
-def _message(change: ChangeRow) -> Statement:
+def _message(change: ChangeRow) -> ChangeStatement:
     message = change.new or {}
     content = message.get("content")
     if content is None and "content_base64" in message:
         shown = f"decode({string(str(message['content_base64']))}, 'base64')"
     elif isinstance(content, Mapping):
-        return Statement(None, f"content: {mark_of(content)}")
+        return ChangeStatement(None, f"content: {mark_of(content)}")
     else:
         shown = string(str(content or "")).lstrip()
     transactional = "true" if message.get("transactional", True) else "false"
     prefix = string(str(message.get("prefix", ""))).lstrip()
-    return Statement(f"SELECT pg_logical_emit_message({transactional}, {prefix}, {shown});")
+    return ChangeStatement(f"SELECT pg_logical_emit_message({transactional}, {prefix}, {shown});")
 
 
 @dataclass(frozen=True, slots=True)

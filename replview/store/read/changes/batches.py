@@ -33,7 +33,7 @@ UNSURE_AT_FIRST = 60
 
 #: Text of a masked value in a row's JSONB; within a text value the quotes would be escaped.
 _MASKED = '{"$masked": true}'
-#: Columns of ``change c`` from which ``Shapes.rows`` makes changes.
+#: Columns of ``change c`` from which ``ShapeCache.rows`` makes changes.
 CHANGE_COLUMNS = """
     c.transaction_id, c.seq, c.lsn, c.subxid, c.op::text, c.old_kind::text, c.old, c.new,
     c.relation_id, c.key_hash, c.old_key_hash, c.version_id
@@ -104,7 +104,7 @@ class Batching:
 
 
 @dataclass(slots=True)
-class Shapes:
+class ShapeCache:
     """Shapes seen so far, shared by the rows that have them."""
 
     _session: ReadSession
@@ -164,7 +164,7 @@ class ChangeReader:
         self._session = session
         self._wanted = wanted
         self._batching = batching
-        self._shapes = Shapes(session)
+        self._shapes = ShapeCache(session)
         self._relation_ids = relation_ids
         #: If set, the store writes lines where it can: one returned change then stands for many.
         self.lines: StoreLines | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Self
 
-from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, Shapes
+from replview.store.read.changes.batches import CHANGE_COLUMNS, Batching, ShapeCache
 from replview.store.read.changes.scan import ChangeScan, Found, before
 from replview.store.read.changes.scan_places import ScanPosition
 from replview.store.read.changes.values import changed_nothing
@@ -38,7 +38,7 @@ _AT = f"""
 
 def found_at(session: ReadSession, places: Sequence[tuple[int, int]]) -> Iterator[Found]:
     """Yield the changes at these (transaction, seq), in this order; missing ones are left out."""
-    shapes = Shapes(session)
+    shapes = ShapeCache(session)
     for start in range(0, len(places), _AT_ONCE):
         part = places[start : start + _AT_ONCE]
         ids, seqs = zip(*part, strict=True)

@@ -11,14 +11,14 @@ from replview.store.read.coverage import Coverage
 from replview.store.read.days import is_deleted
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.events import Event, read_all
-from replview.store.read.row_history.finding import Row, RowFinder
+from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.history import LOOK_BACK
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import FIRST, LAST, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import END, At, IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
-from replview.store.read.rows import OPEN_END, RowPosition, Slot, Step
+from replview.store.read.rows import OPEN_END, RowPosition, RowStep, Slot
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession
 from replview.store.read.transactions.neighbours import versions_around
@@ -119,8 +119,8 @@ class RowState:
     #: The shape at the moment; None: unknown.
     version: Version | None = None
     #: The last change before the moment, and the next one after it.
-    last: Step | None = None
-    next: Step | None = None
+    last: RowStep | None = None
+    next: RowStep | None = None
     #: The row's key at the moment.
     key: tuple[Any, ...] | None = None
     #: Why the state is of an earlier time than the moment: ``not stored`` (yet), ``gap``; empty:
@@ -175,7 +175,7 @@ def row_as_of(
     lsn: int | None = None,
     before: tuple[int, int] | None = None,
     finder: RowFinder | None = None,
-    row: Row | None = None,
+    row: TracedRow | None = None,
 ) -> RowState:
     """Return a row after all that had committed by ``moment`` or LSN, or just before a change.
 
@@ -197,7 +197,7 @@ def row_as_of(
         at.incarnation.deleted, at.time, at.lsn, at.incarnation.id
     ):
         return RowState(None, "before the record")
-    return _of_key(finder, at) if row is None else _State(finder, at, row).read()
+    return _of_key(finder, at) if row is None else _StateComputation(finder, at, row).read()
 
 
 def _of_key(finder: RowFinder, at: Moment) -> RowState:
@@ -205,8 +205,8 @@ def _of_key(finder: RowFinder, at: Moment) -> RowState:
     if finder.limited and not any(at.covers(span.events[0]) for span in finder.spans):
         # The changes that tell which row had the key then were not read.
         return RowState(None, "limited")
-    rows = [finder.follow(span) for span in _meant(finder, at)] or [Row()]
-    states = [_State(finder, at, row).read() for row in rows]
+    rows = [finder.follow(span) for span in _meant(finder, at)] or [TracedRow()]
+    states = [_StateComputation(finder, at, row).read() for row in rows]
     found = next((state for state in states if state.exists), states[0])
     if found.why == "not created" and found.next and at.place and len(finder.relation_ids) > 1:
         assert at.incarnation is not None
@@ -247,10 +247,10 @@ def _had_name(finder: RowFinder, moment: Moment, relation_id: int) -> bool:
     return (found[0] or found[1]) not in others
 
 
-class _State:
+class _StateComputation:
     """The computation of one state."""
 
-    def __init__(self, finder: RowFinder, moment: Moment, row: Row) -> None:
+    def __init__(self, finder: RowFinder, moment: Moment, row: TracedRow) -> None:
         self._finder = finder
         self._moment = moment
         self._row = row
@@ -302,7 +302,7 @@ class _State:
         return versions_around(finder.session, finder.slot, incarnation, table, at)[1] is None
 
     def _state(
-        self, key: tuple[Any, ...] | None, known: KnownRow, following: Step | None
+        self, key: tuple[Any, ...] | None, known: KnownRow, following: RowStep | None
     ) -> RowState:
         exists, why = known.exists, known.why
         fresh = known.last is None or exists is None
@@ -325,7 +325,7 @@ class _State:
             key=key,
         )
 
-    def _from_next(self, following: Step, why: str) -> tuple[bool | None, str]:
+    def _from_next(self, following: RowStep, why: str) -> tuple[bool | None, str]:
         """Return existence and reason from the next change, where no earlier change is known."""
         if why in ("left out", "keyless", "limited", "unpublished"):
             return None, why
@@ -341,7 +341,7 @@ class _State:
             return False, "not created"
         return True, why
 
-    def _sent_by(self, following: Step) -> dict[str, object]:
+    def _sent_by(self, following: RowStep) -> dict[str, object]:
         """Return the old row's values that the next change sent, or implies for the key."""
         sent = following.old or {}
         if following.old_kind == "K" or not sent:
@@ -351,7 +351,7 @@ class _State:
         return sent
 
     def _as_then(
-        self, known: KnownRow, following: Step | None, why: str
+        self, known: KnownRow, following: RowStep | None, why: str
     ) -> tuple[Version | None, dict[str, Any], dict[str, str]]:
         """Return the table's shape at the moment, the known values, and reasons for others."""
         last, versions = known.last, self._shapes.versions
@@ -379,7 +379,7 @@ class _State:
         reasons = {name: why or ("altered" if name in altered else unsent) for name in names}
         return version, found, {n: reason for n, reason in reasons.items() if n not in found}
 
-    def _around(self, mine: dict[int, int], last: Step | None) -> tuple[int | None, int]:
+    def _around(self, mine: dict[int, int], last: RowStep | None) -> tuple[int | None, int]:
         """Return the table's versions at its last change by the moment and at the next change.
 
         ``mine``: the table's versions with their numbers. The first is None where it was not found.

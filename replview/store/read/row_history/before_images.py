@@ -26,7 +26,7 @@ from replview.store.read.row_history.row_past import (
     past_of_step,
 )
 from replview.store.read.row_history.shapes import Shapes
-from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, Step
+from replview.store.read.rows import NOT_ABORTED, OPEN_END, ChangeRow, RowStep
 from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
@@ -265,7 +265,7 @@ def _at(past: RowPast) -> tuple[int, int]:
     return past.change.transaction_id, past.change.seq
 
 
-def _before(past: RowPast, last: Step) -> Before:
+def _before(past: RowPast, last: RowStep) -> Before:
     return Before(
         past.image, last.transaction_id, last.seq, last.xid, last.commit_time, last.op,
         frozenset(past.altered), past.origins,
@@ -287,7 +287,7 @@ def _read(session: ReadSession, asked: Sequence[RowPast], limit: int) -> list[bo
             limit,
         ],
     )
-    steps: list[list[Step]] = [[] for _ in asked]
+    steps: list[list[RowStep]] = [[] for _ in asked]
     for row in found:
         steps[row[0]].append(step_of(row[3:], session.visibility))
     interrupted = {row[0] for row in found if row[1]}

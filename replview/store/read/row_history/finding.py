@@ -18,7 +18,7 @@ from replview.store.read.row_history.keys import TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise, read_other_keys
 from replview.store.read.row_history.sought_row import At, Keys, SoughtRow
 from replview.store.read.row_history.spans import KeyPeriod, UnsureError, spans_of
-from replview.store.read.rows import OPEN_END, Slot, Step
+from replview.store.read.rows import OPEN_END, RowStep, Slot
 from replview.store.read.seen import CUT_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
@@ -34,7 +34,7 @@ _STEPS = f"""
 
 
 @dataclass(slots=True)
-class Row:
+class TracedRow:
     """One row: the spans of its keys and all its changes, oldest first."""
 
     spans: list[KeyPeriod] = field(default_factory=list)
@@ -92,25 +92,25 @@ class RowFinder(SoughtRow):
             self._known[key_hash, OPEN_END].limited for key_hash, _ in self.keys
         )
 
-    def row(self, change: tuple[int, int] | None = None) -> Row:
+    def row(self, change: tuple[int, int] | None = None) -> TracedRow:
         """Return the row that has the key, or had it last; empty where none is known.
 
         ``change`` (transaction, seq): the row that this change under the key is of, if it exists.
         """
         named = (s for s in self.spans if any(event.name == change for event in s.events))
         span = next(named, self.spans[0] if self.spans else None)
-        return Row() if span is None else self.follow(span)
+        return TracedRow() if span is None else self.follow(span)
 
-    def before(self, name: tuple[int, int]) -> Row:
+    def before(self, name: tuple[int, int]) -> TracedRow:
         """Return a row up to one of its changes (transaction, seq); empty where it is not found."""
         step = next(iter(self.steps_named([name])), None)
         version = None if step is None else self.table.shapes.versions.get(step.version_id)
         if step is None or version is None or step.relation_id not in self.relation_ids:
-            return Row()
+            return TracedRow()
         key_hash = step.key_hash if step.old_key_hash is None else step.old_key_hash
         values = self.table.shapes.key_before(step)
         if key_hash is None or values is None:
-            return Row()
+            return TracedRow()
         self._keys.setdefault(key_hash, dict(zip(version.key_columns, values, strict=True)))
         for below in (OPEN_END, step.lsn + 1):
             spans = self._spans_of(key_hash, below)
@@ -121,9 +121,9 @@ class RowFinder(SoughtRow):
                 row.events = row.events[:index]
                 if row.events or not row.limited:
                     return row
-        return Row()
+        return TracedRow()
 
-    def follow(self, span: KeyPeriod) -> Row:
+    def follow(self, span: KeyPeriod) -> TracedRow:
         """Return the span's row, back to its first key and on to its last."""
         row = self._follow_back(span)
         deadline = time.monotonic() + _BUDGET_SECONDS
@@ -138,7 +138,7 @@ class RowFinder(SoughtRow):
                 row.events += later.events[1:]
         return row
 
-    def _follow_back(self, span: KeyPeriod) -> Row:
+    def _follow_back(self, span: KeyPeriod) -> TracedRow:
         """Return the row up to the end of this span."""
         deadline = time.monotonic() + _BUDGET_SECONDS
         spans, limited = [span], False
@@ -160,9 +160,9 @@ class RowFinder(SoughtRow):
         events = list(spans[0].events)
         for each in spans[1:]:
             events += each.events[1:]
-        return Row(spans, events, limited)
+        return TracedRow(spans, events, limited)
 
-    def whole(self, row: Row) -> list[tuple[int, int]]:
+    def whole(self, row: TracedRow) -> list[tuple[int, int]]:
         """Return all changes of a row (transaction, seq), oldest first, also those not read yet.
 
         A truncation that ended the row is the last.
@@ -258,7 +258,7 @@ class RowFinder(SoughtRow):
         """
         return bool(self.breaks(()).keyless)
 
-    def steps(self, events: Iterable[Event]) -> list[Step]:
+    def steps(self, events: Iterable[Event]) -> list[RowStep]:
         """Return the changes with their values (long ones cut), oldest first."""
         named = {event.name: event for event in events}
         return [
@@ -267,7 +267,7 @@ class RowFinder(SoughtRow):
             if self._is_under(step, named[step.transaction_id, step.seq])
         ]
 
-    def _is_under(self, step: Step, event: Event) -> bool:
+    def _is_under(self, step: RowStep, event: Event) -> bool:
         """Return whether the change has the key, since another key can have the same hash."""
         version = self.table.shapes.versions.get(step.version_id)
         values = self.table.shapes.key_after(step)
@@ -275,7 +275,7 @@ class RowFinder(SoughtRow):
             return True
         return is_same_key(event.key, dict(zip(version.key_columns, values, strict=True)))
 
-    def steps_named(self, names: Sequence[tuple[int, int]]) -> list[Step]:
+    def steps_named(self, names: Sequence[tuple[int, int]]) -> list[RowStep]:
         """Read steps by transaction and seq, in the order of history."""
         if not names:
             return []

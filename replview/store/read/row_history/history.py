@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from replview.store.read.changes.values import same_value
 from replview.store.read.row_history.breaks import Lapse
 from replview.store.read.row_history.events import Event, change_name
-from replview.store.read.row_history.finding import Row, RowFinder
+from replview.store.read.row_history.finding import RowFinder, TracedRow
 from replview.store.read.row_history.keys import table_of
 from replview.store.read.row_history.replay import LAST, Entry, KnownRow, Replay
 from replview.store.read.row_history.shapes import Version
 from replview.store.read.row_history.sought_row import IncarnationFacts
 from replview.store.read.row_history.spans import KeyPeriod
-from replview.store.read.rows import Slot, Step
+from replview.store.read.rows import RowStep, Slot
 from replview.store.read.session import ReadSession
 from replview.text.problem import CodedProblem
 
@@ -26,7 +26,7 @@ class CursorProblem(CodedProblem, ValueError):
     status = 400
 
 
-def _row_before(finder: RowFinder, cursor: str) -> Row:
+def _row_before(finder: RowFinder, cursor: str) -> TracedRow:
     """Return the row up to the change that a cursor names. Raises ``CursorProblem``."""
     name = change_name(cursor)
     if name is None:
@@ -62,7 +62,7 @@ class RowHistory:
     """A page of a row's history."""
 
     finder: RowFinder
-    row: Row
+    row: TracedRow
     #: The row's changes, newest first.
     entries: list[Entry] = field(default_factory=list)
     #: The changes with the marks between them.
@@ -190,7 +190,7 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
         _add_truncation(page)
     items: list[Entry | Mark] = []
     finder = page.finder
-    newer: Step | None = None
+    newer: RowStep | None = None
     for entry in page.entries:
         if newer is not None or (first and page.row.ended in ("", "table")):
             items += _marks_between(finder, entry.step, newer)
@@ -202,7 +202,7 @@ def _arrange(page: RowHistory, *, first: bool, filtered: bool) -> None:
     page.items = items
 
 
-def _marks_between(finder: RowFinder, older: Step, newer: Step | None) -> list[Mark]:
+def _marks_between(finder: RowFinder, older: RowStep, newer: RowStep | None) -> list[Mark]:
     """Return the marks between two changes, newest first. ``newer`` None: up to now."""
     numbers = finder.numbers
     to_number = finder.incarnations[0].number if newer is None else numbers[newer.incarnation_id]

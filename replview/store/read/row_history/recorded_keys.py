@@ -32,7 +32,7 @@ Key = dict[str, str | None]
 
 
 @dataclass(slots=True)
-class _Shapes:
+class _KeyedShapes:
     """The shapes of a table whose keys have the same columns of the same types."""
 
     #: The key's columns, as in the last of these shapes.
@@ -74,9 +74,9 @@ def recorded(session: ReadSession, relation_ids: Sequence[int], hashes: Iterable
     return {row[0] for row in session.prepared_rows(_RECORDED, wanted)}
 
 
-def _keyed_by(versions: Iterable[VersionShape], names: set[str]) -> list[_Shapes]:
+def _keyed_by(versions: Iterable[VersionShape], names: set[str]) -> list[_KeyedShapes]:
     """Return the shapes with these columns as key, grouped by the columns' types."""
-    found: dict[tuple[object, ...], _Shapes] = {}
+    found: dict[tuple[object, ...], _KeyedShapes] = {}
     for version in sorted(versions, key=lambda each: (each.relation_id, each.number)):
         if set(version.key_columns) != names:
             continue
@@ -85,7 +85,7 @@ def _keyed_by(versions: Iterable[VersionShape], names: set[str]) -> list[_Shapes
             (c["name"], c.get("type_oid"), c.get("typmod"), c.get("type"), "base" in c)
             for c in columns
         )
-        one = found.setdefault(tuple(kinds), _Shapes(columns, []))
+        one = found.setdefault(tuple(kinds), _KeyedShapes(columns, []))
         one.columns = columns
         one.version_ids.append(version.id)
     return list(found.values())
@@ -108,7 +108,7 @@ def _texts(
 def _among_all(
     session: ReadSession,
     relation_ids: Sequence[int],
-    shapes: _Shapes,
+    shapes: _KeyedShapes,
     texts: Mapping[str, list[str | None] | None],
     key: Mapping[str, str | None],
 ) -> list[Key]:

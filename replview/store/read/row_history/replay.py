@@ -10,7 +10,7 @@ from typing import Any
 
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.sought_row import SoughtRow
-from replview.store.read.rows import OPEN_END, RowPosition, Step
+from replview.store.read.rows import OPEN_END, RowPosition, RowStep
 
 #: Places before and after every place of an incarnation.
 FIRST: RowPosition = (-1, 0, 0, 0)
@@ -25,7 +25,7 @@ class KnownRow:
     #: The known values; an absent column is unknown.
     values: Mapping[str, Any] = field(default_factory=dict)
     #: The row's last change.
-    last: Step | None = None
+    last: RowStep | None = None
     #: Why the row does not exist, or is unknown: ``deleted``, ``truncated``, ``gap``, ``left out``,
     #: ``keyless``, ``limited``, ``unpublished`` (for a time), ``table``, or empty where no earlier
     #: change is recorded.
@@ -41,7 +41,7 @@ NOTHING = KnownRow()
 class Entry:
     """One change of a row, with the row before and after it."""
 
-    step: Step
+    step: RowStep
     before: KnownRow
     after: KnownRow
     #: The source of ``before``: ``sent``, ``derived``, ``key``, ``unknown``; empty: no row before.
@@ -60,11 +60,11 @@ class Replay:
         #: The row after the change applied last.
         self.known = NOTHING
 
-    def apply_all(self, steps: Iterable[Step]) -> list[Entry]:
+    def apply_all(self, steps: Iterable[RowStep]) -> list[Entry]:
         """Apply changes, oldest first."""
         return [self.apply(step) for step in steps]
 
-    def apply(self, step: Step) -> Entry:
+    def apply(self, step: RowStep) -> Entry:
         """Apply one more change; return the row before and after it."""
         key_before, key_after = self._shapes.key_before(step), self._shapes.key_after(step)
         found = self.carried(self.known, step)
@@ -83,7 +83,7 @@ class Replay:
         self.known = after
         return Entry(step, before, after, kind, key_before, key_after)
 
-    def _before(self, found: KnownRow, step: Step) -> tuple[str, KnownRow]:
+    def _before(self, found: KnownRow, step: RowStep) -> tuple[str, KnownRow]:
         sent = step.old or {}
         if step.old_kind == "O":
             return "sent", KnownRow(True, sent, found.last)
@@ -96,7 +96,7 @@ class Replay:
             return "derived", KnownRow(True, values, found.last, altered=altered)
         return ("key" if sent else "unknown"), KnownRow(True, sent, found.last, found.why)
 
-    def carried(self, known: KnownRow, step: Step) -> KnownRow:
+    def carried(self, known: KnownRow, step: RowStep) -> KnownRow:
         """Return what is still known of a row when its next change comes."""
         last = known.last
         if last is None:

@@ -12,7 +12,7 @@ from typing import Any
 from decoder.scalars import LSN
 from replview.store.read.row_history.breaks import Breaks
 from replview.store.read.row_history.shapes import Shapes, key_values
-from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, RowPosition, Step
+from replview.store.read.rows import QUICKLY_NOT_ABORTED, ChangeRow, RowPosition, RowStep
 from replview.store.read.seen import STEP_COLUMNS, step_of
 from replview.store.read.session import ReadSession, array_text
 
@@ -65,14 +65,14 @@ class EarlierPlaces:
 
     def steps(
         self, lookups: Sequence[Lookup], limit: int
-    ) -> list[tuple[list[Step], tuple[int, int]]] | None:
+    ) -> list[tuple[list[RowStep], tuple[int, int]]] | None:
         """Return each row's newest changes that count, and the place down to which was searched.
 
         These are at least ``limit`` changes, or all there are. None where the rows have too many.
         """
         if not self._learn(lookups):
             return None
-        found: list[list[Step]] = [[] for _ in lookups]
+        found: list[list[RowStep]] = [[] for _ in lookups]
         ends = [bisect_left(self._known[lookup.row], lookup.until) for lookup in lookups]
         untils = [lookup.until for lookup in lookups]
         open_ = list(range(len(lookups)))
@@ -122,7 +122,7 @@ def _first(places: Sequence[tuple[int, int, int]], end: int, number: int) -> int
 
 def _read_steps(
     session: ReadSession, lookups: Sequence[Lookup], picked: Sequence[tuple[int, int, int]]
-) -> Iterable[tuple[int, Step]]:
+) -> Iterable[tuple[int, RowStep]]:
     """Yield the picked ``(number of the lookup, transaction, seq)`` that count."""
     if not picked:
         return
@@ -148,7 +148,7 @@ _MOST_STEPS = 20
 class RowPast:
     """One change, and how far its row was followed back."""
 
-    change: Step
+    change: RowStep
     #: The row's key at this point, and its hash.
     key: tuple[Any, ...]
     key_hash: int
@@ -159,7 +159,7 @@ class RowPast:
     missing: set[str]
     #: The columns that need be known; None: all.
     wanted: frozenset[str] | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RowStep] = field(default_factory=list)
     #: Hours to search back; raised where that is not enough.
     hours: int = 24
     looked_at: int = 0
@@ -167,7 +167,7 @@ class RowPast:
     #: True when it ended because enough is known, though more could have been derived.
     partial: bool = False
     #: The last change before.
-    last: Step | None = None
+    last: RowStep | None = None
     #: The row's key and the values that the server sent, and values from earlier changes.
     image: dict[str, Any] = field(default_factory=dict)
     #: Columns whose earlier values are void, as ALTER TABLE came in between.
@@ -190,7 +190,7 @@ def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast 
     if found is None or version is None:
         return None
     assert change.relation_id is not None
-    step = Step(
+    step = RowStep(
         change.transaction_id, change.seq, int(LSN.parse(change.lsn)), change.subxid, change.op,
         change.old_kind, change.old, change.new, change.relation_id, version.id, change.key_hash,
         change.old_key_hash, found[0], None, None, None, "", found[1], None, None, None,
@@ -199,7 +199,7 @@ def past_of(change: ChangeRow, mine: dict[int, Any], shapes: Shapes) -> RowPast 
 
 
 def past_of_step(
-    step: Step, key_columns: Collection[str], columns: Iterable[Mapping[str, Any]]
+    step: RowStep, key_columns: Collection[str], columns: Iterable[Mapping[str, Any]]
 ) -> RowPast | None:
     """Return the start of a search; None where the step does not have its row's key."""
     key = key_values(key_columns, step.old, step.new)
@@ -237,7 +237,7 @@ def follow(past: RowPast, shapes: Shapes, breaks: Breaks, *, is_all: bool) -> No
     past.ended = past.ended or is_all
 
 
-def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
+def _take(past: RowPast, step: RowStep, shapes: Shapes, breaks: Breaks) -> bool:
     """Use the values of one earlier change; return whether the search has ended."""
     table, incarnation = step.relation_id, step.incarnation_id
     if (
@@ -261,7 +261,7 @@ def _take(past: RowPast, step: Step, shapes: Shapes, breaks: Breaks) -> bool:
     return past.end_if_enough()
 
 
-def _move(past: RowPast, step: Step, shapes: Shapes) -> None:
+def _move(past: RowPast, step: RowStep, shapes: Shapes) -> None:
     """Continue with the key that the row had before this step."""
     key = shapes.key_before(step)
     if key is None or step.old_key_hash is None:

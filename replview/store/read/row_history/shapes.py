@@ -9,7 +9,7 @@ import orjson
 
 from decoder.scalars import LSN
 from replview.store.read.relation_shapes import VersionShape, made_anew
-from replview.store.read.rows import ChangeRow, Step
+from replview.store.read.rows import ChangeRow, RowStep
 from replview.store.read.session import ReadSession
 
 _VERSIONS = """
@@ -72,27 +72,29 @@ class Shapes:
                 return version
         return None
 
-    def key_after(self, step: Step) -> tuple[Any, ...] | None:
+    def key_after(self, step: RowStep) -> tuple[Any, ...] | None:
         """Return the key's values after a step (a delete: before); None: unknown."""
         return self._key(step, (step.new, step.old))
 
-    def key_before(self, step: Step) -> tuple[Any, ...] | None:
+    def key_before(self, step: RowStep) -> tuple[Any, ...] | None:
         """Return the key's values before a step; None: unknown."""
         return self._key(step, (step.old, step.new))
 
-    def have_one_key(self, step: Step, other: Step) -> bool:
+    def have_one_key(self, step: RowStep, other: RowStep) -> bool:
         """Return whether two steps name their rows by the same columns."""
         versions = (self.versions.get(each.version_id) for each in (step, other))
         names = [set(version.key_columns) for version in versions if version is not None]
         return len(names) == 2 and names[0] == names[1]
 
     def _key(
-        self, step: Step, images: Iterable[Mapping[str, Any] | None]
+        self, step: RowStep, images: Iterable[Mapping[str, Any] | None]
     ) -> tuple[Any, ...] | None:
         version = self.versions.get(step.version_id)
         return None if version is None else key_values(version.key_columns, *images)
 
-    def outliving(self, values: Mapping[str, object], step: Step, later: Step) -> dict[str, object]:
+    def outliving(
+        self, values: Mapping[str, object], step: RowStep, later: RowStep
+    ) -> dict[str, object]:
         """Return the values after ``step`` that are still valid before ``later``.
 
         Values of a column that was altered in between are not.
@@ -102,7 +104,7 @@ class Shapes:
             return {}
         return {name: value for name, value in values.items() if name not in altered}
 
-    def altered(self, step: Step, later: Step) -> frozenset[str] | None:
+    def altered(self, step: RowStep, later: RowStep) -> frozenset[str] | None:
         """Return the columns that ALTER TABLE added, dropped or rewrote between two changes.
 
         None: perhaps all of them, as the table is another or its shapes are unknown.
@@ -131,7 +133,7 @@ class Shapes:
             self._altered[before, after] = found
         return self._altered[before, after]
 
-    def _between(self, step: Step, later: Step) -> list[int]:
+    def _between(self, step: RowStep, later: RowStep) -> list[int]:
         """Return other versions that came into force between two steps of one table, in order."""
         if step.relation_id != later.relation_id:
             return []
@@ -145,7 +147,7 @@ class Shapes:
         )
         return [version.id for version in sorted(found, key=lambda version: version.number)]
 
-    def _numbered_between(self, version: Version, step: Step, later: Step) -> bool:
+    def _numbered_between(self, version: Version, step: RowStep, later: RowStep) -> bool:
         """Return whether a version without a position is between two steps by its number."""
         ends = [self.versions.get(each.version_id) for each in (step, later)]
         numbers = [each.number for each in ends if each is not None]

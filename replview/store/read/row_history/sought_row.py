@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from replview.store.read.row_history.keys import KeyProblem, TableRows
 from replview.store.read.row_history.other_keys import keyed_otherwise
-from replview.store.read.rows import Slot, Step
+from replview.store.read.rows import RowStep, Slot
 from replview.store.read.session import ReadSession
 
 #: The incarnation's number, followed by a place in the incarnation.
@@ -101,6 +101,6 @@ class SoughtRow:
             and begun == sorted(begun, reverse=True)
         )
 
-    def at(self, step: Step) -> At:
+    def at(self, step: RowStep) -> At:
         """Return a step's place in the slot's whole history."""
         return (self.numbers.get(step.incarnation_id, 0), *step.place)
